@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -120,15 +121,16 @@ class Result(StudyResult):
         """Return the result as text, PNG and HTML; a notebook shows the richest format that it supports."""
         from attncli.reports import report
         from attncli.show import notebook
-        from attncli.show.tables import findings
+        from attncli.show.tables import findings, fit
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
-            tables = view_of(self, "tables").tables(self, width=notebook.WIDTH, full=False, csv=None)
+            tables = partial(view_of(self, "tables").tables, self, width=notebook.WIDTH, csv=None)
+            shown = fit(lambda most: tables(most=most), [*findings(self.findings)], notebook.WIDTH)
             content = {"study": self.study, "expectations": self.expectations}
             stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
             page = report([stored], notebook.MOST_BYTES)
-            return notebook.mimebundle([*tables, *findings(self.findings)], picture, page)
+            return notebook.mimebundle(shown, picture, page)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,18 @@ from attncli.common.progress import Progress
 from attncli.common.study import is_kept
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, read_document
+from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
-from attncli.errors import Collector, InputError, Problem
+from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
-from attncli.show.tables import findings
-from attncli.sweeps.views import view_of
+from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
+from attncli.sweeps.views import is_sweep, view_of
+
+WEIGHTS = "weights"
+VERDICT_LINES = 16  # of the expectations of one run
+MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
+FEWEST_VERDICTS = 6
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
@@ -48,7 +55,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     return experiments
 
 
-def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
+def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str = WEIGHTS) -> None:
     """Run experiments one after the other, save each in its run folder, and print the results.
 
     Raises:
@@ -69,7 +76,7 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
                     experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
                 )
             interrupted = runs[-1].result.interrupted or stopping.has_arrived()
-            show_run(runs[-1], output, titled=len(experiments) > 1)
+            show_run(runs[-1], output, len(experiments), stage)
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
             runs[-1] = replace(runs[-1], result=shown)
     finally:
@@ -89,28 +96,41 @@ def working(name: str, output: Output) -> Iterator[Progress]:
         yield progress
 
 
-def show_run(finished: Finished, output: Output, titled: bool = False) -> None:
-    """Print the tables and the folder of a run, below its name if `titled`, and open its picture with --open."""
+def show_run(finished: Finished, output: Output, of: int = 1, stage: str = WEIGHTS) -> None:
+    """Print the tables, findings and folder of a run, or a line or two if it is one `of` many; open it with --open."""
     if not output.silent:
-        _print_run(finished, output.full, titled)
+        _print_run(finished, output.full, stage) if of == 1 or output.full else _print_briefly(finished, of)
     if output.open_:
         typer.launch(str(shortest(finished.picture or finished.folder)))
 
 
-def _print_run(finished: Finished, full: bool, titled: bool) -> None:
+def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
     console, files, result = Terminal(), finished.content["files"], finished.result
-    if titled:
-        console.rule(Text(finished.content["name"]), characters="=")
-    folder = shortest(finished.folder)
+    folder, shown = shortest(finished.folder), dict[str, Any]()
     whole = "weights.csv" if "weights.csv" in files else TENSORS if is_kept(result, "weights") else None
     csv = str(folder / whole) if whole else None
-    tables = view_of(result, "tables").tables(result, width=console.width, full=full, csv=csv)
-    for part in (*tables, *findings(result.findings)):
-        console.print(part)
-    console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
-    console.print(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
+    if result.study == DEFAULT_STUDY and not is_sweep(result):
+        shown["stage"] = stage
+    table = partial(view_of(result, "tables").tables, result, width=console.width, csv=csv, **shown)
+    verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else VERDICT_LINES)
+    end = [*verdicts, *findings(result.findings, None if is_full else MOST_FINDINGS), Text(f"{folder}/", no_wrap=True)]
+    end.append(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
     if finished.picture is not None:
-        console.print(f"open {shortest(finished.picture)}", markup=False, highlight=False, soft_wrap=True)
+        end.append(Text(f"open {shortest(finished.picture)}", no_wrap=True))
+    for part in fit(lambda most: table(most=most), end, console.width, None if is_full else SCREEN):
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
+
+
+def _print_briefly(finished: Finished, of: int) -> None:
+    """Print the first finding and the folder of a run, in one line if there are many runs."""
+    console, folder = Terminal(), f"{shortest(finished.folder)}/"
+    name = (printable(finished.content["name"]), STRONG)
+    if of > MOST_IN_TWO_LINES:
+        console.print(Text.assemble(name, f"  {folder}"), soft_wrap=True)
+        return
+    first = next((finding.text for finding in finished.result.findings), "no findings")
+    console.print(Text.assemble(name, f": {printable(first)}"), no_wrap=True, overflow="ellipsis")
+    console.print(Text(f"  {folder}"), soft_wrap=True)
 
 
 def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
@@ -129,22 +149,24 @@ def shortest(path: Path) -> Path:
 
 
 def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False) -> None:
-    """Print the verdicts on expectations, and with --json the content of results.json, for `as_list` in a list."""
-    _show_verdicts(runs, table=not output.silent)
+    """Print the verdicts on expectations of several runs, and with --json results.json, for `as_list` in a list."""
+    _show_verdicts(runs, output, table=as_list and not output.silent and not output.full)
     contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
     if output.json and (as_list or contents):
         print_json(contents if as_list else contents[0])
 
 
-def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
+def _show_verdicts(runs: Sequence[Finished], output: Output, *, table: bool) -> None:
     """Print the verdicts in a table, if `table`, and failed ones on stderr, even if stdout cannot be written.
 
     Experiments with equal names are listed under the names of their files.
     """
     names = [finished.content["name"] for finished in runs]
     titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
+    lines = SCREEN - len(runs) * (2 if len(runs) <= MOST_IN_TWO_LINES else 1) - 2
     try:
-        for part in verdict_tables([(title, run.verdicts) for title, run in zip(titles, runs, strict=True)] * table):
+        verdicts = [(title, run.verdicts) for title, run in zip(titles, runs, strict=True)] * table
+        for part in verdict_tables(verdicts, Terminal().width, max(lines, FEWEST_VERDICTS)):
             Terminal().print(part)
     finally:
         for finished in runs:

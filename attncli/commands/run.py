@@ -1,7 +1,9 @@
 """`attncli run`: run experiments of any study, given as YAML files."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import typer
 
 from attncli.commands.options import (
     Compiled,
@@ -14,7 +16,24 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
+from attncli.commands.scorers import scorer_names
+from attncli.commands.streams import print_note
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
+from attncli.config.overrides import Override, typed
+
+Scorers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scorer",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="A scorer in place of those of the config, whose expectations are dropped (repeatable).",
+        autocompletion=scorer_names,
+    ),
+]
+Stage = Annotated[
+    Literal["scores", "capped", "biased", "weights", "dropped"] | None,
+    typer.Option("--stage", metavar="NAME", help="Print scores, capped, biased or dropped in place of weights."),
+]
 
 
 def run(
@@ -26,6 +45,8 @@ def run(
     device: Device = None,
     dtype: DType = None,
     compiled: Compiled = False,
+    scorers: Scorers = None,
+    stage: Stage = None,
 ) -> None:
     """Run experiments; flags for pictures override their `figure`."""
     import_quickly(pictures=not output.no_plots)
@@ -33,7 +54,13 @@ def run(
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    run_and_show(load_experiments(configs, [*overrides, *overrides_of_flags(given)]), output)
+    overrides += overrides_of_flags(given)
+    if scorers:
+        texts = tuple(typed("--scorer", each) for each in scorers)
+        overrides += [Override(("scorers",), scorers, " ".join(texts), texts), Override(("expect",), [], "--scorer")]
+        if not output.silent:
+            print_note("--scorer replaces the scorers of the config, whose expectations are not checked")
+    run_and_show(load_experiments(configs, overrides), output, stage or "weights")
 
 
 COMMAND = with_flags("run", run, look_flags())

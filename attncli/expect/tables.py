@@ -14,7 +14,7 @@ from attncli.errors import plain, printable, show
 from attncli.expect.asking import described
 from attncli.expect.judging import Verdict
 from attncli.numbers import MISSING, number
-from attncli.show.tables import STRONG
+from attncli.show.tables import STRONG, length_of
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
 DIGITS = (4, 6, 9, 18)  # tried in turn, to distinguish a number from its limit
@@ -126,22 +126,16 @@ def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
     return lines
 
 
-def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list[RenderableType]:
+def verdict_tables(
+    experiments: Sequence[tuple[str, Sequence[Verdict]]], width: int, lines: int | None
+) -> list[RenderableType]:
     """Return what to print: a table of all verdicts, and how many expectations hold; nothing without verdicts.
 
-    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table.
+    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If that
+    takes more than `lines`, it has the expectations alone that do not hold.
     """
     holding = dict[tuple[int, int], list[bool | None]]()  # `holds` of each row, by experiment and expectation
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(Text("holds"))
-    table.add_column(Text("claim, expected, measured, source"), overflow="fold", ratio=1)
-    for experiment, (name, verdicts) in enumerate(experiments):
-        if verdicts and len(experiments) > 1:
-            table.add_row(Text(), Text(f"{printable(name)}:", style=STRONG))
-        for line in lines_of(verdicts):
-            source = f"; {line.source}" if line.source else ""
-            rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
-            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
+    for experiment, (_, verdicts) in enumerate(experiments):
         for verdict in verdicts:
             holding.setdefault((experiment, verdict.index), []).append(verdict.holds)
     if not holding:
@@ -154,4 +148,26 @@ def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list
         summary = f"All {good} expectations hold"
     elif unjudged:
         summary += f", {unjudged} could not be judged"
-    return [Text(), Text("Expectations", style=STRONG), table, Text(summary)]
+    whole = [Text(), Text("Expectations", style=STRONG), _table(experiments), Text(summary)]
+    if lines is None or length_of(whole, width) <= lines:
+        return whole
+    others = [(name, [verdict for verdict in verdicts if not verdict.holds]) for name, verdicts in experiments]
+    more = Text(f"{summary}; see them with --full")
+    parts: list[RenderableType] = [Text(), Text("Expectations that do not hold", style=STRONG), _table(others), more]
+    if good < len(holding) and length_of(parts, width) <= lines:
+        return parts
+    return [Text(), more]
+
+
+def _table(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(Text("holds"))
+    table.add_column(Text("claim, expected, measured, source"), overflow="fold", ratio=1)
+    for name, verdicts in experiments:
+        if verdicts and len(experiments) > 1:
+            table.add_row(Text(), Text(f"{printable(name)}:", style=STRONG))
+        for line in lines_of(verdicts):
+            source = f"; {line.source}" if line.source else ""
+            rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
+            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
+    return table

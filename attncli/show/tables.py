@@ -1,25 +1,31 @@
 """Rich tables of records and of weights, split into blocks to fit the width of the console."""
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any, TypeVar
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.common.study import Column, Finding, Record
+from attncli.common.study import Column, Finding, Record, by_label
 from attncli.errors import printable
-from attncli.numbers import MISSING
+from attncli.numbers import MISSING, finite, number
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 GAPS = (2, 1)  # spaces between columns; the first that fits
 NARROW_NAME = 12  # names are folded down to this width before the columns are split over several tables
-MOST_ROWS = 40  # of one table; more are shown with --full only
+SCREEN = 60  # lines that a command prints, unless --full
+ROWS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # of one table: the first number with which everything fits on the screen
+MOST_FINDINGS = 12
+LONGEST_LABEL = 14  # characters of a label above a column; longer ones are folded
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -62,17 +68,113 @@ def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
 
 
 def tables(
-    names: Sequence[Column], figures: Sequence[Column], records: Sequence[Record], width: int, full: bool = True
+    names: Sequence[Column],
+    figures: Sequence[Column],
+    records: Sequence[Record],
+    width: int,
+    most: int | None = None,
 ) -> Iterator[RenderableType]:
     """Yield tables of the rows, with the columns that name a row on the left, split to fit `width`.
 
-    Unless `full`, rows in the middle of many are left out, and a line below says how many.
+    Of more than `most` rows the first and the last are shown, and a line below says how many are left out.
     """
-    many, half = not full and len(records) > MOST_ROWS, MOST_ROWS // 2
-    shown = [*records[:half], *records[-half:]] if many else records
+    shown = ends(records, most)
     yield from blocks(cells(names, shown), cells(figures, shown), width)
-    if many:
-        yield from remark(f"{len(records) - MOST_ROWS} of {len(records)} rows left out; see them with --full")
+    yield from left_out(len(records) - len(shown), len(records))
+
+
+def ends(rows: Sequence[Row], most: int | None) -> Sequence[Row]:
+    """Return the rows, or the first and the last of more than `most` rows."""
+    if most is None or len(rows) <= most:
+        return rows
+    return [*rows[: most - most // 2], *rows[len(rows) - most // 2 :]]
+
+
+def left_out(count: int, of: int, rows: str = "rows", also: str = "") -> Iterator[Text]:
+    """Yield a line such as `3 of 10 rows left out; see them with --full`, unless the count is 0."""
+    yield from remark(f"{count:,} of {of:,} {rows} left out; see them with --full{also}" if count else "")
+
+
+def fit(
+    parts: Callable[[int | None], Iterable[RenderableType]],
+    end: Sequence[RenderableType],
+    width: int,
+    lines: int | None = SCREEN,
+) -> Sequence[RenderableType]:
+    """Return `parts(most)` and `end` with as many rows per table, `most`, as fit into a number of lines.
+
+    If not even one row per table fits, the last parts are left out. With `lines` None everything is shown.
+    """
+    if lines is None:
+        return [*parts(None), *end]
+    room, shown = lines - length_of(end, width), list[RenderableType]()
+    for most in ROWS:
+        shown = [*parts(most)]
+        if length_of(shown, width) <= room:
+            return [*shown, *end]
+    lengths = [length_of([part], width) for part in shown]
+    kept = sum(total < room for total in itertools.accumulate(lengths))
+    return [*shown[:kept], *remark("The rest is left out; see it with --full"), *end]
+
+
+def length_of(parts: Iterable[RenderableType], width: int) -> int:
+    """Return the number of lines that the parts take on a console of this width."""
+    return recorded(parts, width).export_text().count("\n")
+
+
+def pivot(
+    names: Sequence[Column],
+    metric: Column,
+    records: Sequence[Record],
+    width: int,
+    most: int | None = None,
+    spread: str = "",
+) -> Iterator[RenderableType]:
+    """Yield tables of a metric with a column for each label, and a row for each value of the columns `names`.
+
+    `spread` is the key of a standard deviation to show beside it.
+
+    A label with one value in all rows has a line below instead. Of more than `most` rows of layers and heads those are
+    shown where the labels differ most, of other rows the first and the last.
+    """
+    places = dict[tuple[Any, ...], dict[str, Record]]()
+    for record in records:
+        places.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
+
+    def text(row: Record) -> str:
+        value = _cell(metric, row.get(metric.key))
+        return value if row.get(spread) is None else f"{value} ± {number(row[spread], 2)}"
+
+    found = {label: {text(row) for row in rows} for label, rows in by_label(records).items()}
+    level = {label: texts.pop() for label, texts in found.items() if len(texts) == 1 and len(places) > 1}
+    labels = [label for label in found if label not in level]
+    rows = _most_different(places, metric.key, most) if len(names) > 1 or names[0].text else ends([*places], most)
+    first = [next(iter(places[place].values())) for place in rows]
+    columns = [
+        Cells(
+            "\n".join(chop_cells(printable(label), LONGEST_LABEL)),
+            [text(places[place].get(label, {})) for place in rows],
+        )
+        for label in labels
+    ]
+    if columns:
+        yield from blocks(cells(names, first), columns, width)
+        yield from left_out(len(places) - len(rows), len(places))
+    for label, text in level.items():
+        yield Text(f"{printable(label)}: {text} in all rows")
+
+
+def _most_different(
+    places: Mapping[tuple[Any, ...], Mapping[str, Record]], key: str, most: int | None
+) -> list[tuple[Any, ...]]:
+    """Return at most `most` places, in their order: those where the values of the labels differ most."""
+
+    def spread(place: tuple[Any, ...]) -> float:
+        values = finite(record.get(key) for record in places[place].values())
+        return max(values, default=0.0) - min(values, default=0.0)
+
+    kept = set(sorted(places, key=spread, reverse=True)[:most])
+    return [place for place in places if place in kept]
 
 
 def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
@@ -145,17 +247,18 @@ def remark(line: str) -> Iterator[Text]:
         yield Text(line, style=FAINT)
 
 
-def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
-    """Yield the findings of a study as a list of sentences."""
+def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:
+    """Yield the findings of a study as a list of sentences, at most `most`."""
     if found:
         yield Text()
-        yield Text("What holds", style=STRONG)
-    for each in found:
+        yield Text("Findings", style=STRONG)
+    for each in found[:most]:
         item = Table.grid(padding=(0, 1, 0, 0))
         item.add_column(width=1)
         item.add_column(overflow="fold")
         item.add_row(Text("-"), Text(printable(each.text)))
         yield item
+    yield from left_out(len(found[most:]) if most is not None else 0, len(found), "findings")
 
 
 def recorded(parts: Iterable[RenderableType], width: int) -> Console:

@@ -5,8 +5,9 @@ weight as heatmaps do.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
@@ -18,15 +19,15 @@ from rich.text import Text
 from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.show.tables import FAINT, STRONG, Cells, blocks
+from attncli.show.tables import FAINT, STRONG, Cells, blocks, ends
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-MOST_QUERIES, MOST_KEYS = 16, 32  # of longer axes the first and the last are shown
-END_QUERIES, END_KEYS = 4, 8
-CELL_WIDTH, NAME_CELLS = 7, 2  # estimates: 0.123, a mark and a space; room for the names
+MOST_QUERIES = 16  # of one matrix
+CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 8, 16  # estimates: 0.123, a mark and a space; -1.234 and two; the names
+FEWEST_KEYS, CELLS_OF_GAP = 4, 3  # beside the output; columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
@@ -38,26 +39,34 @@ Index = tuple[int, ...]  # of a matrix: its batch element, its head
 Cell = tuple[str, Style]
 
 
-def shown_queries(n: int, full: bool) -> list[int]:
-    """Return the indices of the queries in a table."""
-    return _ends(n, MOST_QUERIES, END_QUERIES, full)
+@dataclass(frozen=True)
+class Excerpt:
+    """The queries and keys in the tables of a matrix, by index, and whether its output has room beside it."""
+
+    queries: Sequence[int]
+    keys: Sequence[int]
+    has_output: bool
 
 
-def shown_keys(m: int, full: bool) -> list[int]:
-    """Return the indices of the keys in a table."""
-    return _ends(m, MOST_KEYS, END_KEYS, full)
+def excerpt_of(
+    weights: "Tensor", output: "Tensor | None", tokens: Names | None, width: int, most: int | None
+) -> Excerpt:
+    """Return what is shown of matrices (..., n, m): with `most` None all, else `most` queries in a single table.
 
-
-def _ends(size: int, most: int, end: int, full: bool) -> list[int]:
-    return [*range(size)] if full or size <= most else [*range(end), *range(size - end, size)]
-
-
-def lines_of(weights: "Tensor", output: "Tensor | None", width: int, full: bool) -> int:
-    """Return about how many lines one matrix of the weights (..., n, m) needs, with its output."""
+    `tokens` are the names of the keys. Of many queries and keys the first and the last are shown.
+    """
     n, m = weights.shape[-2:]
-    room = max(width // CELL_WIDTH - NAME_CELLS, 1)
-    features = 0 if output is None or output.shape[-1] > WIDEST_OUTPUT else output.shape[-1]
-    return len(shown_queries(n, full)) * ceil((len(shown_keys(m, full)) + features) / room)
+    features = 0 if output is None else output.shape[-1]
+    if most is None:
+        return Excerpt(range(n), range(m), 0 < features <= WIDEST_OUTPUT)
+    cell = CELL_WIDTH
+    if tokens is not None:
+        cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
+    room = width - NAMES_WIDTH
+    has_output = 0 < features <= WIDEST_OUTPUT and min(m, FEWEST_KEYS) * cell + features * OUTPUT_WIDTH <= room
+    room = (room - features * OUTPUT_WIDTH * has_output) // cell
+    keys = ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
+    return Excerpt(ends(range(n), min(most, MOST_QUERIES)), keys, has_output)
 
 
 def weight_tables(
@@ -67,26 +76,23 @@ def weight_tables(
     places: Sequence[Index],
     tokens: Tokens,
     width: int,
-    full: bool,
+    shown: Excerpt,
 ) -> Iterator[RenderableType]:
-    """Yield the tables of a scorer's weights (..., n, m) and outputs (..., n, v) at these places.
+    """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
 
     `valid` has the shape of the weights. Batch elements with different tokens of keys have separate tables. A single
-    place is not named.
+    place is not named. Numbers outside of 0 to 1 are not shaded.
     """
-    keys = shown_keys(weights.shape[-1], full)
-    if output is not None and output.shape[-1] > WIDEST_OUTPUT:
-        output = None
     together = dict[tuple[str, ...], list[Index]]()
     for place in places:
-        headings = tuple(_name(tokens.keys, place, key) for key in keys)
+        headings = tuple(_name(tokens.keys, place, key) for key in shown.keys)
         together.setdefault(headings, []).append(place)
     for headings, alike in together.items():
         yield Text()
         axes = [axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1]
-        names = _name_columns(weights, alike, axes, tokens.queries, full)
-        columns = _key_columns(weights, valid, alike, headings, full)
-        outputs = [] if output is None else _output_columns(output, alike, full)
+        names = _name_columns(weights, alike, axes, tokens.queries, shown.queries)
+        columns = _key_columns(weights, valid, alike, headings, shown)
+        outputs = _output_columns(output, alike, shown.queries) if shown.has_output and output is not None else []
         yield from blocks(names, [*columns, *outputs], width)
 
 
@@ -96,15 +102,13 @@ def _name(names: Names | None, place: Index, index: int) -> str:
 
 
 def _name_columns(
-    weights: "Tensor", places: Sequence[Index], axes: Sequence[int], tokens: Names | None, full: bool
+    weights: "Tensor", places: Sequence[Index], axes: Sequence[int], tokens: Names | None, rows: Sequence[int]
 ) -> list[Cells]:
     """Return the columns with the indices along these axes, such as batch element and head, and with the query."""
-    n = weights.shape[-2]
-    rows = shown_queries(n, full)
     names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
     lines = [(place, row) for place in places for row in _with_gap(rows, rows)]
     columns = [Cells(names[axis], [str(place[axis]) for place, _ in lines]) for axis in axes]
-    if n > 1 or tokens or not columns:
+    if weights.shape[-2] > 1 or tokens or not columns:
         columns.append(Cells("q", [GAP if row is None else _name(tokens, place, row) for place, row in lines]))
     columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)
     return columns
@@ -122,15 +126,15 @@ def _with_gap(values: Sequence[int], indices: Sequence[int]) -> list[int | None]
 
 
 def _key_columns(
-    weights: "Tensor", valid: "Tensor", places: Sequence[Index], headings: Sequence[str], full: bool
+    weights: "Tensor", valid: "Tensor", places: Sequence[Index], headings: Sequence[str], shown: Excerpt
 ) -> list[Cells]:
     """Return a column for each key; if some are left out, also the maximum of each row and its key."""
-    rows, keys = shown_queries(weights.shape[-2], full), shown_keys(weights.shape[-1], full)
+    rows, keys = shown.queries, shown.keys
     lines, at_keys = list[list[Cell]](), list[str]()
     for place in places:
-        matrix, allowed = weights[place][rows], valid[place][rows]  # n m
+        matrix, allowed = weights[place][[*rows]], valid[place][[*rows]]  # n m
         largest, peaks, least = _row_peaks(matrix, allowed)
-        numbers, may = matrix[:, keys].tolist(), allowed[:, keys].tolist()
+        numbers, may = matrix[:, [*keys]].tolist(), allowed[:, [*keys]].tolist()
         for i in _with_gap([*range(len(rows))], rows):
             if i is None:
                 lines.append([("", FAINT)] * (len(keys) + 1))
@@ -164,7 +168,7 @@ def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[in
 
 def _cell(value: float, valid: bool, is_marked: bool) -> Cell:
     """Return a weight with its mark. In an empty row masked keys may have weights; these have a weight and a dot."""
-    if not valid and value == 0:
+    if not valid and value in (0, -inf):
         return f"{MASKED} ", FAINT
     mark = MAXIMUM if is_marked else " " if valid else MASKED
     return number(value, decimals=3) + mark, shade(value) + STRONG if is_marked else shade(value)
@@ -181,21 +185,20 @@ def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
     return Cells(title, [text.rjust(width) for text in texts], [style for _, style in cells])
 
 
-def _output_columns(output: "Tensor", places: Sequence[Index], full: bool) -> list[Cells]:
-    rows = shown_queries(output.shape[-2], full)
+def _output_columns(output: "Tensor", places: Sequence[Index], rows: Sequence[int]) -> list[Cells]:
     lines = list[list[str]]()
     for place in places:
-        numbers = output[place][rows].tolist()
+        numbers = output[place][[*rows]].tolist()
         for i in _with_gap([*range(len(rows))], rows):
             lines.append([""] * output.shape[-1] if i is None else [number(value, decimals=3) for value in numbers[i]])
     return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*lines, strict=True))]
 
 
 def shade(weight: float) -> Style:
-    """Background for a weight, and black or white text, whichever stands out more; none for NaN."""
-    if weight != weight:
+    """Return the background of a weight with black or white text; none for numbers outside of 0 to 1."""
+    if not 0.0 <= weight <= 1.0 + TIE:
         return Style.null()
-    return _shade(round(min(max(weight, 0.0), 1.0) * STEPS))
+    return _shade(round(min(weight, 1.0) * STEPS))
 
 
 @lru_cache(maxsize=STEPS + 1)

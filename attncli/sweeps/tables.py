@@ -1,37 +1,96 @@
 """The tables of a sweep: the metric by swept key and label, with its interval over seeds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Column, Result
-from attncli.numbers import several
-from attncli.show.tables import remark
+from attncli.common.study import Column, Record, Result
+from attncli.numbers import finite, several
+from attncli.show.tables import pivot, remark, titled
 from attncli.show.tables import tables as blocks
-from attncli.sweeps.columns import axes_of, changing, columns_of, companions, figures_of, is_repeated, names_of
+from attncli.sweeps.columns import (
+    REPLICATES,
+    axes_of,
+    changing,
+    columns_of,
+    companions,
+    figures_of,
+    is_repeated,
+    names_of,
+    swept_keys,
+)
 from attncli.sweeps.summary import short, summary, summary_names
 
+STD = "standard deviation"
 INTERVAL = (
     "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %), "
     "or the range of the seeds where that would have impossible values"
 )
 
 
-def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """Return the table of the metric, with `full` also of other metrics that change."""
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield the metric by swept keys and label, a mean over everything else; with `most` None all rows and metrics."""
     yield Text(heading(result))
     if not result.records:
         return
-    yield Text()
+    columns, metric = columns_of(result), result.settings["metric"]
+    if most is None:
+        yield from _all_rows(result, width)
+        return
+    swept = [columns[key] for key in swept_axes(result)]
+    if not swept or metric is None:  # only the seed
+        yield from _all_rows(result, width, [metric] * (metric is not None), most)
+        return
+    rows = _means(result, [each.key for each in swept], metric)
+    table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
+    yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
+
+
+def _means(result: Result, keys: Sequence[str], metric: str) -> list[Record]:
+    """Return a row for each label and value of the swept keys, with the mean of the metric and its spread over seeds."""
+    groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
+    for row in result.records:
+        group = groups.setdefault((*(row.get(key) for key in keys), row["label"]), {})
+        group.setdefault(next((row[seed] for seed in REPLICATES if seed in row), None), []).extend(
+            finite([row[metric]])
+        )
+    rows = []
+    for (*values, label), by_seed in groups.items():
+        means = [fmean(numbers) for numbers in by_seed.values() if numbers]
+        found = {metric: fmean(means) if means else None, STD: stdev(means) if len(means) > 1 else None}
+        rows.append({**dict(zip(keys, values, strict=True)), "label": label, **found})
+    return rows
+
+
+def _averaged(result: Result) -> str:
+    """Return the axes over which the table has means: `mean over layer, head`, or `mean ± standard deviation`."""
+    others = [key for key in axes_of(result) if key not in swept_keys(result)]
+    over = f" over {' and '.join(others)}" if others else ""
+    return f"mean{over} ± standard deviation over the seeds" if is_repeated(result) else f"mean{over}"
+
+
+def swept_axes(result: Result) -> list[str]:
+    """Return the swept keys that vary, without the seed."""
+    axes = axes_of(result)
+    keys = [key for key in axes if key in swept_keys(result)]
+    return [*keys, *(each for key in keys for each in companions(result, key))]
+
+
+def _all_rows(
+    result: Result, width: int, metrics: Sequence[str] = (), most: int | None = None
+) -> Iterator[RenderableType]:
+    """Yield a table of the metrics by all columns that identify a row, by default of all metrics that change."""
     columns, axes = columns_of(result), axes_of(result)
     shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
     places = [columns[key] for key in names_of(result) if key in shown]
-    metrics = [result.settings["metric"]]
-    if full:
-        metrics += [key for key in changing(result, figures_of(result)) if key not in metrics]
+    metrics = metrics or list(dict.fromkeys([result.settings["metric"], *changing(result, figures_of(result))]))
+    yield Text()
     if not is_repeated(result):
-        yield from blocks(places, [columns[key] for key in metrics], result.records, width, full)
+        yield from blocks(places, [columns[key] for key in metrics], result.records, width, most)
         return
     _, mean, std, low, high, count = summary_names(result).values()
     for metric in metrics:
@@ -44,7 +103,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         rows = summary(result, [metric])
         for row in rows:
             row[low] = None if row[low] is None else [row[low], row[high]]
-        yield from blocks(places, figures, rows, width, full)
+        yield from blocks(places, figures, rows, width, most)
         yield from remark(INTERVAL)
 
 

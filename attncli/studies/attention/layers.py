@@ -101,7 +101,7 @@ def joined_layers(
     return replace(
         first,
         settings={**settings, "capture": capture, "layers": layers},
-        findings=[_about_capture(capture), *_about_changes(changes)],
+        findings=[_about_capture(capture), *_about_changes(changes, captured.numbers)],
         inputs={name: tensor for result in results for name, tensor in result.inputs.items()},
         tensors={name: tensor for result in results for name, tensor in result.tensors.items()},
         **rows,
@@ -207,13 +207,13 @@ def _about_capture(known: Record) -> Finding:
     return Finding(text, numbers={"calls": len(calls), "error": max(errors), "left_out": len(left_out)})
 
 
-def _about_changes(changes: Mapping[str, Sequence[Record]]) -> Iterator[Finding]:
+def _about_changes(changes: Mapping[str, Sequence[Record]], layers: Mapping[str, int]) -> Iterator[Finding]:
     """Yield a finding for each other scorer: how much it changes the first scorer's outputs, and in which head most."""
     for label, rows in changes.items():
         differences = finite(row["output_difference"] for row in rows)
         if differences:
             most, mean = largest_first(rows, "output_difference")[0], fmean(differences)
-            where = f"layer {most['layer']}, head {most['head']}"
+            where = f"layer {layers[most['layer']]}, head {most['head']}"
             text = f"{label} changes the outputs of {most['a']} by {mean:.0%},"
             text += f" mean of {several(len(differences), 'head')};"
             text = f"{text} most in {where}: {most['output_difference']:.0%}."

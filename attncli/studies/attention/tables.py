@@ -1,6 +1,6 @@
 """What the terminal shows of the study `attention`: every scorer's weights, what sums them up, and how they differ."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import isclose, isnan, prod
 from pathlib import Path
@@ -9,14 +9,14 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import LAYER, TIE, Column, Record, Result, layers_of, stage_of, tensor_name, tokens_of
+from attncli.common.study import LAYER, STAGES, TIE, Column, Record, Result, stage_of, tensor_name, tokens_of
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
 from attncli.numbers import number, several
-from attncli.show.tables import FAINT, STRONG, cells, heading, pick, remark, titled
+from attncli.show.tables import FAINT, STRONG, cells, ends, heading, left_out, pick, remark, titled
 from attncli.show.tables import tables as record_tables
-from attncli.show.weights import MASKED, MAXIMUM, lines_of, shown_keys, shown_queries, weight_tables
+from attncli.show.weights import MASKED, MAXIMUM, excerpt_of, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import (
     changes_of,
@@ -29,9 +29,8 @@ from attncli.studies.attention.layers import (
 from attncli.studies.attention.places import Place, choices, distance_of, largest_first, leading_sizes, shown_places
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
-MOST_LINES = 100  # about how long the weight tables of all scorers together become
-HEADING_LINES = 4  # of the weights of one scorer in one head
-MOST_PLACES = 8  # batch elements and heads, whatever the length of their tables
+MOST_PLACES = 8  # batch elements and heads
+GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 10  # rows of the heads that differ most
 ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
 RANKED_BY = {
@@ -52,33 +51,51 @@ MEANS = [
 ]
 
 
-def tables(result: Result, *, width: int, full: bool = False, csv: str | None = None) -> Iterator[RenderableType]:
-    """Everything to print, from top to bottom, on a console `width` cells wide.
+def tables(
+    result: Result, *, width: int, most: int | None, csv: str | None, stage: str = "weights"
+) -> Iterator[RenderableType]:
+    """Yield everything to print, from top to bottom, on a console `width` cells wide.
 
     A row's maximum is marked where it stands out: equal maxima all, but none where all valid keys have the same weight.
-    `full` shows every cell of every matrix; else long tables and long series of tables are shortened, with a line that
-    says what is left out and that `--full` and the file `csv` have it.
+    Tables have at most `most` rows; a line says what is left out and that `--full` and the file `csv` have it. With
+    `most` None every cell of every matrix is shown. `stage` is shown in place of the weights.
     """
     if "layers" in result.settings:
-        yield from _of_layers(result, width, full, csv)
+        yield from _of_layers(result, width, most, csv, stage)
         return
-    has_weights = bool(stage_of(result, "weights"))
-    places = list[Place]()
-    if has_weights:
-        yield Text(LEGEND, style=FAINT)
-        shown = shown_places(result, _most_places(result, width, full))
-        places = list(shown.places)
-        others = "" if shown.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
-        yield from remark(f"Shown: {shown.note}{others}" if shown.note else "")
+    stages, places, shown = stage_of(result, stage), list[Place](), list[str]()
+    if not stages and stage != "weights":
+        yield from remark(
+            f"this run has no stage `{stage}`; it has {', '.join([each for each in STAGES if stage_of(result, each)]) or 'none'}"
+        )
+    if stages:
+        yield from _legend(stage)
+        chosen = shown_places(result, _most_places(result, stage, width, most))
+        places, shown = list(chosen.places), [*stages]
+        others = "" if chosen.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
+        yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
+        if most is not None:
+            shown = shown[: max(most // 2, 1)]
     for record in result.records:
-        yield from [Text()] if has_weights else []
+        if stages and record["label"] not in shown:
+            continue
+        yield from [Text()] if stages else []
         yield from heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
-        yield from _weights(record["label"], result, places, width, full, csv) if has_weights else []
-    yield from titled("Summary", _summary(result.records, width))
+        yield from _matrices(record["label"], result, places, width, most, csv, stage) if stages else []
+    yield from left_out(len(stages) - len(shown), len(stages), "scorers")
+    yield from titled("Summary", _summary(result.records, width, most))
     if result.comparisons:
-        pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], result.comparisons, width)
+        rows = result.comparisons
+        if most is not None and len(rows) > most:
+            rows = largest_first(rows, distance_of(rows) or "js_divergence")[:most]
+        pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], rows, width)
         yield from titled("Pairwise comparison", pairs)
-    yield from _ranking(result, width, full, csv)
+        yield from left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
+    yield from _ranking(result, width, most, csv)
+
+
+def _legend(stage: str, where: str = "") -> Iterator[RenderableType]:
+    yield Text(f"{'' if stage == 'weights' else f'{stage}   '}{LEGEND}{where}", style=FAINT)
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
@@ -89,14 +106,13 @@ def _facts(result: Result, record: Record) -> Iterator[str]:
         yield "weights before dropout, output after it"
 
 
-def _most_places(result: Result, width: int, full: bool) -> int:
-    """Return the number of batch elements and heads that the tables of all scorers have room for."""
-    if full:
+def _most_places(result: Result, stage: str, width: int, most: int | None) -> int:
+    """Return the number of batch elements and heads for which the table of a scorer has room."""
+    if most is None:
         return prod(leading_sizes(result))
-    weights, outputs = stage_of(result, "weights"), stage_of(result, "output")
-    label = next(iter(weights))
-    lines = lines_of(weights[label], outputs.get(label), width, full) * len(result.labels)
-    return max(min(MOST_LINES // lines, MOST_PLACES), 1)
+    matrices = next(iter(stage_of(result, stage).values()))
+    rows = len(excerpt_of(matrices, None, None, width, most).queries)
+    return max(min(most // rows, MOST_PLACES), 1)
 
 
 def _elsewhere(csv: str | None) -> str:
@@ -104,31 +120,31 @@ def _elsewhere(csv: str | None) -> str:
     return "with --full" + (f" or in {printable(csv)}" if csv else "")
 
 
-def _weights(
+def _matrices(
     label: str,
     result: Result,
     places: Sequence[Place],
     width: int,
-    full: bool,
+    most: int | None,
     csv: str | None,
+    stage: str,
     layer: str | None = None,
 ) -> Iterator[RenderableType]:
-    """Yield the weights and outputs of a scorer, and the numbers of queries and keys that are left out."""
-    weights = result.tensors[tensor_name(label, "weights", layer=layer)]
+    """Yield a stage of a scorer with its outputs, and the numbers of queries and keys that are left out."""
+    matrices = result.tensors[tensor_name(label, stage, layer=layer)]
     output = result.tensors.get(tensor_name(label, "output", layer=layer))  # which may not be kept
-    valid = result.inputs[tensor_name("valid", layer=layer)].expand(weights.shape)
-    axes = weights.shape[1:-2]
-    indices = [(batch, *map(int, np.unravel_index(head, axes))) if weights.ndim > 2 else () for batch, head in places]
-    yield from weight_tables(weights, valid, output, indices, tokens_of(result, layer), width, full)
-    n, m = weights.shape[-2:]
-    gone = [(n - len(shown_queries(n, full)), n, "queries"), (m - len(shown_keys(m, full)), m, "keys")]
+    valid = result.inputs[tensor_name("valid", layer=layer)].expand(matrices.shape)
+    axes, tokens = matrices.shape[1:-2], tokens_of(result, layer)
+    indices = [(batch, *map(int, np.unravel_index(head, axes))) if matrices.ndim > 2 else () for batch, head in places]
+    shown = excerpt_of(matrices, output, tokens.keys, width, most)
+    yield from weight_tables(matrices, valid, output, indices, tokens, width, shown)
+    n, m = matrices.shape[-2:]
+    gone = [(n - len(shown.queries), n, "queries"), (m - len(shown.keys), m, "keys")]
     cells = " and ".join(f"{count} of {size} {name}" for count, size, name in gone if count)
-    if cells:
-        yield Text()
-        yield from remark(f"{cells} left out; see them {_elsewhere(csv)}")
+    yield from remark(f"{cells} left out; see them {_elsewhere(csv)}" if cells else "")
 
 
-def _summary(records: Sequence[Record], width: int) -> Iterator[RenderableType]:
+def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterator[RenderableType]:
     """One row per scorer, without the columns that say nothing new: its name, softmax, and weights that sum to 1."""
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # runs of old have none
     sums = [record.get("weight_sum") for record in records]
@@ -139,10 +155,10 @@ def _summary(records: Sequence[Record], width: int) -> Iterator[RenderableType]:
     }
     names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
-    yield from record_tables(pick(COLUMNS, names), figures, records, width)
+    yield from record_tables(pick(COLUMNS, names), figures, records, width, most)
 
 
-def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """The heads, or batch elements, that differ most, where there are several worth ranking."""
     batches, heads = leading_sizes(result)
     key = distance_of(result.head_comparisons)
@@ -153,7 +169,7 @@ def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterato
     entropies = {(row["label"], row["batch"], row["head"]): row["entropy"] for row in result.heads}
     shown = [
         {**row, **{f"entropy_{of}": entropies.get((row[of], row["batch"], row["head"])) for of in "ab"}}
-        for row in (rows if full else rows[:MOST_RANKED])
+        for row in rows[: _most_ranked(most)]
     ]
     names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (batches > 1), *["head"] * (heads > 1)])
     columns = pick(HEAD_COMPARISONS, figures)
@@ -162,35 +178,40 @@ def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterato
         columns = wider
     title = f"{'Heads' if heads > 1 else 'Batch elements'} {which}"
     yield from titled(title, record_tables(names, columns, shown, width))
-    yield from _left_out(len(rows) - len(shown), len(rows), csv)
+    yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 
 
-def _left_out(rows: int, of: int, csv: str | None) -> Iterator[RenderableType]:
-    folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
-    yield from remark(f"{rows} of {of} rows left out; see them with --full{folder}" if rows else "")
+def _most_ranked(most: int | None) -> int | None:
+    return None if most is None else min(MOST_RANKED, max(most // 2, 3))
 
 
-def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """What was captured; scorers; layers x heads; the heads that change most, and the weights of the first of these."""
+def _in_results(csv: str | None) -> str:
+    return f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
+
+
+def _of_layers(result: Result, width: int, most: int | None, csv: str | None, stage: str) -> Iterator[RenderableType]:
+    """Yield the scorers' means over all heads, layers x heads, the heads that change most, and weights of these."""
     known, layers = result.settings["capture"], result.settings["layers"]
     text = f', "{known["text"]}"' if known["text"] else ""
     yield Text(printable(f"{known['file']}: {known['model'] or 'a model'}{text}"))
-    yield from remark(result.findings[0].text)
     numbers = layer_numbers(result)
-    calls = [{"layer": name, **known["calls"][name]} for name in layers]
-    yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width, full))
-    yield Text()
-    for record in result.records[: len(result.labels)]:
-        formula = result.settings["formulas"][record["label"]]
-        own_scale = [f"scale {number(each['scales'][record['label']], trim=True)}" for each in layers.values()]
-        yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
-    yield from titled("Summary, means over layers and heads", record_tables(MEANS[:1], MEANS[1:], means(result), width))
+    if most is None:
+        calls = [{"layer": name, **known["calls"][name]} for name in layers]
+        yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width))
+        yield Text()
+        for record in result.records[: len(result.labels)]:
+            formula = result.settings["formulas"][record["label"]]
+            own_scale = [f"scale {number(each['scales'][record['label']], trim=True)}" for each in layers.values()]
+            yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
+    summary = record_tables(MEANS[:1], MEANS[1:], means(result), width, most)
+    yield from titled("Summary, means over layers and heads", summary)
     names = [Column("layer", "layer", "Number of the layer.")]
     heads = [
         Column(str(head), str(head), f"Head {head}.", format=partial(number, digits=2))
         for head in head_numbers(result.heads)
     ]
-    for title, (_, grid) in grids(result).items():
+    shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
+    for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
         rows = [
             {
                 "layer": number,
@@ -198,39 +219,42 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
             }
             for number, row in zip(numbers.values(), grid, strict=True)
         ]
-        yield from titled(f"{title}, by layer and head", record_tables(names, heads, rows, width, full))
+        yield from titled(f"{title}, by layer and head", record_tables(names, shown, rows, width, most))
+        yield from left_out(len(heads) - len(shown), len(heads), "heads")
+    yield from _changes(result, numbers, width, most, csv)
+    yield from _changed_weights(result, width, most, csv, stage)
+
+
+def _changes(
+    result: Result, numbers: Mapping[str, int], width: int, most: int | None, csv: str | None
+) -> Iterator[RenderableType]:
+    """Yield the heads whose outputs change most, the largest change first."""
     rows = changes_of(result)
     if not rows:
         return
-    shown = [{**row, "layer": numbers[str(row["layer"])]} for row in (rows if full else rows[:MOST_RANKED])]
+    shown = [{**row, "layer": numbers[str(row["layer"])]} for row in rows[: _most_ranked(most)]]
     several_elements = len({row["batch"] for row in rows}) > 1
-    keys = ["a", "b", "layer", *["batch"] * several_elements, "head"]
-    names = pick(in_layers(HEAD_COMPARISONS), keys)
+    names = pick(in_layers(HEAD_COMPARISONS), ["a", "b", "layer", *["batch"] * several_elements, "head"])
     columns = pick(in_layers(HEAD_COMPARISONS), ["output_difference", "js_divergence", "top1_agreement"])
     yield from titled("Heads whose outputs change most", record_tables(names, columns, shown, width))
-    yield from _left_out(len(rows) - len(shown), len(rows), csv)
-    yield from _changed_weights(result, width, full, csv)
+    yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 
 
-def _changed_weights(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+def _changed_weights(
+    result: Result, width: int, most: int | None, csv: str | None, stage: str
+) -> Iterator[RenderableType]:
     """Yield the weights of the first scorer and of the scorer with the largest change, in the heads that change most.
 
-    There are as many heads as have room, and at least one.
+    Without `most` these are all heads, else the first.
     """
-    layers, lines = layers_of(result), 0
-    for layer, place, label in most_changed(result):
-        weights, output = (stage_of(result, stage, layer).get(label) for stage in ("weights", "output"))
-        if weights is None:
+    layers = layer_numbers(result)
+    for layer, place, label in most_changed(result)[: None if most is None else 1]:
+        if label not in stage_of(result, stage, layer):
             return
-        more = 2 * (lines_of(weights, output, width, full) + HEADING_LINES)
-        if lines and lines + more > MOST_LINES:
-            return
-        lines += more
-        yield Text()
         batches, heads = leading_sizes(result, layer)
         where = [f"batch {place[0]}"] * (batches > 1) + [f"head {place[1]}"] * (heads > 1)
-        name = f"layer {layers.index(layer)} ({printable(layer)})"
-        yield Text(f"{LEGEND}   {', '.join([name, *where])}", style=FAINT)
+        yield Text()
+        yield from _legend(stage, f"   {', '.join([f'layer {layers[layer]} ({printable(layer)})', *where])}")
         for each in (result.labels[0], label):
             yield Text(printable(each), style=STRONG)
-            yield from _weights(each, result, [place], width, full, csv, layer)
+            yield from _matrices(each, result, [place], width, most, csv, stage, layer)

@@ -26,8 +26,8 @@ LEGEND = (
 )
 
 
-def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """For each measure times by size, where there are several, and the rest at the largest size, or with `full` at all.
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """For each measure times by size, where there are several, and the rest at the largest size, or with `most` None at all.
 
     Then the speed relative to the textbook's code, the rows without a time, and the formulas.
     """
@@ -43,28 +43,28 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
                 yield from remark(
                     f"power of {axes[0]}: the time grows like {axes[0]}^power over the larger half of the sizes"
                 )
-        for size in sizes if full else sizes[-1:]:
+        for size in sizes if most is None else sizes[-1:]:
             lines = lines_of([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
             title = f"{MEASURES[measure]}, {place(first[0], axes)}"
             yield from titled(title, blocks(_names(lines), cells(DETAILS, first), width))
-        if len(sizes) > 1 and not full:
+        if len(sizes) > 1 and most is not None:
             yield from remark("memory and ratios at other sizes: --full")
-    beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], full)
+    beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], most)
     if beside:
         figures = pick(COMPARISONS, [*changing(beside, SIZES), "times_as_fast", "times_as_fast_ci"])
-        yield from titled("Compared with the textbook's code", record_tables(NAMES, figures, beside, width, full))
-    missing = _at_largest([row for row in records if row["status"] != "timed"], full)
+        yield from titled("Compared with the textbook's code", record_tables(NAMES, figures, beside, width, most))
+    missing = _at_largest([row for row in records if row["status"] != "timed"], most)
     if missing:
         yield from titled("Not timed", [_reason(row, axes) for row in missing])
     yield Text()
     yield from formulas(records, result.settings)
 
 
-def _at_largest(records: Sequence[Record], full: bool) -> list[Record]:
-    """With `full` all of them."""
+def _at_largest(records: Sequence[Record], most: int | None) -> list[Record]:
+    """Return the records at the largest size, or with `most` None all of them."""
     largest = max(map(size_of, records), default=())
-    return [record for record in records if full or size_of(record) == largest]
+    return [record for record in records if most is None or size_of(record) == largest]
 
 
 def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iterator[RenderableType]:

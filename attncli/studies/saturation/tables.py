@@ -8,13 +8,17 @@ from rich.text import Text
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result, by_label
 from attncli.numbers import entries, sizes
-from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
+from attncli.show.tables import formulas, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
 
+PIVOTS = ("jacobian_median", "max_weight_median", "entropy_median")
 LEGEND = (
     "medians over the rows, as in the picture; Jacobian: Frobenius norm of the {}, with its quartiles and its mean; "
     "query gradient: norm of the output's gradient with respect to the query, with one standard normal value per key"
+)
+LEGEND_OF_MEDIANS = (
+    "medians over the rows, as in the picture; Jacobian: Frobenius norm of the {}; --full: quartiles, means"
 )
 OF_SOFTMAX = "softmax's Jacobian diag(p) - p p^T"
 OF_ANY = "Jacobian of the weights with respect to the scores"
@@ -27,8 +31,8 @@ FIGURES = (
 )  # fmt: skip
 
 
-def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """One table a label, one row a d or head; one table for all where each has a single row."""
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield the medians by d or head and label; with `most` None all metrics, in a table for each label."""
     records, groups, shared = result.records, by_label(result.records), sizes(result.records)
     sums = [record.get("weight_sum") for record in records]
     sums_vary = any(abs(each - 1.0) > ROUNDING for each in sums if each is not None)
@@ -36,20 +40,27 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     figures = pick(COLUMNS, chosen if len(shared) == 2 else ["rows", *chosen])
     if len({record["d"] for record in records}) == 1:
         shared = [f"d = {records[0]['d']}", *shared]
-    legend = LEGEND.format(OF_SOFTMAX if of_softmax(records) else OF_ANY)
+    jacobian = OF_SOFTMAX if of_softmax(records) else OF_ANY
+    legend = (LEGEND if most is None or len(groups) == len(records) else LEGEND_OF_MEDIANS).format(jacobian)
     yield Text(f"{entries(result.settings)}; {', '.join(shared)}; {legend}")
     yield from remark(SHARES if sums_vary else "")
     yield from remark(CORRELATED if result.settings.get("rho") else "")
     if len(groups) == len(records):
         yield Text()
-        yield from blocks(pick(COLUMNS, ["label"]), figures, records, width, full)
+        yield from blocks(pick(COLUMNS, ["label"]), figures, records, width, most)
         yield Text()
         yield from formulas(records, result.settings)
         return
     numbered, layers = numbered_layers(records)
     yield from remark(layers)
     place = pick(COLUMNS, [*["layer"] * bool(layers), "d" if records[0]["head"] is None else "head"])
+    if most is not None:
+        for metric in pick(COLUMNS, PIVOTS):
+            yield from titled(metric.name, pivot(place, metric, numbered, width, most))
+        yield Text()
+        yield from formulas(records, result.settings)
+        return
     for label, rows in by_label(numbered).items():
         yield Text()
         yield from heading(rows[0], result.settings["formulas"][label])
-        yield from blocks(place, figures, rows, width, full)
+        yield from blocks(place, figures, rows, width, most)

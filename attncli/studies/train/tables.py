@@ -20,7 +20,7 @@ LEGEND = "steps: median over the seeds; entropy: of the weights{}, in nats; grad
 INTERRUPTED = "interrupted: results are incomplete; continue with --resume and this run's folder"
 
 
-def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Everything to print, from top to bottom."""
     settings, summary = result.settings, result.comparisons
     yield Text(described(settings))
@@ -37,7 +37,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield Text()
     yield Text.assemble(("learning", show.STRONG), " at each d")
     trained = [row for row in summary if row["keys"] == settings["keys"]]
-    yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, full)
+    yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, most)
     softmax = of_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
     yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(settings['least_loss'], 3)}")

@@ -7,13 +7,14 @@ from rich.text import Text
 
 from attncli.common.study import Result, by_label
 from attncli.numbers import entries, number
-from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
+from attncli.show.tables import formulas, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = (
     "±: half the 95 % interval of the mean; interval: 95 % for the variance; z: (variance - theory) / standard error"
 )
+LEGEND_OF_Z = "z: (variance - theory) / standard error; intervals and means with --full"
 LIMIT = "limit: the theory holds for large sizes, so there is no z"
 UNKNOWN = "-: no closed form is known"
 REAL = (
@@ -23,24 +24,40 @@ REAL = (
 RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci", "theory_variance", "z")
 
 
-def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """A table for each label with a row for each d; of real tensors one table with a row for each label and head."""
-    yield from (_real if "from" in result.settings else _random)(result, width, full)
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield the variance by d and label, or a table for each label; of real tensors a row for each label and head."""
+    yield from (_real if "from" in result.settings else _random)(result, width, most)
 
 
-def _random(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
+def _random(result: Result, width: int, most: int | None) -> Iterator[RenderableType]:
+    records, sizes = result.records, {record["d"] for record in result.records}
+    if most is not None and len(sizes) > 1:
+        yield Text(f"{entries(result.settings)}; {LEGEND_OF_Z}")
+        columns = {column.key: column for column in COLUMNS}
+        for key in ("variance", "z"):
+            yield from titled(columns[key].name, pivot([columns["d"]], columns[key], records, width, most))
+        yield Text()
+        yield from formulas(records, result.settings)
+        return
     yield Text(f"{entries(result.settings)}; {LEGEND}")
+    if len(sizes) == 1:
+        yield Text(f"d = {number(records[0]['d'])}, {number(records[0]['samples'])} samples")
+        yield Text()
+        yield from blocks(pick(COLUMNS, ["label"]), pick(COLUMNS, RANDOM[1:]), records, width, most)
+        yield Text()
+        yield from formulas(records, result.settings)
+        return
     for label, records in by_label(result.records).items():
         yield Text()
         scales = dict.fromkeys(number(records[end]["scale"], trim=True) for end in (0, -1))
         yield from heading(records[0], result.settings["formulas"][label], [f"scale {' to '.join(scales)}"])
         kinds = {record["theory"] for record in records}
         figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
-        yield from blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), records, width, full)
+        yield from blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), records, width, most)
         yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
 
 
-def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
+def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableType]:
     records, layers = numbered_layers(result.records)
     root = number(result.settings["one_over_sqrt_d"], trim=True)
     one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
@@ -49,6 +66,6 @@ def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
     yield Text()
     names = ["label", *(key for key in ("layer", "head") if records[0].get(key) is not None)]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
-    yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, full)
+    yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, most)
     yield Text()
     yield from formulas(result.records, result.settings)
