@@ -46,6 +46,7 @@ class Record:
     sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key without a value
     empty_row: EmptyRow = "zero"
     heads: tuple[int, ...] | None = None  # their numbers, if only some are kept
+    number: int | None = None  # position in the captured file
     error: float = 0.0  # largest difference between `output` and `rescored()`
     problem: str | None = None  # why it cannot be re-scored
 

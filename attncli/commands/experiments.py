@@ -35,7 +35,7 @@ from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
 from attncli.sweeps.views import is_sweep, view_of
 
 WEIGHTS = "weights"
-VERDICT_LINES = 16  # of the expectations of one run
+VERDICT_LINES = 10  # of the expectations of one run
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 

@@ -238,7 +238,8 @@ class Rows:
 
     `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` maps labels
     to the shapes of their stages of attention. `left_out` maps columns and stages that an option leaves out to that
-    option. `no_comparisons` is the reason why there are no comparisons.
+    option. `no_comparisons` is the reason why there are no comparisons. `layers` has the names of layers by their
+    numbers in a captured file.
     """
 
     columns: Sequence[Column]
@@ -252,6 +253,7 @@ class Rows:
     heads: Sequence[Record] = ()
     head_comparison_columns: Sequence[Column] = ()
     head_comparisons: Sequence[Record] = ()
+    layers: Mapping[int, str] = field(default_factory=dict)
 
 
 class PreparedStudy(Protocol):

@@ -33,7 +33,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
             the numbers of `equal` have another shape than the stage.
     """
     metric, kind = expectation.metric, expectation.kind
-    where, other = dict[str, Any](expectation.where), expectation.other_row
+    where, other = (_with_layers(each, rows.layers) for each in (expectation.where, expectation.other_row))
     table = _table_of(expectation, rows)
     paired = [name for name, values in other.items() if isinstance(values, list) and isinstance(where.get(name), list)]
     for name in paired:
@@ -55,6 +55,18 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
                 raise InputError.of(message, ["metric"])
         found.append((row, others))
     return found
+
+
+def _with_layers(columns: Record, layers: Mapping[int, str]) -> Record:
+    """Return a copy of columns with values in which numbers of layers are replaced by their names."""
+    if not layers or "layer" not in columns:
+        return {**columns}
+
+    def name(value: Any) -> Any:
+        return layers.get(value, value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    value = columns["layer"]
+    return {**columns, "layer": list(map(name, value)) if isinstance(value, list) else name(value)}
 
 
 def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:

@@ -92,7 +92,7 @@ class Captured:
         given["heads"] = entry["heads"] and tuple(entry["heads"])
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
         layer, call = (later[1], int(later[2])) if later else (name, 0)
-        record = Record(layer=layer, call=call, kind=entry["class"], **given)
+        record = Record(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **given)
         self._check(record)
         return record
 
@@ -180,6 +180,10 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
             except InputError as error:
                 is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
                 raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
+            if record.name in calls:
+                raise InputError.of(
+                    got(given, f"the layer {record.name}, which is there already; expected each once"), place
+                )
             calls[record.name] = replace(inputs_of(record, dtype, device), tokens=_tokens(captured, record))
     collector.check()
     for index, head in enumerate(data.heads or []):

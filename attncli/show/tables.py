@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -24,6 +25,7 @@ NARROW_NAME = 12  # names are folded down to this width before the columns are s
 SCREEN = 60  # lines that a command prints, unless --full
 ROWS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # of one table: the first number with which everything fits on the screen
 MOST_FINDINGS = 12
+ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
 LONGEST_LABEL = 14  # characters of a label above a column; longer ones are folded
 Row = TypeVar("Row")
 
@@ -143,7 +145,7 @@ def pivot(
 
     def text(row: Record) -> str:
         value = _cell(metric, row.get(metric.key))
-        return value if row.get(spread) is None else f"{value} ± {number(row[spread], 2)}"
+        return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
 
     found = {label: {text(row) for row in rows} for label, rows in by_label(records).items()}
     level = {label: texts.pop() for label, texts in found.items() if len(texts) == 1 and len(places) > 1}
@@ -152,7 +154,7 @@ def pivot(
     first = [next(iter(places[place].values())) for place in rows]
     columns = [
         Cells(
-            "\n".join(chop_cells(printable(label), LONGEST_LABEL)),
+            _folded(printable(label)),
             [text(places[place].get(label, {})) for place in rows],
         )
         for label in labels
@@ -162,6 +164,16 @@ def pivot(
         yield from left_out(len(places) - len(rows), len(places))
     for label, text in level.items():
         yield Text(f"{printable(label)}: {text} in all rows")
+
+
+def _folded(label: str) -> str:
+    """Return a label on several lines if it is long, broken at underscores where possible."""
+    lines = [""]
+    for part in re.findall(r"[^_]*_*", label):
+        if lines[-1] and cell_len(lines[-1] + part) > LONGEST_LABEL:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(piece for line in lines for piece in chop_cells(line, LONGEST_LABEL))
 
 
 def _most_different(
@@ -225,13 +237,24 @@ def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
         yield Text.assemble(name, ": ", formula)
 
 
-def numbered_layers(records: Sequence[Record]) -> tuple[list[Record], str]:
-    """The rows with the numbers of their layers, which are short, and a line that says what these mean, if any."""
-    numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(row.get("layer") for row in records))}
-    if set(numbers) <= {None}:
+def formulas_if(most: int | None, records: Sequence[Record], settings: Record) -> Iterator[Text]:
+    """Yield the formula of every label, after an empty line, if there is room: if tables have enough rows."""
+    if most is None or most >= ROWS_BESIDE_FORMULAS:
+        yield Text()
+        yield from formulas(records, settings)
+
+
+def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: int | None) -> tuple[list[Record], str]:
+    """Return the rows with the numbers of their layers, which are short, and a line that explains these, if any.
+
+    Of more than `most` layers the line has the first and the last.
+    """
+    if not layers:
         return [*records], ""
-    rows = [{**row, "layer": numbers[row["layer"]]} for row in records]
-    return rows, "layers: " + ", ".join(f"{number} {name}" for name, number in numbers.items())
+    rows = [{**row, "layer": str(layers[row["layer"]])} for row in records]
+    named = [f"{number} {printable(name)}" for name, number in layers.items()]
+    few = most is not None and len(named) > 2
+    return rows, f"layers: {' to '.join([named[0], named[-1]]) if few else ', '.join(named)}"
 
 
 def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:

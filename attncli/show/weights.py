@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-MOST_QUERIES = 16  # of one matrix
+MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
+MANY_ROWS, SEVERAL_ROWS = 16, 8  # rows of a table that may be split into three or two blocks
 CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 8, 16  # estimates: 0.123, a mark and a space; -1.234 and two; the names
 FEWEST_KEYS, CELLS_OF_GAP = 4, 3  # beside the output; columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
@@ -51,9 +52,10 @@ class Excerpt:
 def excerpt_of(
     weights: "Tensor", output: "Tensor | None", tokens: Names | None, width: int, most: int | None
 ) -> Excerpt:
-    """Return what is shown of matrices (..., n, m): with `most` None all, else `most` queries in a single table.
+    """Return what is shown of matrices (..., n, m): with `most` None all, else at most `most` queries.
 
-    `tokens` are the names of the keys. Of many queries and keys the first and the last are shown.
+    Of many queries and keys the first and the last are shown. Fewer rows also have fewer keys, so that tables are
+    split into fewer blocks. `tokens` are the names of the keys.
     """
     n, m = weights.shape[-2:]
     features = 0 if output is None else output.shape[-1]
@@ -62,10 +64,10 @@ def excerpt_of(
     cell = CELL_WIDTH
     if tokens is not None:
         cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
-    room = width - NAMES_WIDTH
+    room = (width - NAMES_WIDTH) * (3 if most >= MANY_ROWS else 2 if most >= SEVERAL_ROWS else 1)
     has_output = 0 < features <= WIDEST_OUTPUT and min(m, FEWEST_KEYS) * cell + features * OUTPUT_WIDTH <= room
     room = (room - features * OUTPUT_WIDTH * has_output) // cell
-    keys = ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
+    keys = ends(range(m), None if m <= min(room, MOST_KEYS) else max(min(room, MOST_KEYS) - CELLS_OF_GAP, 2))
     return Excerpt(ends(range(n), min(most, MOST_QUERIES)), keys, has_output)
 
 

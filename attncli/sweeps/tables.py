@@ -51,7 +51,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 
 
 def _means(result: Result, keys: Sequence[str], metric: str) -> list[Record]:
-    """Return a row for each label and value of the swept keys, with the mean of the metric and its spread over seeds."""
+    """Return a row for each label and value of the swept keys: the mean of the metric, its deviation over seeds."""
     groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
     for row in result.records:
         group = groups.setdefault((*(row.get(key) for key in keys), row["label"]), {})

@@ -66,6 +66,7 @@ class Point:
     pairs: RandomPairs | RealPairs
     head: int | None = None
     layer: str | None = None  # of a captured model
+    number: int | None = None  # of the layer in the captured file
 
     def __str__(self) -> str:
         layer = "" if self.layer is None else f"{self.layer} "
@@ -97,6 +98,17 @@ class Prepared:
     def is_captured(self) -> bool:
         """Whether queries and keys come from the layers of a captured model."""
         return self.points[0].layer is not None
+
+    @property
+    def layers(self) -> dict[str, int]:
+        """Return the number of each layer in the captured file, by name; empty for other sources."""
+        return {
+            point.layer: point.number for point in self.points if point.layer is not None and point.number is not None
+        }
+
+    def numbered(self, rows: Sequence[Record]) -> list[Record]:
+        """Return the rows with numbers of layers in place of their names, for sentences."""
+        return [{**row, "layer": self.layers[row["layer"]]} if "layer" in row else row for row in rows]
 
     def columns(self, columns: Sequence[Column]) -> list[Column]:
         """Return these columns, without the column of the layer unless queries and keys come from a captured model."""
@@ -153,7 +165,7 @@ def prepare_pairs(
         scorers = scorers_of(own_entries, q, k)
         for head in range(leading[1]) if len(leading) > 1 else [None]:
             own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
-            points.append(Point(k, own_entries, scorers, RealPairs(own, head or 0), head, layer))
+            points.append(Point(k, own_entries, scorers, RealPairs(own, head or 0), head, layer, call and call.number))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     sizes = sorted({point.d for point in points})
     return Prepared(options, entries, sizes, points, named, device, at_a_time, normalizers)
@@ -225,7 +237,11 @@ def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
     rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
     columns = prepared.columns(columns)
     known = [column.key for column in columns if column.key in rows[0]]
-    return Rows(columns, [{key: row[key] for key in known} for row in rows if row["d"] in prepared.sizes])
+    return Rows(
+        columns,
+        [{key: row[key] for key in known} for row in rows if row["d"] in prepared.sizes],
+        layers={number: layer for layer, number in prepared.layers.items()},
+    )
 
 
 def result_of(
@@ -247,7 +263,8 @@ def result_of(
     entries = vars(prepared.entries)
     if prepared.is_real:
         entries = {"from": options.source, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
-        entries |= {"capture": Path(str(options.source)).name} if prepared.is_captured else {}
+        if prepared.is_captured:
+            entries |= {"capture": Path(str(options.source)).name, "layers": prepared.layers}
     return Result(
         study=options.study,
         name=options.name,
@@ -311,8 +328,8 @@ def numbers_of(rows: Sequence[Record], columns: Sequence[str]) -> Record:
 
 
 def place_of(row: Record) -> str:
-    """Return text such as `head 3`, or `decoder.0, head 3` for a row with a layer."""
-    return f"{row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
+    """Return text such as `head 3`, or `layer 0, head 3` for a row with a layer."""
+    return f"layer {row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
 
 
 def over_sizes(rows: Sequence[Record]) -> bool:

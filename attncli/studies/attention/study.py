@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -179,7 +179,15 @@ def expected_rows(prepared: Prepared) -> Rows:
         heads=heads,
         head_comparison_columns=located(HEAD_COMPARISONS),
         head_comparisons=head_pairs,
+        layers={number: part.place["layer"] for part, number in _numbers(prepared) if part.place},
     )
+
+
+def _numbers(prepared: Prepared) -> Iterator[tuple[Part, int]]:
+    """Yield the parts that are layers of a captured file, with their numbers in the file."""
+    for part in prepared.parts:
+        if part.inputs.call is not None and part.inputs.call.number is not None:
+            yield part, part.inputs.call.number
 
 
 def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:

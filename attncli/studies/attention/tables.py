@@ -30,6 +30,8 @@ from attncli.studies.attention.places import Place, choices, distance_of, larges
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 MOST_PLACES = 8  # batch elements and heads
+FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
+FEWEST_QUERIES = 4  # of the weights of captured heads; fewer would say nothing
 GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 10  # rows of the heads that differ most
 ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
@@ -65,9 +67,8 @@ def tables(
         return
     stages, places, shown = stage_of(result, stage), list[Place](), list[str]()
     if not stages and stage != "weights":
-        yield from remark(
-            f"this run has no stage `{stage}`; it has {', '.join([each for each in STAGES if stage_of(result, each)]) or 'none'}"
-        )
+        kept = [each for each in STAGES if stage_of(result, each)]
+        yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
         yield from _legend(stage)
         chosen = shown_places(result, _most_places(result, stage, width, most))
@@ -149,13 +150,18 @@ def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterato
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # runs of old have none
     sums = [record.get("weight_sum") for record in records]
     usual = {
-        "scorer": all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
-        "normalizer": set(normalizers) == {DEFAULT_NORMALIZER},
+        "scorer": len({record["scorer"] for record in records}) == 1
+        or all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
+        "normalizer": set(normalizers) == {DEFAULT_NORMALIZER} or all(map(_names_normalizer, records)),
         "weight_sum": all(each is None or isclose(each, 1.0, rel_tol=TIE) for each in sums),
     }
     names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
-    yield from record_tables(pick(COLUMNS, names), figures, records, width, most)
+    yield from record_tables(pick(COLUMNS, names), figures, records, width, _at_least(FEWEST_SCORERS, most))
+
+
+def _names_normalizer(record: Record) -> bool:
+    return record.get("normalizer") in (record["label"], None)
 
 
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
@@ -181,6 +187,10 @@ def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> I
     yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 
 
+def _at_least(fewest: int, most: int | None) -> int | None:
+    return None if most is None else max(fewest, most)
+
+
 def _most_ranked(most: int | None) -> int | None:
     return None if most is None else min(MOST_RANKED, max(most // 2, 3))
 
@@ -203,7 +213,7 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             formula = result.settings["formulas"][record["label"]]
             own_scale = [f"scale {number(each['scales'][record['label']], trim=True)}" for each in layers.values()]
             yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
-    summary = record_tables(MEANS[:1], MEANS[1:], means(result), width, most)
+    summary = record_tables(MEANS[:1], MEANS[1:], means(result), width, _at_least(FEWEST_SCORERS, most))
     yield from titled("Summary, means over layers and heads", summary)
     names = [Column("layer", "layer", "Number of the layer.")]
     heads = [
@@ -219,7 +229,9 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             }
             for number, row in zip(numbers.values(), grid, strict=True)
         ]
-        yield from titled(f"{title}, by layer and head", record_tables(names, shown, rows, width, most))
+        yield from titled(
+            f"{title}, by layer and head", record_tables(names, shown, rows, width, _at_least(FEWEST_LAYERS, most))
+        )
         yield from left_out(len(heads) - len(shown), len(heads), "heads")
     yield from _changes(result, numbers, width, most, csv)
     yield from _changed_weights(result, width, most, csv, stage)
@@ -245,8 +257,10 @@ def _changed_weights(
 ) -> Iterator[RenderableType]:
     """Yield the weights of the first scorer and of the scorer with the largest change, in the heads that change most.
 
-    Without `most` these are all heads, else the first.
+    Without `most` these are all heads, else the first, if there is room.
     """
+    if most is not None and most < FEWEST_QUERIES:
+        return
     layers = layer_numbers(result)
     for layer, place, label in most_changed(result)[: None if most is None else 1]:
         if label not in stage_of(result, stage, layer):

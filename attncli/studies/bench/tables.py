@@ -27,7 +27,7 @@ LEGEND = (
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """For each measure times by size, where there are several, and the rest at the largest size, or with `most` None at all.
+    """Yield for each measure the times by size, and all metrics at the largest size, with `most` None at all sizes.
 
     Then the speed relative to the textbook's code, the rows without a time, and the formulas.
     """

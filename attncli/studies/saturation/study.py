@@ -34,13 +34,12 @@ from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
 
 TOGETHER = 4  # parts, for Python to take less time than torch
-NORM = "jacobian_median"
+NORM, WEIGHT = "jacobian_median", "max_weight_median"
 SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
 FAR = 1e3  # a score that acts as infinity in every normaliser
-NUMBERS = ("d", NORM, "max_weight", "query_gradient_median")  # of a sentence
-# Half-width of a 95 % interval for normal rows, in distances of their quartiles / sqrt(rows).
-MEAN_95 = 1.96 / 1.349
-MEDIAN_95 = MEAN_95 * math.sqrt(math.pi / 2)
+NUMBERS = ("d", NORM, WEIGHT, "query_gradient_median")  # of a sentence
+# Half-width of the 95 % interval of the median of normal rows, in distances of their quartiles / sqrt(rows).
+MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
@@ -72,7 +71,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
     norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
     findings = findings_of(
-        result.records, {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked}
+        prepared.numbered(result.records), {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked}
     )
     settings = {**result.settings, "uniform": uniform}
     return replace(result, settings=settings, findings=findings, interrupted=kept.interrupted)
@@ -151,16 +150,16 @@ def _of_label(label: str, rows: Sequence[Record]) -> Finding:
     if not known:
         return Finding(f"{label}: there are no finite weights.", label)
     norms, named = change(known, NORM, _margins(known, "jacobian", MEDIAN_95))
-    weights, also = change(known, "max_weight", _margins(known, "max_weight", MEAN_95))
+    weights, also = change(known, WEIGHT, _margins(known, "max_weight", MEDIAN_95))
     if len(known) == 1:
-        weights = number(known[0]["max_weight"], 2)  # d is in the sentence already
+        weights = number(known[0][WEIGHT], 2)  # d is in the sentence already
     numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
     if power is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
-    text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; largest weight {weights} on average."
+    text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; median largest weight {weights}."
     return Finding(text, label, numbers)
 
 
 def _margins(rows: Sequence[Record], key: str, factor: float) -> list[float]:
-    """Return the half-width of the 95 % interval of each row's median or mean, estimated from its quartiles."""
+    """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
     return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]

@@ -8,11 +8,11 @@ from rich.text import Text
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result, by_label
 from attncli.numbers import entries, sizes
-from attncli.show.tables import formulas, heading, numbered_layers, pick, pivot, remark, titled
+from attncli.show.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
 
-PIVOTS = ("jacobian_median", "max_weight_median", "entropy_median")
+PIVOTS = ("jacobian_median", "max_weight_median")
 LEGEND = (
     "medians over the rows, as in the picture; Jacobian: Frobenius norm of the {}, with its quartiles and its mean; "
     "query gradient: norm of the output's gradient with respect to the query, with one standard normal value per key"
@@ -48,17 +48,15 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     if len(groups) == len(records):
         yield Text()
         yield from blocks(pick(COLUMNS, ["label"]), figures, records, width, most)
-        yield Text()
-        yield from formulas(records, result.settings)
+        yield from formulas_if(most, records, result.settings)
         return
-    numbered, layers = numbered_layers(records)
+    numbered, layers = numbered_layers(records, result.settings.get("layers", {}), most)
     yield from remark(layers)
-    place = pick(COLUMNS, [*["layer"] * bool(layers), "d" if records[0]["head"] is None else "head"])
+    place = pick(COLUMNS, [*["layer"] * ("layer" in records[0]), "d" if records[0]["head"] is None else "head"])
     if most is not None:
         for metric in pick(COLUMNS, PIVOTS):
             yield from titled(metric.name, pivot(place, metric, numbered, width, most))
-        yield Text()
-        yield from formulas(records, result.settings)
+        yield from formulas_if(most, records, result.settings)
         return
     for label, rows in by_label(numbered).items():
         yield Text()

@@ -1,6 +1,8 @@
 """The tables of the study `train`: accuracy by d, and the course of learning."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -26,7 +28,15 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text(described(settings))
     if result.interrupted:
         yield Text(INTERRUPTED)
-    for keys in dict.fromkeys(row["keys"] for row in summary):
+    all_keys, sizes = (dict.fromkeys(row[key] for row in summary) for key in ("keys", "d"))
+    if most is not None and len(all_keys) > 1:
+        keys = settings["keys"]
+        yield Text()
+        yield Text.assemble(("accuracy", show.STRONG), f" by number of keys, trained with {number(keys)}")
+        column = replace(COLUMN["accuracy"], format=partial(number, digits=3))
+        yield from show.pivot([COLUMN["keys"], COLUMN["d"]][: 1 + (len(sizes) > 1)], column, summary, width, most)
+        all_keys = {}
+    for keys in all_keys:
         other = "" if keys == settings["keys"] else f", trained with {number(settings['keys'])}"
         equal = number(settings["equal_weights"][str(keys)], 3)
         yield Text()

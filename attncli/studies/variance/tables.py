@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.common.study import Result, by_label
 from attncli.numbers import entries, number
-from attncli.show.tables import formulas, heading, numbered_layers, pick, pivot, remark, titled
+from attncli.show.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
 
@@ -36,8 +36,7 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
         columns = {column.key: column for column in COLUMNS}
         for key in ("variance", "z"):
             yield from titled(columns[key].name, pivot([columns["d"]], columns[key], records, width, most))
-        yield Text()
-        yield from formulas(records, result.settings)
+        yield from formulas_if(most, records, result.settings)
         return
     yield Text(f"{entries(result.settings)}; {LEGEND}")
     if len(sizes) == 1:
@@ -58,14 +57,21 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
 
 
 def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableType]:
-    records, layers = numbered_layers(result.records)
+    records, layers = numbered_layers(result.records, result.settings.get("layers", {}), most)
     root = number(result.settings["one_over_sqrt_d"], trim=True)
     one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
     yield Text(f"{entries(result.settings)}{one_d}. {REAL}")
     yield from remark(layers)
-    yield Text()
     names = ["label", *(key for key in ("layer", "head") if records[0].get(key) is not None)]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
+    if most is not None and len(names) > 1:
+        columns = {column.key: column for column in COLUMNS}
+        places = [columns[key] for key in names[1:]]
+        for key in ("variance", "unit_scale"):
+            yield from titled(columns[key].name, pivot(places, columns[key], records, width, most))
+        yield from formulas_if(most, records, result.settings)
+        return
+    yield Text()
     yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, most)
     yield Text()
     yield from formulas(result.records, result.settings)
