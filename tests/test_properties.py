@@ -1,4 +1,4 @@
-"""What holds for every scorer, shape and mask, on many examples. Properties before examples."""
+"""Findings for every scorer, shape and mask, on many examples. Properties before examples."""
 
 import math
 from dataclasses import dataclass, replace

@@ -35,7 +35,7 @@ from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
 from attncli.sweeps.views import is_sweep, view_of
 
 WEIGHTS = "weights"
-VERDICT_LINES = 10  # of the expectations of one run
+VERDICT_LINES = 20  # of the expectations of one run; half as many if all hold
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 
@@ -113,10 +113,15 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
         shown["stage"] = stage
     table = partial(view_of(result, "tables").tables, result, width=console.width, csv=csv, **shown)
     verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else VERDICT_LINES)
-    end = [*verdicts, *findings(result.findings, None if is_full else MOST_FINDINGS), Text(f"{folder}/", no_wrap=True)]
+    end = [
+        *verdicts[:-1],
+        *findings(result.findings, None if is_full else MOST_FINDINGS),
+        Text(f"{folder}/", no_wrap=True),
+    ]
     end.append(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
     if finished.picture is not None:
         end.append(Text(f"open {shortest(finished.picture)}", no_wrap=True))
+    end += verdicts[-1:]
     for part in fit(lambda most: table(most=most), end, console.width, None if is_full else SCREEN):
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 

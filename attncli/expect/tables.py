@@ -129,10 +129,10 @@ def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
 def verdict_tables(
     experiments: Sequence[tuple[str, Sequence[Verdict]]], width: int, lines: int | None
 ) -> list[RenderableType]:
-    """Return what to print: a table of all verdicts, and how many expectations hold; nothing without verdicts.
+    """Return what to print: a table of all verdicts, and last how many expectations hold; nothing without verdicts.
 
     `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If that
-    takes more than `lines`, it has the expectations alone that do not hold.
+    takes more than `lines`, or half of that if all hold, it has the expectations alone that do not hold.
     """
     holding = dict[tuple[int, int], list[bool | None]]()  # `holds` of each row, by experiment and expectation
     for experiment, (_, verdicts) in enumerate(experiments):
@@ -148,15 +148,16 @@ def verdict_tables(
         summary = f"All {good} expectations hold"
     elif unjudged:
         summary += f", {unjudged} could not be judged"
-    whole = [Text(), Text("Expectations", style=STRONG), _table(experiments), Text(summary)]
-    if lines is None or length_of(whole, width) <= lines:
+    whole: list[RenderableType] = [Text(), Text("Expectations", style=STRONG), _table(experiments), Text(summary)]
+    room = lines // 2 if lines is not None and good == len(holding) else lines
+    if room is None or lines is None or length_of(whole, width) <= room:
         return whole
     others = [(name, [verdict for verdict in verdicts if not verdict.holds]) for name, verdicts in experiments]
     more = Text(f"{summary}; see them with --full")
     parts: list[RenderableType] = [Text(), Text("Expectations that do not hold", style=STRONG), _table(others), more]
     if good < len(holding) and length_of(parts, width) <= lines:
         return parts
-    return [Text(), more]
+    return [more]
 
 
 def _table(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> Table:

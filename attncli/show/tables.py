@@ -143,11 +143,11 @@ def pivot(
     for record in records:
         places.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
 
-    def text(row: Record) -> str:
+    def shown(row: Record) -> str:
         value = _cell(metric, row.get(metric.key))
         return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
 
-    found = {label: {text(row) for row in rows} for label, rows in by_label(records).items()}
+    found = {label: {shown(row) for row in rows} for label, rows in by_label(records).items()}
     level = {label: texts.pop() for label, texts in found.items() if len(texts) == 1 and len(places) > 1}
     labels = [label for label in found if label not in level]
     rows = _most_different(places, metric.key, most) if len(names) > 1 or names[0].text else ends([*places], most)
@@ -155,7 +155,7 @@ def pivot(
     columns = [
         Cells(
             _folded(printable(label)),
-            [text(places[place].get(label, {})) for place in rows],
+            [shown(places[place].get(label, {})) for place in rows],
         )
         for label in labels
     ]

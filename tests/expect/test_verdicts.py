@@ -29,7 +29,7 @@ def one(*figures: Any, **keys: Any) -> Verdict:
 
 
 def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
-    return printed(verdict_tables(named), width)
+    return printed(verdict_tables(named, width, None), width)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.attention.findings import findings_of
 
+MOST = 40  # rows of a table, unless all
 FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
 
 
@@ -105,7 +106,8 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
 
 def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
     """All tables of a result, of whatever study."""
-    parts = part_of(result.study, "tables").tables(result, width=width, full=full, csv=csv)
+    most = None if full else MOST
+    parts = part_of(result.study, "tables").tables(result, width=width, most=most, csv=csv)
     return printed(list(parts), width, **console)
 
 
@@ -129,7 +131,7 @@ def grids(text: str) -> dict[str, Grid]:
             before, after = line.split(" \\ k ")
             names = re.findall(r"batch|head|axis \d|q", before)
             keys = re.findall(r"\d+|\.\.\.|max", after.split("out")[0])
-        elif keys and len(fields) > len(names) and fields[0].isdigit():
+        elif keys and len(fields) > len(names) and fields[0].isdigit() and fields[1] != "of":
             place = dict(zip(names, fields, strict=False))
             query = place.pop("q", "0")
             if query == "...":

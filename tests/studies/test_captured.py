@@ -372,7 +372,9 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     lines = printed.splitlines()
     assert lines[0] == 'seen.safetensors: mine, "a b"'
     assert "Not re-scored: 2.layer: relu" in " ".join(printed.split())
-    assert lines[1].startswith("seen.safetensors: 2 attention calls; re-scored here, outputs differ from the")
+    assert "seen.safetensors: 2 attention calls; re-scored here, outputs differ from the" in printed
+    assert "Entropy over ln m of model, by layer and head" in printed
+    printed = good("run", file, "--full", "--no-plots")
     for title in ("Entropy over ln m of model", "Weight on the first key of model", "Variance of q . k over d"):
         assert f"{title}, by layer and head" in printed
     assert "Change of the output: dot in place of model, by layer and head" in printed

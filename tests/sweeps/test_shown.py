@@ -57,7 +57,7 @@ def test_keys_that_go_together_are_named_together() -> None:
     figure, result = drawn([SEEDS, together])
     assert figure.axes[0].get_xlabel() == "scorers[0].scale\nwith scorers[1].scale"
     assert findings_of(result)[1].text.endswith(" (scorers[0].scale = 4 with scorers[1].scale = 7).")
-    (_, _, table, *_) = tables(result, width=100, full=False, csv=None)
+    (*_, table) = tables(result, width=100, most=40, csv=None)
     console = Console(width=100)
     with console.capture() as printed:
         console.print(table)

@@ -71,7 +71,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
     norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
     findings = findings_of(
-        prepared.numbered(result.records), {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked}
+        prepared.numbered(result.records),
+        {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
     )
     settings = {**result.settings, "uniform": uniform}
     return replace(result, settings=settings, findings=findings, interrupted=kept.interrupted)

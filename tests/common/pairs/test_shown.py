@@ -24,8 +24,8 @@ DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
 FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}
 MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # what the first panel shows, with its ends
 ENDS = {"variance": ("variance_ci",), "saturation": ("entropy_q25", "entropy_q75")}
-SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_median", "max_weight")}
-CHANGING = {"variance": ("variance",), "saturation": ("jacobian_median", "max_weight")}
+SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_median", "max_weight_median")}
+CHANGING = {"variance": ("variance",), "saturation": ("jacobian_median", "max_weight_median")}
 STUDIES = pytest.mark.parametrize("study", FEW)
 
 
@@ -55,7 +55,10 @@ def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path:
     columns = ["variance", "mean"] if study == "variance" else ["jacobian_median", "max_weight_median"]
     for keys in ({"d": [2, 64], **FEW[study]}, {"d": [64], **FEW[study]}, {"source": real(tmp_path, 2)}):
         result = swept(study, scorers=[*DOT, {"scorer": "additive", "label": "hidden"}], **keys)
-        text, formats = shown(result, width), {each.key: each.format for each in part_of(study, "columns").COLUMNS}
+        text, formats = (
+            shown(result, width, full=True),
+            {each.key: each.format for each in part_of(study, "columns").COLUMNS},
+        )
         assert all(formats[column](record[column]) in text for record in result.records for column in columns)
         assert all(word in text for word in ("dot", "hidden", "additive"))
         assert max(map(len, text.splitlines())) <= width
@@ -100,7 +103,8 @@ def test_sentences_of_one_size_and_over_sizes() -> None:
     assert "q_i k_i has mean 0.25 and variance 1.5, so q . k has mean 0.25 d and variance 1.5 d; " in texts[None]
     result = swept("saturation", d=[1, 8, 512], rows=200, scorers=DOT)
     first, turn, last = (number(record["jacobian_median"], 3) for record in result.records)
-    turned = f"rises from {first} (d = 1) to {turn} (d = 8), then falls to {last} (d = 512); largest weight rises from "
+    turned = f"rises from {first} (d = 1) to {turn} (d = 8), then falls to {last} (d = 512)"
+    turned += "; median largest weight rises from "
     assert f"norm of the softmax Jacobian {turned}" in said(result)["dot"]
     assert f"the mean hides this: {number(result.records[2]['jacobian_mean'], 3)} for dot" in said(result)[None]
 

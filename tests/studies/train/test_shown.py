@@ -62,7 +62,7 @@ def result_of(
 
 
 def test_tables() -> None:
-    text = shown(result_of(tested=[8, 16]))
+    text = shown(result_of(tested=[8, 16]), full=True)
     assert "--resume" not in text
     assert "continue with --resume and this run's" in shown(replace(result_of(), interrupted=True))
     lines = text.split("accuracy with 8 keys (chance level 0.312)\n")[1].splitlines()
@@ -71,6 +71,8 @@ def test_tables() -> None:
     assert lines[2].split()[-2:] == ["0.810", "(0.770–0.850)"]
     lines = text.split("accuracy with 16 keys, trained with 8 (chance level 0.156)\n")[1].splitlines()
     assert lines[2].split()[-2:] == ["0.710", "(0.670–0.750)"]
+    short = shown(result_of(tested=[8, 16]))
+    assert ["16", "1,024", "0.710"] in [line.split()[:3] for line in short.splitlines()]
     details = [line.split() for line in text.split("learning at each d\n")[1].splitlines() if line.startswith("dot ")]
     assert details[3] == ["dot", "1,024", "-", "0", "1.19", "0.0625", "0.250", "1.0e-06"]
     assert "lowest possible loss: 1.27" in " ".join(text.split())
