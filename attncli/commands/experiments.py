@@ -35,7 +35,7 @@ from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
 from attncli.sweeps.views import is_sweep, view_of
 
 WEIGHTS = "weights"
-VERDICT_LINES = 20  # of the expectations of one run; half as many if all hold
+VERDICT_LINES, HOLDING_LINES = 24, 12  # of the expectations of one run; if all hold
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 
@@ -112,7 +112,8 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
     if result.study == DEFAULT_STUDY and not is_sweep(result):
         shown["stage"] = stage
     table = partial(view_of(result, "tables").tables, result, width=console.width, csv=csv, **shown)
-    verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else VERDICT_LINES)
+    lines = HOLDING_LINES if all(verdict.holds for verdict in finished.verdicts) else VERDICT_LINES
+    verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else lines)
     end = [
         *verdicts[:-1],
         *findings(result.findings, None if is_full else MOST_FINDINGS),

@@ -132,7 +132,7 @@ def verdict_tables(
     """Return what to print: a table of all verdicts, and last how many expectations hold; nothing without verdicts.
 
     `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If that
-    takes more than `lines`, or half of that if all hold, it has the expectations alone that do not hold.
+    takes more than `lines`, it has the expectations alone that do not hold.
     """
     holding = dict[tuple[int, int], list[bool | None]]()  # `holds` of each row, by experiment and expectation
     for experiment, (_, verdicts) in enumerate(experiments):
@@ -149,8 +149,7 @@ def verdict_tables(
     elif unjudged:
         summary += f", {unjudged} could not be judged"
     whole: list[RenderableType] = [Text(), Text("Expectations", style=STRONG), _table(experiments), Text(summary)]
-    room = lines // 2 if lines is not None and good == len(holding) else lines
-    if room is None or lines is None or length_of(whole, width) <= room:
+    if lines is None or length_of(whole, width) <= lines:
         return whole
     others = [(name, [verdict for verdict in verdicts if not verdict.holds]) for name, verdicts in experiments]
     more = Text(f"{summary}; see them with --full")

@@ -206,7 +206,6 @@ def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iter
         if all(sum(widths[start : start + size]) <= room for start in range(0, len(columns), size)):
             break
     for start in range(0, len(columns), size):
-        yield from [Text()] if start else []
         yield _table(names, columns[start : start + size], gap)
 
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
 MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
-MANY_ROWS, SEVERAL_ROWS = 16, 8  # rows of a table that may be split into three or two blocks
-CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 8, 16  # estimates: 0.123, a mark and a space; -1.234 and two; the names
-FEWEST_KEYS, CELLS_OF_GAP = 4, 3  # beside the output; columns for the gap, the maximum and its key
+MANY_ROWS, SEVERAL_ROWS = 12, 3  # rows of a table that may be split into three or two blocks
+CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 7, 10  # estimates: 0.123, a mark and a space; -1.234 and two; the names
+FEWEST_KEYS, CELLS_OF_GAP = 10, 3  # beside the output; columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
@@ -89,8 +89,8 @@ def weight_tables(
     for place in places:
         headings = tuple(_name(tokens.keys, place, key) for key in shown.keys)
         together.setdefault(headings, []).append(place)
-    for headings, alike in together.items():
-        yield Text()
+    for index, (headings, alike) in enumerate(together.items()):
+        yield from [Text()] if index else []
         axes = [axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1]
         names = _name_columns(weights, alike, axes, tokens.queries, shown.queries)
         columns = _key_columns(weights, valid, alike, headings, shown)

@@ -21,6 +21,7 @@ REAL = (
     "Every unmasked pair is used; nothing is sampled, so there is no interval. Within rows is the variance over the "
     "keys of a query, averaged over the queries: the rest does not change the softmax. Needed scale gives variance 1."
 )
+FEW = ("mean", "variance", "variance_ci", "theory_variance", "z")
 RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci", "theory_variance", "z")
 
 
@@ -42,7 +43,9 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
     if len(sizes) == 1:
         yield Text(f"d = {number(records[0]['d'])}, {number(records[0]['samples'])} samples")
         yield Text()
-        yield from blocks(pick(COLUMNS, ["label"]), pick(COLUMNS, RANDOM[1:]), records, width, most)
+        yield from blocks(
+            pick(COLUMNS, ["label"]), pick(COLUMNS, RANDOM[1:] if most is None else FEW), records, width, most
+        )
         yield Text()
         yield from formulas(records, result.settings)
         return
