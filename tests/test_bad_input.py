@@ -25,6 +25,10 @@ SEEN_IN_THE_WORK = {  # and not by `check`
     *("it fails when run", "it gives another shape", "it gives no tensor", "it gives complex numbers"),
     *("it writes to its queries", "it writes to its keys"),
     "a negative score beside the normaliser sum",
+    *("a normaliser that fails when run", "a normaliser that gives another shape"),
+    *("a normaliser that gives no tensor", "a normaliser that gives complex numbers"),
+    *("a normaliser that ignores the mask", "a normaliser that divides by 0"),
+    "a normaliser that writes to its scores",
     "a scale that is not positive for this number of keys",
     "a sweep given to run",  # which `check` takes
 }

@@ -98,13 +98,65 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
     """Return the normaliser of an entry.
 
     Raises:
-        InputError: the normaliser needs a package that is not installed.
+        InputError: the normaliser needs a package that is not installed, or a user's own class fails.
     """
+    name, options = entry.normalizer.normalizer, entry.normalizer.options
     with below("normalizer"):
-        normalizer: Any = NORMALIZERS[entry.normalizer.normalizer](**entry.normalizer.options)
+        if name not in NORMALIZERS:
+            with calling(f"making {name}"):
+                return OwnNormalizer(load_class(name)(**options))
+        normalizer: Any = NORMALIZERS[name](**options)
     if hasattr(normalizer, "label"):
         normalizer.label = entry.label
     return normalizer  # type: ignore[no-any-return]
+
+
+def is_own(entry: ScorerEntry) -> bool:
+    """Whether the scorer or the normaliser of an entry is the user's, which may do anything."""
+    return entry.scorer not in SCORERS or entry.normalizer.normalizer not in NORMALIZERS
+
+
+class OwnNormalizer(nn.Module):
+    """A user's normaliser with checks. It never sees the scores of keys that are not valid; its parameters are fixed.
+
+    Weights of queries without a valid key are set to 0.
+    """
+
+    def __init__(self, normalizer: nn.Module) -> None:
+        super().__init__()
+        self.normalizer = normalizer.eval().requires_grad_(False)
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m).
+
+        Raises:
+            InputError: the normaliser fails, returns no dense real tensor of this shape, writes to its arguments,
+                gives a weight to a key that is not valid, or weights that are not finite for finite scores.
+        """
+        every = torch.ones((), dtype=torch.bool, device=scores.device)
+        valid = (every if valid is None else valid).expand(scores.shape)
+        known = scores.masked_fill(~valid, 0.0)
+        version = known._version
+        with calling("the normaliser"):
+            weights: Tensor = self.normalizer(known, valid.clone())
+        _check_made(weights, scores.shape, "normaliser", "weights")
+        if known._version != version:
+            raise InputError.of("the normaliser changed its scores, which are shown, too; expected a new tensor")
+        weights = weights.to(scores.dtype).masked_fill(~valid.any(-1, keepdim=True), 0.0)
+        is_sound = known.isfinite().all(-1, keepdim=True)
+        _refuse_weights(weights, ~valid & (weights != 0) & is_sound, "for a key that is not valid; expected 0")
+        _refuse_weights(weights, ~weights.isfinite() & is_sound, "for finite scores; expected a finite number")
+        weights = weights.masked_fill(~valid, 0.0)
+        if scores.requires_grad and not weights.requires_grad:  # it rounds, or uses detach: its gradient is 0
+            weights = weights + scores.masked_fill(valid | ~valid, 0.0)
+        return weights
+
+
+def _refuse_weights(weights: Tensor, wrong: Tensor, expected: str) -> None:
+    if bool(wrong.any()):
+        place = wrong.nonzero()[0].tolist()
+        message = f"the normaliser gave a weight of {float(weights.detach()[*place]):.4g} {expected}"
+        raise InputError.of(message, ["weights", *place])
 
 
 def rules_of(
@@ -236,16 +288,21 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     versions = [tensor._version for tensor in (queries, keys)]
     with calling("the scorer"):
         scores = scorer(queries, keys)
-    if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
-        what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(shape)}")
-    if scores.layout != torch.strided or scores.device.type == "meta":
-        raise InputError.of(f"the scorer gave a {scores.layout} tensor on {scores.device}; expected a dense one")
-    if scores.is_complex():
-        raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
+    _check_made(scores, shape, "scorer", "scores")
     if versions != [tensor._version for tensor in (queries, keys)]:
         raise InputError.of("the scorer changed its queries or keys, which other scorers use too; expected new tensors")
     return at_least_float32(scores)[0]
+
+
+def _check_made(made: Any, shape: tuple[int, ...], by: str, what: str) -> None:
+    """Raise an InputError unless a user's class made a dense real tensor of this shape."""
+    if not isinstance(made, Tensor) or tuple(made.shape) != shape:
+        given = f"shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
+        raise InputError.of(f"the {by} gave {given}; expected {what} of shape {list(shape)}")
+    if made.layout != torch.strided or made.device.type == "meta":
+        raise InputError.of(f"the {by} gave a {made.layout} tensor on {made.device}; expected a dense one")
+    if made.is_complex():
+        raise InputError.of(f"the {by} gave {made.dtype} {what}; expected real numbers")
 
 
 @contextmanager
@@ -276,7 +333,7 @@ def _of_normalizer(entry: ScorerEntry) -> str:
     if name == DEFAULT_NORMALIZER:
         return ""
     given = "".join(f", {key} = {value}" for key, value in options.items())
-    return f"; {name}{given}: {formula_of(NORMALIZERS[name])}"
+    return f"; {name}{given}: {formula_of(NORMALIZERS.get(name) or load_class(name))}"
 
 
 def of_softmax(records: Iterable[Record]) -> bool:

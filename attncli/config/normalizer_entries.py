@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
 from attncli import errors
+from attncli.config.custom import CUSTOM, custom_class, is_custom, reading_options
 from attncli.config.signatures import options_of
 from attncli.config.strict import Model, chosen, problem, schema_of
 from attncli.config.yaml_loader import parse_yaml
@@ -36,16 +37,33 @@ class NormalizerEntry(Model, validate_default=True):
         return written if len(written) > 1 else written[KEY]
 
 
+class CustomNormalizer(NormalizerEntry, extra="allow"):
+    """A custom normaliser, `my_package.my_module:MyNormalizer`; used in the JSON Schema only."""
+
+    normalizer: Annotated[str, Field(pattern=CUSTOM, description="module and class of the normaliser")]
+
+
+def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
+    """Return the pydantic model for this normaliser and its options.
+
+    Raises:
+        InputError: the parameters of the normaliser cannot be options in YAML.
+    """
+    with reading_options(name):
+        fields: Any = options_of(cls)
+        taken = next((option for option in fields if hasattr(NormalizerEntry, option) or option == KEY), None)
+        if taken:
+            raise TypeError(f"the option `{taken}` has a name in use; rename it")
+        fields[KEY] = (Annotated[Literal[name], NAME], ...)
+        return create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
+
+
 @functools.cache
 def normalizer_models() -> dict[str, type[NormalizerEntry]]:
     """Return the model of each built-in normaliser by name. Made on first use, since normalisers import torch."""
     from attncli.normalizers import NORMALIZERS
 
-    models = {}
-    for name, cls in NORMALIZERS.items():
-        fields: Any = {KEY: (Annotated[Literal[name], NAME], ...), **options_of(cls)}
-        models[name] = create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
-    return models
+    return {name: normalizer_model(name, cls) for name, cls in NORMALIZERS.items()}
 
 
 def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
@@ -82,13 +100,19 @@ def _model_of(value: Any) -> type[NormalizerEntry]:
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
     name = value[KEY]
+    if is_custom(name):
+        made = custom_class(name, known, "normaliser")
+        try:
+            return normalizer_model(name, made)
+        except InputError as error:
+            raise problem(error.problems[0].message) from error
     if not isinstance(name, str) or name not in known:
         raise problem(errors.got(name, "unknown normaliser", errors.did_you_mean(name, known)))
     return known[name]
 
 
 def _any() -> Any:
-    return Union[(Literal[tuple(normalizer_models())], *normalizer_models().values(), str)]
+    return Union[(Literal[tuple(normalizer_models())], *normalizer_models().values(), CustomNormalizer, str)]
 
 
 Normalizer = Annotated[NormalizerEntry, schema_of(_any), chosen(_model_of), BeforeValidator(as_mapping)]

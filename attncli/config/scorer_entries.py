@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import Field, PositiveFloat, create_model, model_validator
 
 from attncli import errors
+from attncli.config.custom import CUSTOM, class_name, custom_class, is_custom, reading_options
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping, named_options
 from attncli.config.signatures import options_of
 from attncli.config.strict import Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name
 from attncli.errors import InputError
 
-CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 MODEL = "model"  # `scale: model` means the scale of the captured model
 SCORER = Field(description="name of the scorer")
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -21,9 +21,9 @@ NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
 def default_label(scorer: str, normalizer: str = DEFAULT_NORMALIZER) -> str:
-    """Return the name of the scorer, or the class name of a custom one, and of the normaliser unless it is softmax."""
-    suffix = f"_{normalizer}" if normalizer != DEFAULT_NORMALIZER else ""
-    return scorer.rpartition(":")[2] + suffix
+    """Return the name of the scorer and of the normaliser unless it is softmax; of custom ones the class's name."""
+    suffix = f"_{class_name(normalizer)}" if normalizer != DEFAULT_NORMALIZER else ""
+    return class_name(scorer) + suffix
 
 
 def is_models(scorer: object, scale: object) -> bool:
@@ -98,7 +98,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         Thus a scorer has the same parameters with every normaliser. The value of an option may follow the normaliser's
         name, as in the default label `additive_entmax_1.3`.
         """
-        name, options = self.normalizer.normalizer, self.normalizer.options
+        name, options = class_name(self.normalizer.normalizer), self.normalizer.options
         values = {f"_{text}" for value in options.values() for text in (str(value), str(value).removesuffix(".0"))}
         rest, found, tail = self.label.rpartition(f"_{name}")
         is_at_end = bool(found) and tail in {"", *values}
@@ -120,18 +120,13 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
     Raises:
         InputError: the parameters of the scorer cannot be options in YAML.
     """
-    try:
+    with reading_options(name):
         fields: Any = options_of(scorer)
         taken = next((option for option in fields if hasattr(ScorerEntry, option) or option in ENTRY_KEYS), None)
         if taken:
             raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
         fields["scorer"] = (Annotated[Literal[name], SCORER], ...)
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # evaluating annotations runs the user's code
-        reason = " ".join(str(error).split())
-        raise InputError.of(f'got "{name}", whose options cannot be written in YAML: {reason}') from error
 
 
 @functools.cache
@@ -157,17 +152,9 @@ def _model_of(entry: Any) -> type[ScorerEntry]:
 
 
 def _custom_model(name: str) -> type[ScorerEntry]:
-    from attncli.scorers._custom import load_class
-
-    if not re.fullmatch(CUSTOM, name):
-        expected = "expected module:Class, for instance my_package.my_module:MyScorer"
-        raise problem(errors.got(name, expected), under=["scorer"])
-    module, _, option = name.partition(":")
-    if module in entry_models():
-        cure = f"if {option} is an option, give it a value"
-        raise problem(errors.got(name, f"{module} is a scorer, not a module", cure), under=["scorer"])
+    made = custom_class(name, entry_models(), "scorer", "scorer")
     try:
-        return entry_model(name, load_class(name))
+        return entry_model(name, made)
     except InputError as error:
         raise problem(error.problems[0].message, under=["scorer"]) from error
 
@@ -187,7 +174,7 @@ def scorer_of(text: str) -> dict[str, Any] | str:
     normaliser. `/`, which labels must not contain, becomes `_over_`.
     """
     name, options = named_options(text, ("label",)) or (text, {})
-    if "=" in name or (":" in name and not re.fullmatch(CUSTOM, name)) or "scorer" in options:
+    if "=" in name or (":" in name and not is_custom(name)) or "scorer" in options:
         return text
     entry: dict[str, Any] = {"scorer": name, **options}
     if options:
@@ -196,7 +183,7 @@ def scorer_of(text: str) -> dict[str, Any] | str:
         plain = [each for key, each in options.items() if key in named and not isinstance(each, dict | list)]
         words = ["null" if each is None else str(each) for each in plain]
         normalizer = as_mapping(options.get(KEY))
-        words += map(str, normalizer.values()) if isinstance(normalizer, dict) else []
+        words += map(class_name, map(str, normalizer.values())) if isinstance(normalizer, dict) else []
         words = [word.replace("/", "_over_") for word in words]
         entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([MODEL if is_own else default_label(name), *words])))
     return entry

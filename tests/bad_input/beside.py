@@ -87,6 +87,23 @@ class WritesKeys(Sized):
 class Choosy(Sized):
     def __init__(self, query_size, key_size):
         raise InputError.of(f"got queries of size {query_size}; expected 5")
+
+
+class Way(nn.Module):
+    def __init__(self, *, way: str = "shape"):
+        super().__init__()
+        self.way = way
+
+    def forward(self, scores, valid):
+        weights = scores.masked_fill(~valid, float("-inf")).softmax(-1)
+        return {
+            "shape": lambda: weights[..., :2],
+            "none": lambda: None,
+            "complex": lambda: weights * 1j,
+            "leak": lambda: scores.softmax(-1),
+            "nan": lambda: weights / (weights < weights.amax(-1, keepdim=True)),
+            "writes": lambda: scores.mul_(0.0),
+        }[self.way]()
 """
 
 CALL = {

@@ -23,6 +23,7 @@ from attncli.common.scoring import (
     build_normalizer,
     build_scorer,
     formulas_of,
+    is_own,
     names_of,
     normalised,
     of_call,
@@ -39,7 +40,6 @@ from attncli.errors import InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.numbers import number, several
-from attncli.scorers import SCORERS
 from attncli.show.trends import trend
 
 DRAWN = 8  # bytes of a number as it is drawn, in float64
@@ -201,12 +201,12 @@ def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator
     """Yield a function that takes a point and a function of its pairs, and yields that function's results, job by job.
 
     Each thread uses torch on one core, and each job is a step of the progress; `rounds` is the number of passes over
-    all points. A user's scorer may draw random numbers or keep state between calls, so it runs in a single thread, with
+    all points. A user's scorer or normaliser may draw random numbers or keep state, so it runs in a single thread, with
     torch's random numbers seeded.
     """
     options = prepared.options
     counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
-    own = any(entry.scorer not in SCORERS for entry in options.scorers)
+    own = any(map(is_own, options.scorers))
 
     def parts_of(point: Point, work: Callable[[Point, Pairs], Any]) -> Iterator[Any]:
         for part in in_order(lambda job: work(point, point.pairs.of_job(job)), point.pairs.jobs, 1 if own else threads):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32, weighted_sum
+from attncli.common.scoring import OwnNormalizer
 from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
 from attncli.pooling import Place, is_softmax, tiles
@@ -43,7 +44,7 @@ def pool_with_rows(
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     metrics = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
-    known = type(scorer) in SCORERS.values()
+    known = type(scorer) in SCORERS.values() and not isinstance(rules.normalizer, OwnNormalizer)
     jobs = _jobs(output, metrics, scorer, queries, keys, values, rules)
     if known and queries.ndim == 4:  # with one head, a tile has more queries
 
@@ -114,18 +115,18 @@ def _jobs(
 
 @contextmanager
 def _located(place: Place, head: int | None) -> Iterator[None]:
-    """Turn the path of a wrong score in a tile, in an InputError, into its path among the scores of all heads."""
+    """Turn the path of a wrong score or weight in a tile, in an InputError, into its path among those of all heads."""
     try:
         yield
     except InputError as error:
         (problem,) = error.problems
-        if problem.path[:1] != ("scores",):
+        if problem.path[:1] not in (("scores",), ("weights",)):
             raise
         where = [int(each) for each in problem.path[1:]]
         where[-2] += place[1].start
         where[0] += place[0].start if len(where) > 2 else 0
         where[1:1] = [] if head is None else [head]
-        raise InputError([replace(problem, path=("scores", *where))]) from error
+        raise InputError([replace(problem, path=(problem.path[0], *where))]) from error
 
 
 def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | None = None) -> Tensor:

@@ -41,8 +41,9 @@ def row_weights(
         except InputError as error:  # with a place in this part of the rows
             raise InputError.of(error.problems[0].message) from error
         pooled = (weights * values).sum()
-    (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=known is None)
-    norms = jacobian_norm(weights, exact) if known is None else known(weights.detach(), valid)
+    with calling("the gradient of the normaliser"):
+        (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=known is None)
+        norms = jacobian_norm(weights, exact) if known is None else known(weights.detach(), valid)
     return weights.detach(), gradient, norms
 
 

@@ -18,12 +18,12 @@ from torch import Tensor
 
 import attncli
 from attncli.common.progress import Progress
+from attncli.common.scoring import is_own
 from attncli.common.study import Record
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import open_file
 from attncli.errors import InputError, below, looking_at
 from attncli.inputs.files import read_tensors
-from attncli.scorers import SCORERS
 from attncli.studies.train.columns import SUMMARISED
 from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
@@ -56,9 +56,9 @@ def hash_of(
 ) -> str | None:
     """Return a SHA-256 of a configuration's settings and numbers; `parameters` are all parameters read from files.
 
-    It is None for a user's scorer, since its code may have changed: it is trained again.
+    It is None for a user's scorer or normaliser, since its code may have changed: it is trained again.
     """
-    if job.entry.scorer not in SCORERS:
+    if is_own(job.entry):
         return None
     settings = {name: getattr(options, name) for name in (*SETTINGS, "seed", "tested")} | {
         "entry": job.entry.model_dump(mode="json", exclude={"parameters"}),

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from attncli.common.memory import parameter_bytes, require_memory
 from attncli.common.progress import Counter, Progress
-from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, stored_parameters
+from attncli.common.scoring import (
+    build_normalizer,
+    build_scorer,
+    formulas_of,
+    is_own,
+    names_of,
+    outline,
+    stored_parameters,
+)
 from attncli.common.stopping import Keeping
 from attncli.common.study import Result, Rows, by_label
 from attncli.common.threads import on_threads
@@ -61,7 +69,7 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
                     got(scale, "this study scores all symbols at once, not m keys", "use a number"), ["scale"]
                 )
     collector.check()
-    own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
+    own = any(map(is_own, options.scorers))  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
     at_once = sorted((_stored(job, options) for job in configurations), key=Amounts.total)[-threads:]
     stored = sum([*at_once, *(_learnt(job, options) for job in configurations)], Amounts[str]())

@@ -1,0 +1,152 @@
+"""Normalisers of the user's own, `module:Class`: as the built-in ones in every study, and checked."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.common.scoring import OwnNormalizer
+from attncli.normalizers import NORMALIZERS
+from attncli.runs.resolved import config_of
+from attncli.studies.attention.options import AttentionOptions
+from tests.cli import attncli, swept
+from tests.common.pairs.samples import swept as paired
+from tests.experiments import result_of
+from tests.scorers.catalogue import normal, same_bits
+
+MODULE = '''
+import torch
+from torch import nn
+
+
+class Squared(nn.Module):
+    """s_j^2 / sum_i s_i^2, of one's own"""
+
+    def __init__(self, *, power: int = 2):
+        super().__init__()
+        self.power = power
+
+    def forward(self, scores, valid):
+        powers = scores.abs().pow(self.power).masked_fill(~valid, 0.0)
+        return powers / powers.sum(-1, keepdim=True)
+
+
+class Soft(nn.Module):
+    """softmax, again"""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, scores, valid):
+        return (self.scale * scores).masked_fill(~valid, float("-inf")).softmax(-1)
+
+
+class Hard(nn.Module):
+    """all weight on the largest score"""
+
+    def forward(self, scores, valid):
+        best = scores.masked_fill(~valid, float("-inf")).argmax(-1, keepdim=True)
+        return torch.zeros_like(scores).scatter(-1, best, 1.0)
+'''
+DATA: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 4, 5]},
+    "keys": {"shape": [2, 3, 6, 5]},
+    "valid_lens": [[6, 0, 1, 3], [2, 4, 6, 5]],
+}
+
+
+@pytest.fixture(autouse=True)
+def mine(own_module: Callable[[str, str], None]) -> None:
+    own_module("mine", MODULE)
+
+
+def squares(scores: Tensor, valid: Tensor, power: int = 2) -> Tensor:
+    powers = scores.double().abs().pow(power).where(valid, 0.0)
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_weights_and_options(weights: bool) -> None:
+    entries = [
+        {"scorer": "dot", "normalizer": "mine:Squared"},
+        {"scorer": "dot", "normalizer": {"normalizer": "mine:Squared", "power": 3}, "label": "cubed"},
+        {"scorer": "dot", "normalizer": "mine:Soft"},
+        {"scorer": "dot"},
+    ]
+    result = result_of(data=DATA, scorers=entries, weights=weights)
+    assert [row["label"] for row in result.records] == ["dot_Squared", "cubed", "dot_Soft", "dot"]
+    assert [row["normalizer"] for row in result.records] == ["mine:Squared", "mine:Squared", "mine:Soft", "softmax"]
+    assert result.settings["formulas"]["cubed"].endswith("; mine:Squared, power = 3: s_j^2 / sum_i s_i^2, of one's own")
+    queries, keys, values = (result.inputs[name].double() for name in ("queries", "keys", "values"))
+    for label, power in (("dot_Squared", 2), ("cubed", 3)):
+        wanted = squares(queries @ keys.mT, result.inputs["valid"], power)
+        torch.testing.assert_close(result.tensors[f"{label}/output"].double(), wanted @ values, rtol=1e-4, atol=1e-5)
+        if weights:
+            torch.testing.assert_close(result.tensors[f"{label}/weights"].double(), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(result.tensors["dot_Soft/output"], result.tensors["dot/output"])
+    soft, dot = result.records[2:]
+    for key in ("score_mean", "entropy", "max_weight", "weight_sum", "empty_rows"):
+        assert soft[key] == pytest.approx(dot[key], rel=1e-5)
+
+
+def test_gradients_by_autograd_in_saturation() -> None:
+    """As the closed forms of softmax; a normaliser that passes no gradient has norm 0."""
+    keys = {"d": [8], "keys": 5, "rows": 40}
+    entries = [{"scorer": "dot", "normalizer": name} for name in ("mine:Soft", "mine:Hard", "softmax")]
+    soft, hard, dot = paired("saturation", **keys, scorers=entries).records
+    for key in ("jacobian_median", "query_gradient_median", "entropy", "max_weight"):
+        assert soft[key] == pytest.approx(dot[key], rel=1e-5)
+    assert (hard["jacobian_median"], hard["query_gradient_median"], hard["max_weight"]) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("command", ["train", "bench"])
+def test_other_studies(command: str, here: Any) -> None:
+    sizes = {"train": ["--d", "4", "--steps", "3", "--seeds", "2"], "bench": ["--n", "8", "--d", "4"]}[command]
+    entries = ["--scorer", "dot:normalizer=mine:Soft", "--scorer", "dot"]
+    records = swept(command, *sizes, *entries)["records"]
+    names = {record["normalizer"] for record in records}
+    assert names == {"mine:Soft", "softmax"}
+    if command == "train":  # its parameter is not trained
+        own, usual = ([r["accuracy"] for r in records if r["normalizer"] == name] for name in ("mine:Soft", "softmax"))
+        assert own == usual
+        assert len({record["parameters"] for record in records}) == 1
+    else:
+        assert {record["status"] for record in records} == {"timed"}
+
+
+def test_a_run_folder_runs_again(here: Any) -> None:
+    entry = {"scorer": "dot", "normalizer": {"normalizer": "mine:Squared", "power": 4}}
+    options = AttentionOptions.model_validate({"name": "x", "data": DATA, "scorers": [entry]})
+    written = config_of(options)
+    assert written["scorers"][0]["normalizer"] == {"normalizer": "mine:Squared", "power": 4}
+    (here / "x.yaml").write_text(json.dumps(written))
+    for out in ("one", "two"):
+        source = "x.yaml" if out == "one" else "one/config.yaml"
+        assert attncli("run", source, "--out", out, "--no-plots", "--quiet").exit_code == 0
+    assert attncli("compare", "one", "two", "--fail").exit_code == 0
+
+
+def test_it_never_sees_padding_and_rows_without_a_key_are_zero() -> None:
+    class Spy(torch.nn.Module):
+        def forward(self, scores: Tensor, valid: Tensor) -> Tensor:
+            assert bool(scores.isfinite().all())
+            assert valid.shape == scores.shape
+            weights: Tensor = NORMALIZERS["softmax"]()(scores, valid)
+            return weights.masked_fill(~valid.any(-1, keepdim=True), math.nan)
+
+    normalizer, scores = OwnNormalizer(Spy()), normal(2, 3, 4)
+    valid = torch.tensor([[True, True, False, False], [False] * 4, [True] * 4])
+    dirty = scores.masked_fill(~valid, math.nan)
+    assert same_bits(normalizer(dirty, valid), NORMALIZERS["softmax"]()(scores, valid))
+
+
+def test_weights_of_scores_without_a_number_are_left_alone() -> None:
+    scores = torch.tensor([[math.nan, 1.0], [0.0, 1.0]])
+    weights = OwnNormalizer(NORMALIZERS["softmax"]())(scores)
+    assert bool(weights[0].isnan().all())
+    assert bool(weights[1].isfinite().all())
