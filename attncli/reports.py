@@ -6,17 +6,27 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from attncli.common.study import Comparison
+from attncli.common.study import Comparison, Result
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
 from attncli.show.report.pictures import pictures
+from attncli.sweeps.figure import runs_figures
 from attncli.sweeps.views import is_sweep, listings_of, view_of
 
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
 
 
-def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequence[Comparison] = ()) -> str:
-    """Return the page of runs, with matrices of about `budget` bytes, and of comparisons between them.
+def report(
+    runs: Sequence[StoredRun],
+    budget: int = BUDGET,
+    comparisons: Sequence[Comparison] = (),
+    *,
+    title: str | None = None,
+    note: str | None = None,
+) -> str:
+    """Return the page of runs, with matrices of about `budget` bytes, and of comparisons with the first run.
+
+    `title` and `note`, in Markdown, are the user's.
 
     Raises:
         InputError: files of a run are damaged.
@@ -27,9 +37,15 @@ def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequenc
         with reading(run.path):
             found.append(prepared(_shown(run, name, number), budget // len(runs)))
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
-    return page(
-        found, [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
-    )
+    compared = [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
+    curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
+    return page(found, compared, curves, title=title, note=note)
+
+
+def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]:
+    """Return the results by name that are of the first run's study, and sweeps if it is one."""
+    kinds = [(run.result.study, is_sweep(run.result)) for run in runs]
+    return {name: run.result for run, name, kind in zip(runs, names, kinds, strict=True) if kind == kinds[0]}
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

@@ -65,6 +65,7 @@ LIBRARIES = {
     "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py", "api.py"),
     "typer": ("cli.py", "commands/"),
     "jinja2": ("show/report/",),
+    "markdown_it": ("show/report/",),
 }
 
 

@@ -21,8 +21,23 @@ Out = Annotated[
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser when done.")]
 
 
+Title = Annotated[
+    str | None, typer.Option("--title", metavar="TEXT", help="Title of the page, in place of the runs' names.")
+]
+Note = Annotated[
+    Path | None,
+    typer.Option("--note", metavar="FILE", help="Text in Markdown at the top of the page, without HTML and images."),
+]
+
+
 def report(
-    runs: Runs, out: Out = None, overwrite: OverwriteFile = False, open_: Open = False, quiet: Quiet = False
+    runs: Runs,
+    title: Title = None,
+    note: Note = None,
+    out: Out = None,
+    overwrite: OverwriteFile = False,
+    open_: Open = False,
+    quiet: Quiet = False,
 ) -> None:
     from attncli.api import compare_stored
     from attncli.commands.streams import print_notes
@@ -31,12 +46,14 @@ def report(
     from attncli.runs.loading import read_run
     from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
     from attncli.runs.saving import add_files
+    from attncli.show.report.note import read_note
     from attncli.studies import STUDIES
 
     if out is not None:  # raises InputError before the work
         if out.suffix.lower() not in ENDINGS:
             raise InputError.of(got(out.name, f"expected a name ending in {' or '.join(ENDINGS)}"), where="--out")
         check_file(out, overwrite)
+    text = None if note is None else read_note(note)
     collector, stored, notes = Collector(), [], []
     places: dict[Path, Path] = {}
     for path in runs:
@@ -51,7 +68,7 @@ def report(
     if others[MOST_COMPARED:]:
         notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
     compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
-    write = writer_of(page_of(stored, comparisons=compared))
+    write = writer_of(page_of(stored, comparisons=compared, title=title, note=text))
     if out is not None:
         place = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

@@ -144,7 +144,7 @@ def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool
     rounded = [each for each in found if each["verdict"] == "rounding"]
     if beyond:
         (in_a, in_b), more = distinct(beyond[0]["a"], beyond[0]["b"]), len(beyond) - 1
-        sentence = f"different: first in {_name(beyond[0])} ({in_a} in A, {in_b} in B)"
+        sentence = f"different: first in {_name(beyond[0])} ({in_a} -> {in_b})"
         sentence += f"; {more} more {'differs' if more == 1 else 'differ'}" * bool(more)
         sentence += "; the inputs are the same" * same_inputs
     elif rounded:

@@ -76,7 +76,7 @@ def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1) -> int:
 def grid(sheet: Sheet, count: int, columns: int, title: str) -> tuple[Picture, list[Axes]]:
     """Return a picture with panels in columns below a title, before they are laid out."""
     rows = math.ceil(count / columns)
-    width = sheet.unit * (COLUMN if count <= FEW_PANELS else BOTH_COLUMNS)
+    width = sheet.unit * (COLUMN if count <= FEW_PANELS and columns <= 2 else BOTH_COLUMNS)
     figure = Picture(sheet, width, rows * width / columns, layout="constrained")
     text = printable(sheet.look.title or title).replace(" = ", TOGETHER)
     figure.suptitle(text, x=0.01, ha="left", wrap=True)

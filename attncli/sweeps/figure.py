@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
@@ -16,13 +16,15 @@ from attncli.errors import printable
 from attncli.show.figures import Note, Picture
 from attncli.show.heatmaps import panels_figure
 from attncli.show.matrices import Panel
-from attncli.show.panels import decades_axis, draw_line, drawn, legend, panels
+from attncli.show.panels import INNER, decades_axis, draw_line, drawn, folded, legend, panels
 from attncli.show.scales import spans_decades
 from attncli.show.themes import Sheet
-from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown
+from attncli.studies import metric_of
+from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown, swept_keys
 from attncli.sweeps.summary import summary, summary_names
 
 MOST_PANELS = 16
+ENTRY = "entry"  # column with the labels of several runs
 UNEVEN = 1.6  # limit of the largest ratio of neighbours over the smallest, for geometric numbers
 Axis = tuple[str, list[Any]]
 
@@ -33,20 +35,44 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
     return {"sweep": partial(sweep_figure, result, note, look)} if there else {}
 
 
-def sweep_figure(result: Result, note: Note, look: Look) -> Picture:
-    """Draw means over the seeds as heatmaps over two keys, else as lines with bands of 95 % intervals."""
+def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = True) -> Picture:
+    """Draw means over the seeds as lines with bands of 95 % intervals, or `with_tables` as heatmaps over two keys."""
     metric, names = result.settings["metric"], summary_names(result)
     axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
     rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
     most = max((row[names["count"]] for row in rows), default=0)
     title = f"{_metric(result)}; means of {most} runs" if most > 1 else _metric(result)
-    if len(axes) == 2:
+    if len(axes) == 2 and with_tables:
         panels, sides = _tables(result, rows, axes, names["mean"])
         is_signed = columns_of(result)[metric].signed
         return panels_figure(panels, title, note, sides=sides, look=look, is_signed=is_signed, name="sweep")
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
     title += ", with 95 % intervals" if most > 1 else ""
     return drawn(partial(_lines, rows=rows, axes=axes, names=names, title=title), result, note, look, "sweep")
+
+
+def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mapping[str, Callable[[], Picture]]:
+    """Return the function that draws the metric of several runs by name, if it depends on a number such as d.
+
+    It has a line for each run in a panel for each scorer.
+    """
+    found = _as_one(results)
+    if found is None or not any(map(_is_numeric, axes_of(found).values())):
+        return {}
+    return {"runs": partial(sweep_figure, found, note, look, with_tables=False)}
+
+
+def _as_one(results: Mapping[str, Result]) -> Result | None:
+    """Return several runs as one sweep over scorers, whose labels are the names of the runs; None without a metric."""
+    first = next(iter(results.values()))
+    settings = {"metric": metric_of(first.study), **first.settings}
+    labels = list(dict.fromkeys(label for result in results.values() for label in result.labels))
+    settings["sweep"] = {"over": [*first.settings.get("sweep", {}).get("over", ()), {ENTRY: labels}]}
+    records = [
+        {ENTRY: row["label"], **row, "label": name} for name, result in results.items() for row in result.records
+    ]
+    there = any(row.get(settings["metric"]) is not None for row in records)
+    return Result(first.study, first.name, settings, records) if there else None
 
 
 def _metric(result: Result) -> str:
@@ -77,12 +103,8 @@ def _lines(
     grid: Any = places[0].get_gridspec()
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=True)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
-        about = [
-            f"{key.rpartition('.')[2]} = {_tick(key, value, of)}"  # `scale` for `scorers[0].scale`
-            for (key, of), value in zip(others, facet, strict=True)
-        ]
-        if about:
-            axes_.set_title("\n".join(map(printable, about)))
+        about = [_named(result, key, value, of) for (key, of), value in zip(others, facet, strict=True)]
+        axes_.set_title("\n".join(folded(each, INNER * figure.get_figwidth() / grid.ncols, sheet) for each in about))
         is_lowest, is_first = index + grid.ncols >= len(facets), index % grid.ncols == 0
         axes_.set(xlabel=_axis(result, x) if is_lowest else "", ylabel=_metric(result) if is_first else "")
         axes_.tick_params(which="both", labelleft=is_first)
@@ -108,7 +130,7 @@ def _facets(rows: Sequence[Record], axes: Sequence[Axis], note: Note) -> tuple[l
     there = {tuple(row[key] for key, _ in axes) for row in rows}
     facets = [facet for facet in product(*(values for _, values in axes)) if facet in there]
     if len(facets) > MOST_PANELS:
-        note(f"sweep.png has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in axes)}")
+        note(f"the picture has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in axes)}")
         facets = facets[-MOST_PANELS:]
     beside = len(axes[-1][1]) if axes else 1
     return facets, beside if len(facets) % beside == 0 else 1
@@ -138,13 +160,23 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
         axes.margins(x=0.15)
     elif is_geometric(values):
         axes.set_xscale("log")
-        axes.set_xticks([float(value) for value in values], ticks)
+        texts = {float(value): tick for value, tick in sorted(zip(values, ticks, strict=True))}
+        most = 3 * axes.xaxis.get_tick_space() // (1 + max(map(len, ticks)))
+        axes.xaxis.set_major_locator(FixedLocator([*texts], nbins=max(2, most)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.get(value, "")))
         axes.minorticks_off()
+        return
     elif all(isinstance(value, int) for value in values):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return
     if sum(len(tick) + 1 for tick in ticks) > 3 * axes.xaxis.get_tick_space():
         axes.tick_params(axis="x", rotation=45)
+
+
+def _named(result: Result, key: str, value: Any, values: Sequence[Any]) -> str:
+    """Return a value with the last word of its key, such as `scale = 2`, or alone if it is a word of the study."""
+    text, is_swept = _tick(key, value, values), key in swept_keys(result) and key != ENTRY
+    return f"{key.rpartition('.')[2]} = {text}" if is_swept or not isinstance(value, str) or key == "layer" else text
 
 
 def _tick(key: str, value: Any, values: Sequence[Any]) -> str:

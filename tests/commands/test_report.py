@@ -58,7 +58,7 @@ def test_the_page_of_several_runs_says_what_differs(folder: Path) -> None:
     assert len(page.views()) == 2
     (section,) = page.all("section", id="comparison")
     assert attncli.compare("one", "two").sentence in section.text
-    assert [each.text for each in page.all("a")] == ["one", "two", "What differs"]
+    assert [each.text for each in page.all("a")] == ["What differs", "one", "two"]
     assert page.all("h1")[0].text == "one, two"
     settings = [[cell.text for cell in row] for row in page.tables()["Settings"]]
     assert settings == [["key", "one", "two"], ["seed", "0", "1"]]

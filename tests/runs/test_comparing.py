@@ -147,7 +147,7 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a row less": (
         "attention",
         lambda folder: changed(folder, lambda kept: kept["records"].pop()),
-        f"{FIRST}the row of gaussian (present in A, missing in B); the inputs are the same",
+        f"{FIRST}the row of gaussian (present -> missing); the inputs are the same",
     ),
     "order": ("variance", lambda folder: changed(folder, lambda kept: kept["records"].reverse()), "identical"),
     "an interval": (

@@ -16,7 +16,7 @@ from attncli.config.looks import Look
 from attncli.reports import report
 from attncli.runs.loading import StoredRun
 from attncli.show.looks import looks_of
-from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
+from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
 from attncli.sweeps.findings import findings_of
 from attncli.sweeps.tables import heading, tables
 from attncli.sweeps.views import columns_of
@@ -140,7 +140,7 @@ def test_three_keys_are_small_multiples() -> None:
     notes = list[str]()
     many, _ = drawn([{"scale": [*range(1, 9)]}, {"d": [*range(20)]}, {"m": [1, 2, 3]}], notes=notes)
     assert len(many.axes) <= MOST_PANELS + 2
-    assert notes == ["sweep.png has 16 of 24 combinations of scale, m"]
+    assert notes == ["the picture has 16 of 24 combinations of scale, m"]
 
 
 def test_nothing_but_seeds_is_one_point_a_scorer() -> None:
@@ -202,3 +202,24 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     assert {row[places["runs"]].text for row in entropy} == {"3"}
     alone = swept("attention", over[1:], attention(over[1:]))
     assert "Records" not in Read(report([StoredRun(Path("x"), alone, {})])).tables()
+
+
+def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scorer() -> None:
+    """One run has scorers and sizes that the other lacks."""
+    rows = [
+        [{"scorer": label, "label": label, "d": d, "variance": place + d} for label in labels for d in sizes]
+        for place, (labels, sizes) in enumerate(((("dot", "cosine"), (4, 16, 64)), (("dot",), (4, 16))))
+    ]
+    results = {name: Result("variance", "v", {}, each) for name, each in zip(("before", "after"), rows, strict=True)}
+    figure = runs_figures(results, Look(), pytest.fail)["runs"]()
+    assert [axes.get_title() for axes in figure.axes] == ["dot", "cosine"]
+    found = [{line.get_gid(): numbers(line)[1] for line in axes.lines if len(line.get_xdata())} for axes in figure.axes]
+    assert found[0] == {"variance-before": [4, 16, 64], "variance-after": [5, 17]}
+    assert found[1] == {"variance-before": [4, 16, 64]}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["before", "after"]
+    assert figure.axes[0].get_xlabel() == "d"
+
+
+def test_runs_that_depend_on_no_number_have_no_picture() -> None:
+    rows = [{"scorer": "dot", "label": "dot", "entropy": 1.0}, {"scorer": "cosine", "label": "cosine", "entropy": 2.0}]
+    assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", {}, rows)), Look(), pytest.fail) == {}

@@ -7,7 +7,7 @@ A view is a mapping with these keys:
   Weights decide if the run has them, else its first stage.
 - `notes`: sentences about numbers that are rounded, averaged or left out.
 - `command`: the command that draws the run as a picture, without options, or null.
-- `labels`, and `looks`: the colours of each label in the light and in the dark theme.
+- `labels`, and for each of them `formulas`, and `looks`: the colours in the light and in the dark theme.
 - `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index.
 - `n`, `m`: rows and columns of every matrix. `unit` is `cell`, or `block` where a number is the mean of several cells.
 - `tokens`: `queries` and `keys`, each null or lists of names; one list for each batch element, or one for all.
@@ -106,10 +106,12 @@ def _view(
     names = {"batch": range(shown), "layer": [printable(str(layer)) for layer in layers], "head": range(heads)}
     is_there = (True, layers != [None], len(leading) > 1)
     axes = [{"name": axis, "names": list(map(str, each))} for axis, each in names.items()]
+    formulas = result.settings.get("formulas", {})
     start = _start(numbers.get("weights") or next(iter(numbers.values())))
     tokens = [_tokens(result, layers[0], of, size, step) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)]
     return {
         "labels": list(map(printable, result.labels)),
+        "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
         "looks": [[look.light, look.dark] for look in looks_of(result.labels).values()],
         "axes": list(itertools.compress(axes, is_there)),
         "n": math.ceil(n / blocks[0]),

@@ -19,6 +19,7 @@ from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
 from attncli.show.comparison import Section, sections
 from attncli.show.report.matrices import COLOURS, views
+from attncli.show.report.note import as_html
 from attncli.show.report.pictures import PAGE_THEMES
 from attncli.show.themes import THEMES
 
@@ -103,8 +104,18 @@ class Table:
         return len(self.rows) <= MANY_ROWS
 
 
-def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
-    """Return the page of `prepared` runs and of comparisons between them."""
+def page(
+    runs: Sequence[Record],
+    comparisons: Sequence[Comparison] = (),
+    pictures: Sequence[Record] = (),
+    *,
+    title: str | None = None,
+    note: str | None = None,
+) -> str:
+    """Return the page of `prepared` runs and of comparisons between them.
+
+    `pictures` have the curves of several runs. `title` and `note`, in Markdown, are the user's.
+    """
     css = (HERE / "report.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
     environment = Environment(
@@ -113,14 +124,20 @@ def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
     environment.filters["embedded"] = embedded
     names = [run["name"] for run in runs]
     return environment.get_template("report.html.j2").render(
-        title=", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs",
+        title=printable(title) if title else _joined(names),
+        note=as_html(note or ""),
         runs=runs,
+        pictures=pictures,
         comparisons=list(map(_compared, comparisons)),
         css=css,
         javascript=javascript,
         policy=POLICY.format(script=sha256(javascript), style=sha256(css)),
         colours=_colours(),
     )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs"
 
 
 def sha256(text: str) -> str:

@@ -19,10 +19,10 @@ DROPPED_STYLES = ("font", "font-family")  # report.css chooses the font
 Figures = Callable[[Any, Note], Any]  # from a look to functions that draw a figure, by the figure's name
 
 
-def pictures(figures: Figures, name: str, number: int) -> list[Record]:
+def pictures(figures: Figures, name: str, number: int | str) -> list[Record]:
     """Return the pictures of a run, except its heatmaps, with `name`, `title`, `notes` and an SVG for each theme.
 
-    `name` is the run's name and `number` its index on the page, which makes ids unique.
+    `name` is the run's name and `number` its index on the page, or another word that makes ids unique.
     """
     found: dict[str, Record] = {}
     for theme in PAGE_THEMES:

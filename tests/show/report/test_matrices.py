@@ -70,6 +70,12 @@ def test_the_row_is_a_table_that_sorts(page: Page, folder: Path) -> None:
         has_numbers(rows.locator("td:nth-child(4)"), sorted(weights.tolist(), reverse=True))
 
 
+def test_formulas_stand_beside_the_names(page: Page) -> None:
+    expect(page.locator("figcaption").first).to_have_text(re.compile(r"^additive w_v \. tanh\(W_q q \+ W_k k\) \("))
+    choose(page, "minus", "dot")
+    expect(page.locator("figcaption").nth(1)).to_have_text(re.compile(r"^scaled_dot − dot scale \* q \. k \("))
+
+
 def test_a_masked_cell_says_so(page: Page) -> None:
     point(page, 0, 2, 7)
     expect(page.locator("#tip")).to_contain_text("masked")

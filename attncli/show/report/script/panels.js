@@ -42,13 +42,14 @@ class Panel {
     this.element = make("figure", {}, this.#title, this.scroll);
   }
 
-  /** A picture has `values` (n m), `shown`, `scale`, `isDifference` and `title`. The panel is hidden without values. */
+  /** A picture has `values` (n m), `shown`, `scale`, `isDifference`, `title` and `formula`. The panel is hidden without values. */
   show(picture, about) {
     this.element.hidden = !picture.values;
     if (!picture.values) return;
     this.#picture = picture;
     paint(this.canvas, picture);
-    this.#title.replaceChildren(make("bdi", {}, picture.title));
+    const { title, formula } = picture;
+    this.#title.replaceChildren(make("bdi", {}, title), " ", make("small", { title: formula }, formula));
     this.cells.setAttribute("aria-label", `${picture.title}, ${about}`);
   }
 

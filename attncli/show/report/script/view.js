@@ -148,17 +148,19 @@ class MatricesView {
   pictureOf(label, place) {
     const { stage, minus, colours } = this.choices;
     const { labels, stages } = this.data;
+    const formula = this.data.formulas[label];
     const { labels: there, scales } = stages.find(({ name }) => name === stage);
     const own = this.matrices.at(stage, place, label);
     const base = labels.indexOf(minus);
     const other = base < 0 || base === label ? null : this.matrices.at(stage, place, base);
-    if (!own || !other) return { ...own, scale: scales[colours][0], isDifference: false, title: labels[label] };
+    if (!own || !other) return { ...own, scale: scales[colours][0], isDifference: false, title: labels[label], formula };
     return {
       values: own.values.map((value, i) => value - other.values[i]),
       shown: own.shown.map((each, i) => each & other.shown[i]),
       scale: scales[colours][1 + there.indexOf(base)],
       isDifference: true,
       title: `${labels[label]} − ${minus}`,
+      formula,
     };
   }
 
