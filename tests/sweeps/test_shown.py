@@ -213,7 +213,9 @@ def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scor
     results = {name: Result("variance", "v", {}, each) for name, each in zip(("before", "after"), rows, strict=True)}
     figure = runs_figures(results, Look(), pytest.fail)["runs"]()
     assert [axes.get_title() for axes in figure.axes] == ["dot", "cosine"]
-    found = [{line.get_gid(): numbers(line)[1] for line in axes.lines if len(line.get_xdata())} for axes in figure.axes]
+    found = [
+        {line.get_gid(): numbers(line)[1] for line in axes.lines if np.size(line.get_xdata())} for axes in figure.axes
+    ]
     assert found[0] == {"variance-before": [4, 16, 64], "variance-after": [5, 17]}
     assert found[1] == {"variance-before": [4, 16, 64]}
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["before", "after"]
