@@ -1,21 +1,31 @@
-"""Draw the pictures of the documentation again: `python docs/make_pictures.py [NAME...]`, all if no name is given.
+"""Draw the pictures in docs/pictures again: `python docs/make_pictures.py [NAME...]`, all if no name is given.
 
-The page that shows a picture has its command right below it: "Made by `attncli ...`."
+A page that shows such a picture has its command right below it: "Made by `attncli ...`." Each picture is drawn in light
+(NAME.png) and in dark (NAME-dark.png). Pages name the light one; the site shows the one of the reader's theme.
+The other pictures of the gallery are drawn when the site is built.
 """
 
+import io
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+PICTURES = DOCS / "pictures"
+THEMES = {"light": "", "dark": "-dark"}  # with the ending of the file's name
+DPI = 144  # twice the width of a column of the site
 MADE_BY = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)\s+Made by `(?P<command>attncli [^`]+)`")
 SHOWN = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)")
+WINDOW = {"width": 1280, "height": 800}  # of the browser, in which a report is shown
+
+Run = Callable[[Sequence[str], Path], object]
 
 
 def pages() -> list[Path]:
@@ -40,25 +50,73 @@ def shown() -> set[Path]:
     return {(page.parent / each["picture"]).resolve() for page, text in texts.items() for each in SHOWN.finditer(text)}
 
 
-def run(command: str, folder: Path) -> None:
+def gallery() -> list[dict[str, Any]]:
+    """Return the groups of the gallery."""
+    import yaml
+
+    groups: list[dict[str, Any]] = yaml.safe_load((DOCS / "gallery.yaml").read_text(encoding="utf-8"))
+    return groups
+
+
+def run(words: Sequence[str], folder: Path) -> None:
     """Run a command in a folder."""
-    subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
 
 
-def draw(picture: Path, command: str, folder: Path, run: Callable[[str, Path], object] = run) -> Path:
-    """Run the command in `folder`, beside a copy of the experiments, and return the path of the drawn picture.
+def draw(command: str, name: str, folder: Path, run: Run = run) -> Iterator[tuple[str, bytes]]:
+    """Run a command in `folder`, beside a copy of the experiments, and yield each theme with the picture as PNG.
 
-    The drawn picture has the same name, except that `sweep_NAME.png` is drawn as sweep.png.
+    `name` is the picture's name in the run folder. The picture of a report is a window of the browser.
     """
-    shutil.copytree(ROOT / "experiments", folder / "experiments")
-    run(command, folder)
-    name = "sweep.png" if picture.name.startswith("sweep_") else picture.name
-    return next(path for path in folder.rglob(name) if "latest" not in path.parts)
+    shutil.copytree(ROOT / "experiments", folder / "experiments", dirs_exist_ok=True)
+    words = shlex.split(command)
+    if words[1] != "heatmap":
+        run([*words, "--no-plots", "--quiet", "--out", "run"], folder)
+    for theme in THEMES:
+        looks, file = ["--theme", theme, "--dpi", str(DPI), "--quiet"], folder / theme / f"{name}.png"
+        if "--report" in words:
+            photograph(folder / "run" / "report.html", theme, file)
+        elif words[1] == "heatmap":
+            file.parent.mkdir()
+            run([*words, *looks, "--out", str(file)], folder)
+        else:
+            run(["attncli", "figure", "run", "--only", name, *looks, "--out", theme], folder)
+        yield theme, small(file)
+
+
+def photograph(page: Path, theme: str, file: Path) -> None:
+    """Write a picture of a page in a browser."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        window: Mapping[str, Any] = {"viewport": WINDOW, "color_scheme": theme}
+        opened = browser.new_page(**window)
+        opened.goto(page.as_uri(), wait_until="networkidle")
+        opened.screenshot(path=file)
+        browser.close()
+
+
+def small(file: Path) -> bytes:
+    """Return a PNG with at most 256 colours."""
+    from PIL import Image
+
+    packed = io.BytesIO()
+    with Image.open(file) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    return packed.getvalue()
+
+
+def name_of(picture: Path) -> str:
+    """Return the name of a picture in its run folder."""
+    return "sweep" if picture.stem.startswith("sweep_") else picture.stem
 
 
 if __name__ == "__main__":
     for picture, command in commands().items():
         if not sys.argv[1:] or picture.stem in sys.argv[1:]:
             with tempfile.TemporaryDirectory() as folder:
-                shutil.copyfile(draw(picture, command, Path(folder)), picture)
+                for theme, image in draw(command, name_of(picture), Path(folder)):
+                    picture.with_stem(picture.stem + THEMES[theme]).write_bytes(image)
             sys.stdout.write(f"{picture.relative_to(ROOT)}: {command}\n")

@@ -1,5 +1,6 @@
 """Commands, output, tables, examples and pictures of README and documentation are real."""
 
+import io
 import json
 import re
 import runpy
@@ -100,7 +101,8 @@ def test_same_text_finds_what_differs() -> None:
 
 @pytest.mark.parametrize("name", READMES)
 def test_readme_is_short(name: str) -> None:
-    assert len(TEXTS[name].splitlines()) <= 130
+    commands: Any = typer.main.get_command(app)
+    assert len(TEXTS[name].splitlines()) <= 115 + len(commands.commands)  # which have a row each
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
@@ -251,21 +253,69 @@ def test_defaults_and_types_of_keys_are_in_words() -> None:
     assert options["`--full`"] == "off"
 
 
-PICTURES = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "make_pictures.py")))
+SITE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "hooks" / "pictures.py")))
+PICTURES = SITE.DRAWING
+CONSOLE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "hooks" / "console.py")))
 
 
 def test_every_picture_has_its_command() -> None:
     files = set((ROOT / "docs" / "pictures").iterdir())
-    assert set(PICTURES.commands()) == PICTURES.shown() == files
+    dark = {path for path in files if path.stem.endswith("-dark")}
+    assert set(PICTURES.commands()) == PICTURES.shown() == files - dark
+    assert {path.with_stem(path.stem.removesuffix("-dark")) for path in dark} <= files - dark
 
 
-@pytest.mark.parametrize("name", ["d2l", "multi_head", "variance", pytest.param("saturation", marks=pytest.mark.slow)])
-def test_picture_is_what_its_command_draws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.image import imread
-
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("name", ["d2l", "real_heads", "variance", pytest.param("saturation", marks=pytest.mark.slow)])
+def test_picture_is_what_its_command_draws(name: str, tmp_path: Path) -> None:
     picture, command = next(each for each in PICTURES.commands().items() if each[0].stem == name)
-    drawn = imread(PICTURES.draw(picture, command, tmp_path, lambda command, folder: Shell()(command)))
-    old = imread(picture)
+    theme, image = next(PICTURES.draw(command, PICTURES.name_of(picture), tmp_path, SITE.run))
+    drawn, old = read(image), read(picture.read_bytes())
+    assert theme == "light"
     assert drawn.shape == old.shape
     assert abs(drawn - old).mean() < 0.01  # other machines may smooth edges a little otherwise
+
+
+def test_gallery_has_thirty_pictures_with_their_commands() -> None:
+    pictures = [each for group in PICTURES.gallery() for each in group["pictures"]]
+    assert len({each["name"] for each in pictures}) == len(pictures) >= 30
+    stored = {path.stem: command for path, command in PICTURES.commands().items()}
+    assert [each["name"] for each in pictures if each["command"] != stored.get(each["name"], each["command"])] == []
+    assert SITE.page().count("```console") == len(pictures)  # the build of the site runs those that it draws
+
+
+@pytest.mark.parametrize("name", ["masked_softmax", "model_variance"])
+def test_the_site_draws_pictures_of_the_gallery(name: str, tmp_path: Path) -> None:
+    picture = next(each for each in SITE.drawn_here() if each["name"] == name)
+    drawn = dict(PICTURES.draw(picture["command"], picture.get("only", "heatmaps"), tmp_path, SITE.run))
+    light, dark = (read(drawn[theme]) for theme in ("light", "dark"))
+    assert light[0, 0].mean() > 0.95
+    assert dark[0, 0, :3].mean() < 0.1
+
+
+def read(image: bytes) -> Any:
+    from matplotlib.image import imread
+
+    return imread(io.BytesIO(image))
+
+
+def test_pictures_follow_the_theme_of_the_site() -> None:
+    shown = SITE.on_page_markdown("![a](../pictures/d2l.png) and ![b](other/x.png)")
+    light, dark = "![a](../pictures/d2l.png#only-light)", "![a](../pictures/d2l-dark.png#only-dark)"
+    assert shown == f"{light}{{ loading=lazy }}{dark}{{ loading=lazy }} and ![b](other/x.png)"
+
+
+def test_copy_button_of_a_console_block_copies_its_commands() -> None:
+    code = '<span class="gp">$ </span>attncli <span class="s">&#39;a&#39;</span>\noutput\n<span>$ </span>echo $?\n0\n'
+    block = f'<div class="language-{{}} highlight"><pre><code>{code}</code></pre></div>'
+    copied = CONSOLE.on_page_content(block.format("console"))
+    assert copied.startswith('<div data-copy="attncli &#x27;a&#x27;\necho $?" class="language-console highlight">')
+    assert CONSOLE.on_page_content(block.format("python")) == block.format("python")
+
+
+def test_chinese_readme_has_links_of_the_site() -> None:
+    page = REFERENCE.outside_page("zh.md")
+    assert "](how-to/capture.md)" in page
+    assert "](index.md)" in page
+    assert "](project/contributing.md)" in page
+    assert "](docs/" not in page
+    assert "(LICENSE)" not in page

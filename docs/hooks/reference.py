@@ -26,7 +26,13 @@ if TYPE_CHECKING:  # a test imports this module without mkdocs
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+OUTSIDE = {  # pages of the site whose files are not in docs/
+    "project/changelog.md": "CHANGELOG.md",
+    "project/contributing.md": "CONTRIBUTING.md",
+    "project/security.md": "SECURITY.md",
+    "zh.md": "README.zh.md",
+}
+LINK = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#:]+)\)")
 INSTALL = "The project's README says how to install it."
 TYPES = {  # of the values of options, by their placeholders in the help
     "N": "an integer",
@@ -67,17 +73,24 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
         "reference/scorers.md": catalogue("Scorers", "scoring functions", "score", SCORERS),
         "reference/normalizers.md": catalogue("Normalisers", "normalisers", "weights", NORMALIZERS),
         "reference/experiments.md": experiments(),
-        **{f"project/{name}.md": without_links_to_code(file) for name, file in PROJECT.items()},
+        **{path: outside_page(path) for path in OUTSIDE},
     }
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files
 
 
-def without_links_to_code(file: str) -> str:
-    """Return a page of the project without its links to source files, which are not part of the site."""
-    text = (ROOT / file).read_text(encoding="utf-8")
-    return re.sub(r"\[(`[^`]+`)\]\((?:attncli|experiments|tests)/[^)]*\)", r"\1", text)
+def outside_page(path: str) -> str:
+    """Return a page whose file is not in docs/, with links to pages of the site; links to other files become text."""
+    pages = {file: page for page, file in OUTSIDE.items()} | {"README.md": "index.md"}
+    up = "../" * path.count("/")
+
+    def linked(found: re.Match[str]) -> str:
+        target = pages.get(found["target"], found["target"].removeprefix("docs/"))
+        is_page = found["target"] in pages or found["target"].startswith("docs/")
+        return f"{found['text']}({up}{target})" if is_page else found["text"].strip("[]")
+
+    return LINK.sub(linked, (ROOT / OUTSIDE[path]).read_text(encoding="utf-8"))
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:

@@ -1,0 +1,116 @@
+"""Show each picture in the reader's theme, and make the gallery and the sample report when the site is built."""
+
+import contextlib
+import functools
+import re
+import runpy
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from attncli.cli import app
+
+if TYPE_CHECKING:  # a test imports this module without mkdocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+DRAWING = SimpleNamespace(**runpy.run_path(str(Path(__file__).resolve().parents[1] / "make_pictures.py")))
+SAMPLE = ("attncli run minilm --report", "sample_report.html")
+PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^\s()]*pictures/[^\s()]+)\.png\)")
+ABOUT = """# Gallery
+
+Each picture is drawn by the command below it, from a built-in experiment; the pictures follow the theme of this site.
+`attncli figure RUN` draws the pictures of a run again, [for slides and papers](how-to/slides.md). The
+[sample report](sample_report.html) is the page of `attncli run minilm --report`: one file, to
+[explore a run](how-to/report.md) in a browser.
+"""
+
+
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
+    """Add the gallery with its pictures, and the sample report."""
+    from mkdocs.structure.files import File
+
+    for path, content in generated().items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+@functools.cache  # `mkdocs serve` builds the site again and again
+def generated() -> dict[str, str | bytes]:
+    """Return the contents of all files that this module makes, by their paths in the site."""
+    found: dict[str, str | bytes] = {"gallery.md": page()}
+    for picture in drawn_here():
+        with tempfile.TemporaryDirectory() as folder:
+            name = picture.get("only", "heatmaps")
+            for theme, image in DRAWING.draw(picture["command"], name, Path(folder), run):
+                found[f"gallery/{picture['name']}{DRAWING.THEMES[theme]}.png"] = image
+    with tempfile.TemporaryDirectory() as folder:
+        command, path = SAMPLE
+        run([*command.split(), "--no-plots", "--quiet", "--out", "run"], Path(folder))
+        found[path] = (Path(folder) / "run" / "report.html").read_text(encoding="utf-8")
+    return found
+
+
+def drawn_here() -> Iterator[dict[str, Any]]:
+    """Yield the pictures of the gallery that are not in docs/pictures."""
+    for group in DRAWING.gallery():
+        yield from (each for each in group["pictures"] if not is_stored(each))
+
+
+def is_stored(picture: dict[str, Any]) -> bool:
+    """Whether a picture of the gallery is in docs/pictures."""
+    return (DRAWING.PICTURES / f"{picture['name']}.png").exists()
+
+
+def run(words: Sequence[str], folder: Path) -> None:
+    """Run a command in a folder, in this process, which has loaded torch already."""
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(app, list(words[1:]))
+    if result.exit_code:
+        raise RuntimeError(f"{' '.join(words)} ended with {result.exit_code}: {result.output}") from result.exception
+
+
+def page() -> str:
+    """Return the page of the gallery in Markdown."""
+    parts = ["---\nhide: [navigation, toc]\n---", ABOUT]
+    for group in DRAWING.gallery():
+        cards = "\n\n".join(map(card, group["pictures"]))
+        parts += [
+            f"## {group['group']}",
+            group["about"],
+            f'<div class="grid cards gallery" markdown>\n\n{cards}\n\n</div>',
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def card(picture: dict[str, Any]) -> str:
+    """Return a picture of the gallery with its title, its sentence and its command, as an item of a list."""
+    path = f"{'pictures' if is_stored(picture) else 'gallery'}/{picture['name']}"
+    image = f"![{picture['title']}]({path}.png)"  # of docs/pictures: gets its dark one with those of all pages
+    lines = [
+        f"**{picture['title']}**{{ #{picture['name']} }}",
+        f"[{in_both_themes(picture['title'], path) if not is_stored(picture) else image}]({path}.png)",
+        picture["shows"],
+        f"```console\n$ {picture['command']}\n```",
+    ]
+    return "-   " + "\n\n".join(lines).replace("\n", "\n    ")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Add the dark picture, if there is one, to each picture of docs/pictures."""
+
+    def shown(found: re.Match[str]) -> str:
+        dark = DRAWING.PICTURES / f"{Path(found['path']).name}{DRAWING.THEMES['dark']}.png"
+        return in_both_themes(found["alt"], found["path"]) if dark.exists() else found[0]
+
+    return PICTURE.sub(shown, markdown)
+
+
+def in_both_themes(alt: str, path: str) -> str:
+    """Return a light and a dark picture in Markdown; the theme hides one of them."""
+    pair = (f"![{alt}]({path}{ending}.png#only-{theme}){{ loading=lazy }}" for theme, ending in DRAWING.THEMES.items())
+    return "".join(pair)
