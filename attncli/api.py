@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.common.progress import Progress
 from attncli.common.stopping import hold_signals
+from attncli.common.study import MOST_KEYS, PreparedStudy, Record, Study, single_numbers
 from attncli.common.study import Comparison as StudyComparison
-from attncli.common.study import PreparedStudy, Record, Study, single_numbers
+from attncli.common.study import Explanation as StudyExplanation
 from attncli.common.study import Result as StudyResult
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
@@ -55,6 +56,7 @@ class Result(StudyResult):
     folder: Path | None = None
     look: Look = PLAIN
     config: Record | None = None
+    experiment: "Loaded | None" = None
 
     @property
     def pictures(self) -> list[str]:
@@ -88,6 +90,42 @@ class Result(StudyResult):
             if figures and name is not None and name not in figures:
                 raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
             return figures[name or next(iter(figures))]() if figures else None
+
+    def explain(
+        self,
+        label: str | None = None,
+        *,
+        query: int = 0,
+        batch: int = 0,
+        head: int = 0,
+        layer: str | int | None = None,
+        most: int | None = MOST_KEYS,
+    ) -> "Explanation":
+        """Return how one query gets its output, step by step. A notebook displays it as a worked example.
+
+        The experiment is prepared again, and the query computed as in the run.
+
+        Args:
+            label: the scorer, by default the first.
+            query: the query's position.
+            batch: the batch element.
+            head: the head, if there are heads.
+            layer: the layer of a captured model, by its name or number; by default the first of the run.
+            most: the number of keys that are listed, those with the largest weights; None for all.
+
+        Raises:
+            InputError: the run has no such place, or has no queries, as in other studies.
+        """
+        if self.experiment is not None:
+            experiment = self.experiment
+        elif self.folder is not None and not is_sweep(self):
+            experiment = load_experiment(read_document(self.folder / "config.yaml"), in_python=True)
+        else:
+            kind = "a sweep" if is_sweep(self) else "a results.json alone"
+            raise InputError.of(f"got {kind}; expected a run with its config", where="result.explain")
+        place = {"layer": layer, "batch": batch, "head": head, "query": query}
+        found = experiment.explain(Progress(), "result.explain: ", label=label, **place, most=most)
+        return Explanation(**vars(found))
 
     def to_frame(self, rows: str = "records") -> Any:
         """Return `records`, `comparisons`, `heads`, `head_comparisons` or a sweep's `summary` as a pandas DataFrame.
@@ -141,6 +179,16 @@ class Result(StudyResult):
             yield
 
 
+class Explanation(StudyExplanation):
+    """One query worked out, as `Result.explain` returns it. A notebook displays it."""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        from attncli.show import notebook
+        from attncli.show.explanation import lines
+
+        return notebook.as_text(lines(self, notebook.WIDTH))
+
+
 class Comparison(StudyComparison):
     """The differences between two runs. A notebook shows them as tables."""
 
@@ -184,7 +232,8 @@ def run(
             result, verdicts = experiment.work(experiment.prepare(progress), progress)
     resolved = self_contained(config_of(experiment.options), result)
     expectations, look = [verdict.record for verdict in verdicts], experiment.options.figure
-    return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=resolved)
+    more: Any = {"folder": folder, "look": look, "config": resolved, "experiment": experiment}
+    return Result(**vars(result), expectations=expectations, **more)
 
 
 def sweep(
@@ -405,6 +454,28 @@ class Loaded:
         if self.options.expect:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
         return prepared
+
+    def explain(self, progress: Progress, where: str, **choice: Any) -> StudyExplanation:
+        """Return how one query gets its output. `choice` are the arguments of the study's `explain`.
+
+        Raises:
+            InputError: the experiment cannot run, or is of another study, or has no such place. Problems of a choice
+                are located at `where` and the name of the argument.
+        """
+        with isolated(self.document):
+            explain = getattr(self.study, "explain", None)
+            if explain is None:
+                message = "only experiments of the study attention have queries to explain"
+                raise InputError.of(got(self.options.study, message), ["study"])
+            prepared = self.prepare(progress)
+            try:
+                found: StudyExplanation = explain(prepared, **choice)
+            except InputError as error:
+                raise InputError(
+                    replace(each, where=f"{where}{each.path[0]}", path=()) if {*each.path} & {*choice} else each
+                    for each in error.problems
+                ) from error
+        return found
 
     def run(
         self,

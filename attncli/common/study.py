@@ -17,6 +17,7 @@ TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rou
 INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
 Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
 STAGES = get_args(Stage)
+MOST_KEYS = 10  # of an explained query; the others are summed up
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 Kind = Literal["figure", "place", "measured"]  # of a column
 
@@ -147,6 +148,45 @@ class Comparison:
     def __repr__(self) -> str:
         """Return one line with the verdict."""
         return f"<attncli.Comparison {self.sentence}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """One query of an attention experiment, worked out: each number from the query and the keys to the output.
+
+    `place` has `layer`, `batch`, `head` and `query`, None for axes that the experiment lacks, and the query's `token`.
+    `formula` is the scorer's and, unless it is softmax, the normaliser's. `formulas` has the `score` and the `weight`
+    in terms of the steps before them, and those of `capped` and `dropped`. `of_query` has `q` and the scorer's steps
+    that no key changes, `of_weights` the normaliser's numbers for the whole query. `keys` has a row for each listed
+    key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and `biased` (with a
+    bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times v. `rest` sums
+    up the other keys with a weight. `sink` is the model's additional key without a value. `masked` are the keys that
+    are not valid. `empty_row` says which weights a query has whose keys are all masked, else it is None. `parameters`
+    has the shapes of the scorer's parameters, `others` the labels of the other scorers.
+    """
+
+    name: str
+    label: str
+    scorer: str
+    normalizer: str
+    formula: str
+    place: Record
+    formulas: Record
+    of_query: Record
+    of_weights: Record
+    keys: Sequence[Record]
+    rest: Record | None
+    sink: Record | None
+    masked: Sequence[int]
+    empty_row: str | None
+    output: Sequence[float]
+    parameters: Record = field(default_factory=dict)
+    others: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        """Return one line with the place."""
+        place = ", ".join(f"{key} {value}" for key, value in self.place.items() if value is not None)
+        return f"<attncli.Explanation {self.name}: {self.label}, {place}>"
 
 
 def single_numbers(row: Record) -> Record:

@@ -15,6 +15,9 @@ A class may have more attributes. Each is optional:
   respect to its scores, from a closed form.
 - `lowest_score`: the lowest score it accepts; a lower one at a valid key is an `InputError` with its place.
 - `label`: experiments set it to the label of the entry, for messages.
+- `steps(scores, valid)`: returns the steps of its formula by name, in their order, for `attncli explain`. The last
+  are the weights. For scores (n, m) each broadcasts to (n, m); a number of a whole query is (n, 1) or (1, 1). `sum of
+  X` is the sum of the step `X`. Each query has a valid key.
 
 It may hold a few tensors of the size of the scores at once. If it needs more, to sort for instance, it computes a few
 rows at a time.

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
 from attncli.normalizers._entmax import norm_of_entmax, within_reach
+from attncli.normalizers._steps import steps_of_softmax
+from attncli.normalizers._valid import largest_score
 
 NEAR = 1e-8  # closer to alpha = 1, softmax is more exact than bisection
 TINY = 1e-37  # float32 holds half of it, and its double
@@ -33,6 +35,21 @@ class Entmax(nn.Module):
         if self.alpha < 1.0 + NEAR:
             return softmax_over_valid(scores, valid)
         return within_reach(self._entmax, scores, valid, max(1.0 / (self.alpha - 1.0), TINY))  # ... n m
+
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the scaled scores, the threshold, the differences above 0, and the weights: their power."""
+        if self.alpha < 1.0 + NEAR:
+            return steps_of_softmax(scores, valid)
+        weights, power = self(scores, valid), self.alpha - 1.0
+        scaled = power * scores
+        threshold = power * largest_score(scores, valid) - weights.amax(-1, keepdim=True) ** power
+        above = (scaled - threshold).relu()
+        return {
+            "z = (alpha - 1) s": scaled,
+            "tau": threshold,
+            "max(z - tau, 0)": above,
+            "max(z - tau, 0) ^ (1 / (alpha - 1))": weights,
+        }
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for positive weights p, else 0."""

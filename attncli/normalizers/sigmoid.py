@@ -25,6 +25,15 @@ class Sigmoid(nn.Module):
             return (scores + bias).sigmoid()
         return (scores.masked_fill(~valid, 0.0) + bias).sigmoid().masked_fill(~valid, 0.0)  # ... n m
 
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the bias, the sum of scores and bias, and the weights."""
+        bias = (
+            number_of_keys(scores, valid).log().neg()
+            if isinstance(self.bias, str)
+            else scores.new_full((1, 1), self.bias)
+        )
+        return {"b": bias, "s + b": scores + bias, "1 / (1 + exp(-(s + b)))": self(scores, valid)}
+
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(p (1 - p))."""
         norms: Tensor = (weights * (1.0 - weights)).norm(dim=-1)

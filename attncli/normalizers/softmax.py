@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
 from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers._steps import steps_of_softmax
 
 
 class Softmax(nn.Module):
@@ -14,6 +15,10 @@ class Softmax(nn.Module):
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         return softmax_over_valid(scores, valid)
+
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the largest score, the exponentials, their sum, and the weights."""
+        return steps_of_softmax(scores, valid)
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(p) - p p^T."""

@@ -2,6 +2,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers._steps import exponentials
+from attncli.normalizers._valid import largest_score
 
 
 class SoftmaxPlusOne(nn.Module):
@@ -16,6 +18,19 @@ class SoftmaxPlusOne(nn.Module):
             return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]
         weights = F.pad(scores.masked_fill(~valid, -float("inf")), (0, 1)).softmax(-1)[..., :-1]
         return weights.masked_fill(~valid, 0.0)  # ... n m; otherwise NaN at a valid key would reach masked keys
+
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the exponentials relative to the largest score or 0, their sum with that of the 1, and the weights."""
+        top = largest_score(scores, valid).clamp(min=0.0)
+        powers = exponentials(scores - top, valid)
+        one, total = (-top).exp(), powers.sum(-1, keepdim=True)
+        return {
+            "max = largest of s and 0": top,
+            "exp(s - max)": powers,
+            "sum of exp(s - max)": total,
+            "exp(0 - max)": one,
+            "exp(s - max) / (exp(0 - max) + sum)": powers / (one + total),
+        }
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(p) - p p^T for weights that sum to less than 1."""

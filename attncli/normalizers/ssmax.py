@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
 from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers._steps import steps_of_softmax
 from attncli.normalizers._valid import largest_score, number_of_keys
 
 
@@ -27,6 +28,11 @@ class Ssmax(nn.Module):
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of c ln(m) (diag(p) - p p^T)."""
         return self._factor(weights, valid)[..., 0] * norm_of_softmax(weights)
+
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the factor, the scores times the factor, and the steps of their softmax."""
+        factor = self._factor(scores, valid)
+        return {"c ln(m)": factor, "z = c ln(m) s": factor * scores, **steps_of_softmax(factor * scores, valid, "z")}
 
     def _factor(self, scores: Tensor, valid: Tensor | None) -> Tensor:
         factor = self.c * number_of_keys(scores, valid).log()  # ... n|1 1

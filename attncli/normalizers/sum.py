@@ -23,6 +23,11 @@ class Sum(nn.Module):
         weights = shares / total.where(total != 0, 1.0)  # ... n m
         return weights if valid is None else weights.masked_fill(~valid, 0.0)  # also beside NaN
 
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the sum of the scores, and the weights."""
+        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        return {"sum of s": known.sum(-1, keepdim=True), "s / sum": self(scores, valid)}
+
     def _refuse(self, scores: Tensor) -> None:
         place = (scores < 0).nonzero()[0].tolist()
         wrong = f"{self.label}: got a score of {float(scores.detach()[*place]):.4g}"

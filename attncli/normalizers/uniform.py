@@ -16,6 +16,11 @@ class Uniform(nn.Module):
         weights = attended / number_of_keys(scores, attended)  # ... n m
         return scores.masked_fill(torch.ones_like(attended), 0.0) + weights  # training needs a gradient, which is 0
 
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the number of valid keys, and the weights."""
+        weights = self(scores, valid)
+        return {"m": 1.0 / weights.amax(-1, keepdim=True), "1 / m": weights}
+
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return 0, since no score has an effect."""
         return torch.zeros_like(weights[..., 0])

@@ -17,6 +17,9 @@ A class may have more attributes. Each is optional:
 - `has_fused_kernel = True`: torch's `scaled_dot_product_attention` computes its outputs.
 - `stacks_over_seeds = True`: batch elements are scored independently, and all parameters are weights of `nn.Linear`
   without bias.
+- `steps(queries, keys)`: returns the steps of its formula by name, in their order, for `attncli explain`. The last is
+  the score. For queries (n, q) and keys (m, k), numbers broadcast to (n, m), vectors to (n, m, size): a query's steps
+  have 1 in place of m, a key's have 1 in place of n, and a constant number has no axes.
 - `worth_compiling = False`: `torch.compile` brings nothing.
 """
 

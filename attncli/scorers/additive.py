@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli import textbook
+from attncli.attention import at_least_float32
 from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
 from attncli.scorers._theory import Moments, Theory
 
@@ -52,6 +53,20 @@ class Additive(nn.Module):
         """Return the textbook implementation of these scores, a function of queries and keys (same parameters)."""
         weights = (self.W_q.weight, self.W_k.weight, self.w_v.weight[0])
         return lambda queries, keys: textbook.additive_scores(queries, keys, *weights)
+
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the projections, the hidden units, w_v and the score."""
+        w_q, w_k, w_v = self.W_q.weight, self.W_k.weight, self.w_v.weight[0]
+        queries, keys, w_q, w_k, w_v = at_least_float32(queries, keys, w_q, w_k, w_v)
+        of_query, of_key = (queries @ w_q.mT)[..., :, None, :], (keys @ w_k.mT)[..., None, :, :]
+        hidden = (of_query + of_key).tanh()  # ... n m h
+        return {
+            "W_q q": of_query,
+            "W_k k": of_key,
+            "tanh(W_q q + W_k k)": hidden,
+            "w_v": w_v[None, None],
+            "w_v . tanh(W_q q + W_k k)": hidden @ w_v,
+        }
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: projections; for each pair and hidden unit 2 sums, a tanh and a product."""

@@ -8,6 +8,7 @@ from attncli.attention import at_least_float32
 from attncli.errors import below
 from attncli.scorers._expression import Expression, positive
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 
@@ -49,6 +50,17 @@ class Cosine(nn.Module):
         """Return the scale for m keys."""
         with below("scale"):
             return positive(self.scale, m) if isinstance(self.scale, str) else self.scale
+
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the products, their sum, the lengths, the scale and the score."""
+        queries, keys = at_least_float32(queries, keys)
+        return {
+            **steps_of_dot(queries, keys),
+            "|q|": queries.norm(dim=-1)[..., :, None],  # ... n 1
+            "|k|": keys.norm(dim=-1)[..., None, :],  # ... 1 m
+            "scale": queries.new_tensor(self.scale_of(keys.shape[-2])),
+            "scale * q . k / (|q| |k|)": self(queries, keys),
+        }
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: lengths, and for each pair a dot product, a product and a quotient."""

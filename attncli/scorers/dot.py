@@ -2,6 +2,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 
@@ -28,6 +29,10 @@ class Dot(nn.Module):
         """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, 1.0
+
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the products and their sum, which is the score."""
+        return steps_of_dot(*at_least_float32(queries, keys))
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: a product and a sum for each entry of each pair."""

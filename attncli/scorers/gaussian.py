@@ -56,6 +56,19 @@ class Gaussian(nn.Module):
         keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # False for NaN
         return scores if bool(keeps_digits) else None
 
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the differences, the squared distance, its divisor and the score."""
+        queries, keys = at_least_float32(queries, keys)
+        differences = queries[..., :, None, :] - keys[..., None, :, :]  # ... n m d
+        distances = differences.square().sum(-1)
+        divisor = queries.new_tensor(1.0 / self.scale)
+        return {
+            "q_i - k_i": differences,
+            "|q - k|^2": distances,
+            "2 sigma^2": divisor,
+            "-|q - k|^2 / (2 sigma^2)": -self.scale * distances,
+        }
+
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: for each pair differences, squares, their sum and a factor."""
         return n * m * (3 * key_size + 1)

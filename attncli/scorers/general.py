@@ -27,6 +27,13 @@ class General(nn.Module):
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
         return queries @ weight, keys, 1.0  # ... n k
 
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return W k, its products with the entries of q, and their sum, which is the score."""
+        queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
+        turned = keys @ weight.mT  # ... m q
+        products = queries[..., :, None, :] * turned[..., None, :, :]  # ... n m q
+        return {"W k": turned[..., None, :, :], "q_i (W k)_i": products, "q . W k": products.sum(-1)}
+
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: a product with W for each query, and a dot product for each pair."""
         return 2 * n * query_size * key_size + n * m * 2 * key_size

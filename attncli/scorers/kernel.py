@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._steps import steps_of_dot
 
 
 class Kernel(nn.Module):
@@ -40,6 +41,17 @@ class Kernel(nn.Module):
         """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return self.phi(queries), self.phi(keys), 1.0
+
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the features of queries and keys, their products, and the sum of these, which is the score."""
+        queries, keys, _ = self.as_dot(queries, keys)
+        products, scores = steps_of_dot(queries, keys).values()
+        return {
+            "phi(q)": queries[..., :, None, :],
+            "phi(k)": keys[..., None, :, :],
+            "phi(q)_i phi(k)_i": products,
+            "phi(q) . phi(k)": scores,
+        }
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: phi of each entry, and a product and a sum for each entry of each pair."""

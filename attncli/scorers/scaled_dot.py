@@ -8,6 +8,7 @@ from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.errors import InputError, got
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 
@@ -51,6 +52,12 @@ class ScaledDot(nn.Module):
         """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, self.scale
+
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the products, their sum, the scale and the score."""
+        queries, keys = at_least_float32(queries, keys)
+        steps = steps_of_dot(queries, keys)
+        return {**steps, "scale": queries.new_tensor(self.scale), "scale * q . k": self.scale * steps["q . k"]}
 
     @property
     def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor] | None:

@@ -23,6 +23,12 @@ class VectorSum(nn.Module):
         queries, keys = at_least_float32(queries, keys)
         return queries.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]  # ... n m
 
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """Return the sums of the query's and the key's entries, and their sum, which is the score."""
+        queries, keys = at_least_float32(queries, keys)
+        of_query, of_key = queries.sum(-1)[..., :, None], keys.sum(-1)[..., None, :]
+        return {"sum_i q_i": of_query, "sum_i k_i": of_key, "sum_i q_i + sum_i k_i": of_query + of_key}
+
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: the sum of each query and key, and an addition for each pair."""
         return (n + m) * key_size + n * m

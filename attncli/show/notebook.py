@@ -17,10 +17,18 @@ WIDTH = 100  # characters of tables as text
 DPI = 100
 MOST_BYTES = 1_000_000  # of the matrices in the report, since a notebook stores it
 PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that remove frames
+PREFORMATTED = '<pre style="line-height: 1.3">{code}</pre>'
 FRAME = (
     '<iframe sandbox="allow-scripts" loading="lazy" style="width: 100%; height: 45em; border: 0" title="report" '
     'srcdoc="{page}"></iframe>'
 )
+
+
+def as_text(parts: Sequence[RenderableType]) -> dict[str, Any]:
+    """Return text for the terminal as plain text and as HTML, by MIME type, for `_repr_mimebundle_`."""
+    console = recorded(parts, WIDTH)
+    html = console.export_html(inline_styles=True, code_format=PREFORMATTED, clear=False)
+    return {"text/plain": console.export_text(), "text/html": html}
 
 
 def look_in_notebook(look: Look) -> Look:

@@ -41,6 +41,7 @@ from attncli.numbers import several
 from attncli.scorers import SCORERS
 from attncli.studies.attention.between import between as between
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
+from attncli.studies.attention.explaining import explain as explain
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
 from attncli.studies.attention.options import AttentionOptions

@@ -1,0 +1,71 @@
+"""`attncli explain`: one query worked out."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attncli.commands.options import Device, DType, Seed, Sets, overrides_of
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE", help="A config, built-in experiment, run folder or captured model.", show_default=False
+    ),
+]
+Label = Annotated[str | None, typer.Option("--label", metavar="LABEL", help="The scorer; the first if left out.")]
+Layer = Annotated[str | None, typer.Option("--layer", metavar="NAME", help="Layer of a model, by its name or number.")]
+Batch = Annotated[int, typer.Option("--batch", metavar="N", help="The batch element.")]
+Head = Annotated[int, typer.Option("--head", metavar="N", help="The head.")]
+Query = Annotated[int, typer.Option("--query", metavar="N", help="The query.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the explanation as JSON, and nothing else.")]
+AllKeys = Annotated[bool, typer.Option("--full", help="List all keys, in place of those with the largest weights.")]
+
+
+def explain(
+    source: Source,
+    label: Label = None,
+    layer: Layer = None,
+    batch: Batch = 0,
+    head: Head = 0,
+    query: Query = 0,
+    json: Json = False,
+    full: AllKeys = False,
+    sets: Sets = None,
+    seed: Seed = None,
+    device: Device = None,
+    dtype: DType = None,
+) -> None:
+    """Print one query worked out by hand."""
+    from dataclasses import asdict
+
+    from attncli.api import load_experiment
+    from attncli.commands.experiments import print_json
+    from attncli.commands.progress import Terminal, running
+    from attncli.common.study import MOST_KEYS, nan_to_null
+    from attncli.config.builtin import experiment_path
+    from attncli.config.document import read_document
+    from attncli.errors import InputError, looking_at
+    from attncli.runs.loading import read_run
+    from attncli.show.explanation import lines
+    from attncli.show.tables import SCREEN
+    from attncli.studies import STUDIES
+
+    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    path = experiment_path(source)
+    with looking_at(path, "SOURCE"):
+        is_run = path.is_dir()
+    if is_run and overrides:
+        raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
+    if is_run:
+        read_run(path, STUDIES)  # raises InputError if the folder is no run, or damaged
+    experiment = load_experiment(read_document(path / "config.yaml" if is_run else path, overrides))
+    choice = {"label": label, "layer": layer, "batch": batch, "head": head, "query": query}
+    with running(experiment.options.name, json=json) as progress:
+        found = experiment.explain(progress, "--", most=None if full else MOST_KEYS, **choice)
+    if json:
+        print_json(nan_to_null(asdict(found)))
+        return
+    console = Terminal()
+    for part in lines(found, console.width, None if full else SCREEN):
+        console.print(part)

@@ -1,0 +1,214 @@
+"""One query worked out, as a student would write it down: scores, weights, output."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import fsum
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.common.study import Explanation, Record
+from attncli.errors import printable, shortened
+from attncli.numbers import number, several
+from attncli.show.tables import FAINT, SCREEN, STRONG, Cells, blocks, length_of, titled
+
+STAGES = {"score": "score", "capped": "after\nsoftcap", "bias": "bias", "biased": "with\nbias"}  # with their headings
+WEIGHTS = {"weight": "weight", "dropped": "after\ndropout"}
+MOST_RANGES = 4  # of masked keys
+LONGEST_TOKEN = 16
+SUM_OF = "sum of "  # begins the name of a normaliser's number that is the sum of a step
+EMPTY_ROWS = {"zero": "all weights are 0", "uniform": "all weights are 1 / m", "nan": "all weights are NaN"}
+Line = tuple[str, Any]  # a name, and a number or a vector
+
+
+def lines(found: Explanation, width: int, most: int | None = SCREEN) -> list[RenderableType]:
+    """Return all steps of an explained query, in at most `most` lines.
+
+    To fit, the steps of fewer keys are written out, and at last fewer keys are listed.
+    """
+    keys = len(found.keys)
+    for written in range(keys, min(-keys, -1), -1):
+        parts = list(_parts(_fewer(found, -written) if written < 0 else found, width, max(written, 0)))
+        if most is None or length_of(parts, width) <= most:
+            break
+    return parts
+
+
+def _fewer(found: Explanation, count: int) -> Explanation:
+    """Return the explanation with the `count` listed keys of the smallest weights added to the others."""
+    ranked = [row["key"] for row in _by_weight(found.keys)]
+    kept, gone = ranked[:-count], ranked[-count:]
+    rows = [row for row in found.keys if row["key"] in gone] + ([found.rest] if found.rest else [])
+    rest = {
+        "keys": sum(row.get("keys", 1) for row in rows),
+        "weight_steps": {name: fsum(row["weight_steps"][name] for row in rows) for name in rows[0]["weight_steps"]},
+        **{name: fsum(row[name] for row in rows) for name in WEIGHTS if name in rows[0]},
+        "part": [fsum(each) for each in zip(*(row["part"] for row in rows), strict=True)],
+    }
+    return replace(found, keys=[row for row in found.keys if row["key"] in kept], rest=rest)
+
+
+def _by_weight(rows: Sequence[Record]) -> list[Record]:
+    """Return the rows of keys, those with the largest weights first."""
+    return sorted(rows, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
+
+
+def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    named = {key: value for key, value in found.place.items() if key != "token" and value is not None}
+    token = "" if found.place["token"] is None else f" ({_token(found.place['token'])})"
+    place = [f"{key} {printable(str(value))}{token if key == 'query' else ''}" for key, value in named.items()]
+    yield Text.assemble((f"{printable(found.name)}: {printable(found.label)}", STRONG), f", {', '.join(place)}")
+    yield Text(printable(found.formula))
+    if found.parameters:
+        shapes = (f"{printable(name)} {' x '.join(map(str, shape))}" for name, shape in found.parameters.items())
+        yield Text(f"parameters: {', '.join(shapes)}", FAINT)
+    if found.others:
+        yield Text(f"other labels: {', '.join(map(printable, found.others))}", FAINT)
+    yield from titled("1. Scores", _scores(found, width, written))
+    yield from titled(f"2. Weights: {found.normalizer}", _weights(found, width, written))
+    yield from titled("3. Output: the sum of weight * v", _output(found, width))
+
+
+def _scores(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    """Yield the query, and the steps of the scores of those keys that have the largest weights."""
+    if found.formulas.get("score"):
+        yield Text(f"score = {found.formulas['score']}")
+    chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
+    listed = list[Line](found.of_query.items())
+    for row in found.keys:
+        if row["key"] in chosen and row["valid"]:
+            own = {"k": row["k"], **row["steps"], "score": row["score"]}
+            listed += [(f"key {_name(row)}", []), *((f"  {name}", value) for name, value in own.items())]
+    yield from _aligned(listed, width)
+    if 0 < written < len(found.keys) and found.empty_row is None:
+        others = len(found.keys) - written
+        yield Text(
+            "the other key goes the same way" if others == 1 else f"the other {others} keys go the same way", FAINT
+        )
+
+
+def _weights(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    """Yield a table of all listed keys from the score to the weight, with sums."""
+    if found.empty_row is not None:
+        yield Text(f"no key is valid, so {EMPTY_ROWS[found.empty_row]} (empty_row: {found.empty_row})")
+    for name, heading in {**STAGES, **WEIGHTS}.items():
+        if name != "score" and found.formulas.get(name):
+            yield Text(f"{heading} = {found.formulas[name]}".replace("\n", " "))
+    sums = {SUM_OF + name for name in _sums(found)}
+    numbers = {name: _texts([value])[0] for name, value in found.of_weights.items() if name not in sums}
+    if numbers:
+        yield Text(", ".join(f"{name} = {value}" for name, value in numbers.items()))
+    total = {"weight_steps": _sums(found), **{of: _total(found, of) for of in ("weight", "dropped")}}
+    masked = {"score": "masked", "weight": 0.0, "dropped": 0.0}
+    others = {f"{several(found.rest['keys'], 'other')}": found.rest} if found.rest else {}
+    sink = {"sink": found.sink} if found.sink else {}
+    left_out = {_ranges(found.masked): masked} if found.masked and found.empty_row in (None, "zero") else {}
+    rows = {**{_name(row): masked | row for row in found.keys}, **others, **sink, **left_out, "sum": total}
+    headings = _headings(found, written)
+    cells = [Cells(heading, _texts([_at(row, path) for row in rows.values()])) for heading, path in headings.items()]
+    yield from blocks([Cells("key", [*rows])], cells, width)
+
+
+def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
+    """Return where each column of the weights' table is in the row of a key, by its heading."""
+    first = {"score": None, "weight": None, **(found.keys[0] if found.keys else {})}
+    steps = [name for name, value in first.get("steps", {}).items() if not isinstance(value, list)]
+    headings: dict[str, tuple[str, ...]] = {}
+    if written < len(found.keys):
+        headings |= {name: ("steps", name) for name in steps}
+    stages = [name for name in STAGES if name in first]
+    headings |= {STAGES[name] + (" s" * (name == stages[-1])): (name,) for name in stages}
+    headings |= {name: ("weight_steps", name) for name in first.get("weight_steps", {})}
+    return headings | {heading: (name,) for name, heading in WEIGHTS.items() if name in first}
+
+
+def _output(found: Explanation, width: int) -> Iterator[RenderableType]:
+    """Yield a table of weights, values and their products, whose sum is the output."""
+    used = "dropped" if found.keys and "dropped" in found.keys[0] else "weight"
+    rows = {_name(row): row for row in found.keys}
+    if found.rest:
+        rows[several(found.rest["keys"], "other")] = found.rest
+    rows["sum = output"] = {used: _total(found, used), "part": found.output}
+    names = Cells("key", [*rows])
+    weights = Cells("weight", _texts([row[used] for row in rows.values()]))
+    room = (width - names.width - weights.width - 8) // 2
+    columns = {"v": [row.get("v") for row in rows.values()], "weight * v": [row["part"] for row in rows.values()]}
+    yield from blocks([names], [weights, *(_column(name, vectors, room) for name, vectors in columns.items())], width)
+
+
+def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) -> Cells:
+    """Return vectors as a column at most `room` cells wide; the end of long vectors is left out."""
+    flat = iter(_texts([value for vector in vectors for value in vector or []], 3))
+    texts = [[next(flat) for _ in vector or []] for vector in vectors]
+    size, length = (max(map(len, each), default=0) for each in ([t for line in texts for t in line], texts))
+    shown = length if length * (size + 1) <= room + 1 else max((room - 2) // (size + 1), 1)
+    end = " …" if shown < length else ""
+    lines = [" ".join(text.rjust(size) for text in line[:shown]) + end * bool(line) for line in texts]
+    return Cells(
+        f"{heading} ({length} numbers)" if end else heading, [line.rjust(max(map(len, lines))) for line in lines]
+    )
+
+
+def _sums(found: Explanation) -> Record:
+    """Return the sums of the normaliser's steps, by the name of the step."""
+    steps = found.keys[0]["weight_steps"] if found.keys else ()
+    return {name: found.of_weights[SUM_OF + name] for name in steps if SUM_OF + name in found.of_weights}
+
+
+def _total(found: Explanation, name: str) -> float:
+    """Return the sum of the weights of all keys, listed and others."""
+    return fsum(row.get(name, 0.0) for row in (*found.keys, found.rest or {}))
+
+
+def _at(row: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the value at a path in nested mappings, None if there is none."""
+    for key in path:
+        row = row.get(key, {})
+    return None if row == {} else row
+
+
+def _name(row: Record) -> str:
+    """Return the position of a key, with its token if it has one; tokens of captured models begin with it."""
+    key, token = str(row["key"]), "" if row["token"] is None else _token(row["token"])
+    return token if token.startswith(f"{key} ") else f"{key} {token}".rstrip()
+
+
+def _token(name: object) -> str:
+    return shortened(printable(str(name)), LONGEST_TOKEN)
+
+
+def _ranges(keys: Sequence[int]) -> str:
+    """Return positions as text, such as `2 to 9, 12`."""
+    found = list[list[int]]()
+    for key in keys:
+        if found and key == found[-1][1] + 1:
+            found[-1][1] = key
+        else:
+            found.append([key, key])
+    if len(found) > MOST_RANGES:
+        return several(len(keys), "masked key")
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)
+
+
+def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
+    """Return numbers as text: whole numbers without decimals if all are whole, and None as nothing."""
+    numbers = [value for value in values if isinstance(value, float | int)]
+    whole = all(float(value).is_integer() for value in numbers)
+    return ["" if value is None else number(value, decimals=0 if whole else decimals) for value in values]
+
+
+def _aligned(listed: Sequence[Line], width: int) -> Iterator[Text]:
+    """Yield a line for each name with its numbers, in columns; the end of a long vector is left out."""
+    texts = [_texts(value, 3) if isinstance(value, list) else _texts([value]) for _, value in listed]
+    names = [printable(name) for name, _ in listed]
+    first, size = (
+        max(map(cell_len, names), default=0),
+        max((len(text) for line in texts for text in line if len(line) > 1), default=0),
+    )
+    for name, line in zip(names, texts, strict=True):
+        end = f" … ({len(line)} numbers)" if first + len(line) * (size + 1) > width else ""
+        shown = line[: (width - first - len(end)) // (size + 1)] if end else line
+        cells = "".join(f" {text:>{size}}" for text in shown)
+        yield Text(f"{name}{' ' * (first - cell_len(name))}{cells}{end}".rstrip())

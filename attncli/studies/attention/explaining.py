@@ -1,0 +1,269 @@
+"""Work out one query: every number on the way from the query and the keys to the output."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
+from attncli.common.scoring import calling, formulas_of, normalised, raw_scores
+from attncli.common.study import MOST_KEYS, Explanation, Record
+from attncli.errors import InputError, Problem, below, did_you_mean, got
+from attncli.inputs.seeding import generator, seeded
+from attncli.numbers import number
+from attncli.scorers import SCORERS
+
+if TYPE_CHECKING:
+    from attncli.studies.attention.study import Part, Prepared
+
+WEIGHTS = ("weight", "dropped")  # the last stages
+ROUNDING = 1e-3  # relative difference of a score and the last step of the scorer
+
+
+@dataclass(frozen=True)
+class Row:
+    """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
+
+    The stages are `score`, `capped` (with a softcap), `biased` (with a bias), `weight` and `dropped` (after active
+    dropout). `sink` (1) is the score of an additional key without a value, if the model has one.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    valid: Tensor
+    stages: Mapping[str, Tensor]
+    output: Tensor
+    sink: Tensor | None
+
+    @property
+    def used(self) -> Tensor:
+        """The weights that the values are multiplied by."""
+        return self.stages.get("dropped", self.stages["weight"])
+
+    def total(self, keys: Tensor) -> list[float]:
+        """Return the sum of the values of some keys, each times its weight."""
+        total: list[float] = weighted_sum(self.used[None, keys], self.v[keys])[0].tolist()
+        return total
+
+
+@torch.no_grad()
+def explain(
+    prepared: "Prepared",
+    label: str | None = None,
+    *,
+    layer: str | int | None = None,
+    batch: int = 0,
+    head: int = 0,
+    query: int = 0,
+    most: int | None = MOST_KEYS,
+) -> Explanation:
+    """Work out one query with the scorer `label`, by default the first, in `layer`, by default the first.
+
+    At most `most` keys are listed, those with the largest weights; None for all.
+
+    Raises:
+        InputError: there is no such label, layer, batch element, head or query; the path is the name of the argument.
+            Or a user's scorer returns wrong steps.
+    """
+    part = _part(prepared, layer)
+    index = _index(prepared, part, label, {"batch": batch, "head": head, "query": query})
+    row = _row(prepared, part, index, batch, head, query)
+    entry, rules, weights = prepared.options.scorers[index], part.rules[index], row.stages["weight"]
+    seen = (row.valid | (weights != 0)).nonzero()[:, 0]  # without a valid key, masked keys may have weights
+    ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
+    listed, others = ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
+    with below("scorers", index):
+        of_query, of_keys, score = _steps_of_scores(part.scorers[index].cpu(), row, listed)
+    of_weights, of_weight, weight = _steps_of_weights(rules, row)
+    normalized = of_weight.pop(weight) if weight is not None else weights
+    queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
+    rows = [
+        {
+            "key": key,
+            "token": keys and keys[key],
+            "valid": bool(row.valid[key]),
+            "k": row.k[key].tolist(),
+            "steps": {name: each[place].tolist() for name, each in of_keys.items()},
+            **{name: each[key].item() for name, each in row.stages.items() if row.valid[key] or name in WEIGHTS},
+            "weight_steps": {name: each[key].item() for name, each in of_weight.items()},
+            "v": row.v[key].tolist(),
+            "part": row.total(listed[place, None]),
+        }
+        for place, key in enumerate(listed.tolist())
+    ]
+    rest = {
+        "keys": len(others),
+        "weight_steps": {name: each[others].sum().item() for name, each in of_weight.items()},
+        **{name: row.stages[name][others].sum().item() for name in WEIGHTS if name in row.stages},
+        "part": row.total(others),
+    }
+    sink = {
+        "score": None if row.sink is None else row.sink.item(),
+        "weight_steps": {name: each[-1].item() for name, each in of_weight.items()},
+        "weight": normalized[-1].item(),
+    }
+    return Explanation(
+        name=prepared.options.name,
+        label=entry.label,
+        scorer=entry.scorer,
+        normalizer=entry.normalizer.normalizer,
+        formula=formulas_of([entry])[entry.label],
+        place={
+            "layer": part.layer,
+            "batch": batch,
+            "head": head if len(part.inputs.valid.shape) > 3 else None,
+            "query": query,
+            "token": queries and queries[query],
+        },
+        formulas={"score": score, **_formulas(row, rules, entry.dropout), "weight": weight},
+        of_query={"q": row.q.tolist(), **of_query},
+        of_weights=of_weights,
+        keys=rows,
+        rest=rest if len(others) else None,
+        sink=None if row.sink is None else sink,
+        masked=(~row.valid).nonzero()[:, 0].tolist(),
+        empty_row=None if bool(row.valid.any()) else rules.empty_row,
+        output=row.output.tolist(),
+        parameters={name: list(each.shape) for name, each in part.scorers[index].state_dict().items()},
+        others=[each.label for each in prepared.options.scorers if each is not entry],
+    )
+
+
+def _formulas(row: Row, rules: Rules, dropout: float) -> Record:
+    """Return the formulas of the softcap and of dropout, if they apply."""
+    found: Record = {}
+    if "capped" in row.stages:
+        cap = number(rules.cap, trim=True)
+        found["capped"] = f"{cap} * tanh(score / {cap})"
+    if "dropped" in row.stages:
+        found["dropped"] = f"weight / {number(1.0 - dropout, trim=True)}, or 0 with probability {dropout:g}"
+    return found
+
+
+def _part(prepared: "Prepared", layer: str | int | None) -> "Part":
+    """Return the inputs of a layer, given its name or its number in the file; the first by default."""
+    parts = {part.layer: part for part in prepared.parts if part.layer is not None}
+    if layer is None:
+        return prepared.parts[0]
+    if not parts or prepared.captured is None:
+        raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
+    numbers = {str(prepared.captured.numbers[name]): name for name in parts}
+    if (name := numbers.get(str(layer), str(layer))) not in parts:
+        cure = did_you_mean(str(layer), [*parts, *numbers])
+        raise InputError.of(got(layer, "expected the name or number of a layer", cure), ["layer"])
+    return parts[name]
+
+
+def _index(prepared: "Prepared", part: "Part", label: str | None, places: Mapping[str, int]) -> int:
+    """Return the position of a scorer; raise an InputError if there is no such scorer or place."""
+    labels, problems = [entry.label for entry in prepared.options.scorers], list[Problem]()
+    if label is not None and label not in labels:
+        problems.append(Problem(got(label, "unknown label", did_you_mean(label, labels)), ("label",)))
+    b, *heads, n, _ = part.inputs.valid.shape
+    sizes = {"batch": (b, "batch elements"), "head": (math.prod(heads), "heads"), "query": (n, "queries")}
+    for name, place in places.items():
+        size, nouns = sizes[name]
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < size:
+            expected = f"expected 0 to {size - 1}, of {size} {nouns}" if size > 1 else f"expected 0, the only {name}"
+            problems.append(Problem(got(place, expected), (name,)))
+    if problems:
+        raise InputError(problems)
+    return 0 if label is None else labels.index(label)
+
+
+def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, query: int) -> Row:
+    """Compute one query of a batch element as the study does, and return its numbers in one head."""
+    options, inputs, scorer, rules = prepared.options, part.inputs, part.scorers[index], part.rules[index]
+    entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)
+
+    def matrix(tensor: Tensor, element: int = batch) -> Tensor:
+        """Return the matrix of the batch element and head."""
+        return tensor[element].reshape(-1, *tensor.shape[-2:])[head].cpu()
+
+    queries, keys = normalised(entry, inputs.queries, inputs.keys)
+    # A user's scorer may mix queries and batch elements.
+    is_whole = entry.scorer not in SCORERS and options.weights
+    with below("scorers", index), seeded(options.seed, f"forward.{entry.stream}", queries.device):
+        scorer.train(options.train)
+        if is_whole:
+            scores = raw_scores(scorer, queries, keys)[element][..., rows, :]
+        else:
+            scores = raw_scores(scorer, queries[element][..., rows, :], keys[element])
+    found = rules.stages(scores, element, rows)
+    if rules.bias is not None:
+        found["bias"] = rules.bias.added_to(torch.zeros_like(scores), element, rows)
+    stages = {"score": scores, "weight": found.pop("weights"), **found}
+    if options.train and entry.dropout > 0:  # drawn for all queries, as in the run
+        drawn = generator(options.seed, f"dropout.{entry.stream}")
+        factors = dropped(torch.ones(rules.valid.shape, dtype=scores.dtype), entry.dropout, drawn)
+        stages["dropped"] = stages["weight"].cpu() * factors[element][..., rows, :]
+    valid = rules.valid.tile(element, rows)
+    valid = torch.ones_like(scores, dtype=torch.bool) if valid is None else valid.expand(scores.shape)
+    sink = None
+    if rules.sinks is not None:
+        sink = matrix(rules.sinks.expand(*rules.valid.shape[:-1], 1))[query]
+    q, k, v = (matrix(each) for each in at_least_float32(queries, keys, inputs.values))
+    at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
+    output = weighted_sum(at.get("dropped", at["weight"])[None], v)[0]
+    return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink)
+
+
+def _steps_of_scores(scorer: nn.Module, row: Row, listed: Tensor) -> tuple[Record, dict[str, Tensor], str | None]:
+    """Return the scorer's steps that no key changes, its steps for each listed key, and the formula of the score.
+
+    Raises:
+        InputError: the steps fail, or have wrong shapes, or the last of them is not the score.
+    """
+    steps_of: Any = getattr(scorer, "steps", None)
+    if steps_of is None or not len(listed):
+        return {}, {}, None
+    with calling("the scorer's steps"):
+        steps = {str(name): torch.as_tensor(step) for name, step in steps_of(row.q[None], row.k).items()}
+    of_query, of_keys, m = Record(), dict[str, Tensor](), len(row.k)
+    for name, step in steps.items():
+        shape = tuple(step.shape[:2])
+        if shape not in ((), (1, 1), (1, m)) or step.ndim > 3:
+            expected = "expected a number, (n or 1, m or 1), or (n or 1, m or 1, size)"
+            raise InputError.of(f"the scorer's steps gave {name} of shape {list(step.shape)}; {expected}")
+        if shape == (1, m):
+            of_keys[name] = step[0, listed]
+        else:
+            of_query[name] = (step[0, 0] if shape else step).tolist()
+    formula, score = next(reversed(steps), None), row.stages["score"][listed]
+    last = of_keys.pop(str(formula), torch.empty(0))
+    largest = float(score[score.isfinite()].abs().max()) if bool(score.isfinite().any()) else 0.0
+    is_score = last.shape == score.shape and torch.allclose(
+        last.to(score), score, rtol=ROUNDING, atol=ROUNDING * largest, equal_nan=True
+    )
+    if type(scorer) not in SCORERS.values() and not is_score:
+        message = f"the scorer's steps end with {formula}, {last.tolist()}, where the scores are {score.tolist()}"
+        raise InputError.of(f"{message}; expected the scores as the last step")
+    return of_query, of_keys, formula
+
+
+def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
+    """Return the normaliser's numbers for the whole query, its steps for all keys, and the formula of the weight.
+
+    If there is a sink, it stands after the keys.
+    """
+    steps = getattr(rules.normalizer, "steps", None)
+    if steps is None or not bool(row.valid.any()):
+        return {}, {}, None
+    scores = row.stages.get("biased", row.stages.get("capped", row.stages["score"]))
+    sinks = scores[:0] if row.sink is None else row.sink.to(scores.dtype)
+    scores = torch.cat([scores, sinks, scores[:1]])[None]  # a masked key more, so there are two at least
+    valid = pad(pad(row.valid, (0, len(sinks)), value=True), (0, 1), value=False)[None]
+    found = {name: step[0] for name, step in steps(scores, valid).items()}
+    formula = list(found)[-1]
+    of_query = {name: step.item() for name, step in found.items() if len(step) == 1}
+    return of_query, {name: step[:-1] for name, step in found.items() if len(step) > 1}, formula
+
+
+def _names(names: Any, batch: int) -> Any:
+    """Return the tokens of a batch element; None if there are no tokens."""
+    return names[batch] if names and isinstance(names[0], list) else names

@@ -1,0 +1,405 @@
+"""`explain`: each number of a query against the run's tensors and slow loops; its screen; a user's own scorers."""
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.cells import cell_len
+from torch.testing import assert_close
+
+import attncli
+from attncli.common.study import Explanation
+from attncli.errors import InputError
+from attncli.normalizers import NORMALIZERS
+from attncli.scorers import SCORERS
+from attncli.show.explanation import lines
+from attncli.show.tables import SCREEN, recorded
+from tests import reference
+from tests.cli import good
+from tests.normalizers.catalogue import VARIANTS as NORMALIZER_VARIANTS
+from tests.reference import inner
+from tests.scorers.catalogue import VARIANTS as SCORER_VARIANTS
+from tests.scorers.catalogue import make, normal
+from tests.studies.test_captured import Layer, capped, saved
+
+pytestmark = pytest.mark.catalogue("scorers", "normalizers")
+MASKED = {
+    "queries": normal(2, 3, 4, 6),
+    "keys": normal(2, 3, 5, 6, seed=1),
+    "values": normal(2, 3, 5, 2, seed=2),
+    "valid_lens": [4, 2],
+    "bias": normal(1, 3, 1, 5, seed=3),
+}
+ENTRIES: list[dict[str, Any]] = [
+    *({"scorer": name, **options} for name, options in SCORER_VARIANTS),
+    *({"scorer": "cosine", "normalizer": {"normalizer": name, **options}} for name, options in NORMALIZER_VARIANTS),
+    {"scorer": "dot", "softcap": 2.0, "bias": "alibi", "dropout": 0.5},
+]
+PLACES = [(0, 2, 3), (1, 1, 0)]  # batch element, head, query
+
+
+def result_of(entry: Mapping[str, Any], data: Mapping[str, Any] = MASKED, **keys: Any) -> attncli.Result:
+    return attncli.run({"data": data, "scorers": [{**entry, "label": "it"}], **keys})
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(map(str, entry.values())))
+def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
+    result = result_of(entry, train=True, mask={"causal": "bottom_right"})
+    for place in PLACES:
+        batch, head, query = place
+        found = result.explain(batch=batch, head=head, query=query)
+        valid = result.inputs["valid"].expand(2, 3, 4, 5)[place]
+        listed = [row["key"] for row in found.keys]
+        assert listed == valid.nonzero()[:, 0].tolist()
+        assert found.masked == (~valid).nonzero()[:, 0].tolist()
+        stages = {"score": "scores", "capped": "capped", "biased": "biased", "weight": "weights", "dropped": "dropped"}
+        for name, stage in stages.items():
+            kept = result.tensors.get(f"it/{stage}")
+            assert (kept is None) is (name not in found.keys[0])
+            if kept is not None:
+                assert_close(torch.tensor([row[name] for row in found.keys]), kept[place][listed])
+        assert_close(torch.tensor(found.output), result.tensors["it/output"][place])
+        assert_close(torch.tensor([row["part"] for row in found.keys]).sum(0), torch.tensor(found.output))
+        assert_close(torch.tensor(found.of_query["q"]), result.inputs["queries"][place])
+        for side in ("keys", "values"):
+            own = torch.tensor([row[side[0]] for row in found.keys])
+            assert_close(own, result.inputs[side][batch, head][listed])
+        assert found.rest is found.sink is found.empty_row is None
+        few = result.explain(batch=batch, head=head, query=query, most=1)
+        if found.keys[1:]:
+            assert few.rest is not None
+            assert few.keys[0]["key"] == max(found.keys, key=lambda row: row["weight"])["key"]
+            assert_close(torch.tensor([few.keys[0]["part"], few.rest["part"]]).sum(0), torch.tensor(found.output))
+            whole = math.fsum(row["weight"] for row in found.keys)
+            assert math.isclose(few.keys[0]["weight"] + few.rest["weight"], whole, rel_tol=1e-6)
+
+
+Vector = list[float]
+SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {  # of a query q, a key k, the parameters and the options
+    "q_i k_i": lambda q, k, p, o: [x * y for x, y in zip(q, k, strict=True)],
+    "q_i - k_i": lambda q, k, p, o: [x - y for x, y in zip(q, k, strict=True)],
+    "q . k": lambda q, k, p, o: inner(q, k),
+    "|q|": lambda q, k, p, o: math.hypot(*q),
+    "|k|": lambda q, k, p, o: math.hypot(*k),
+    "|q - k|^2": lambda q, k, p, o: math.dist(q, k) ** 2,
+    "2 sigma^2": lambda q, k, p, o: 2 * o.get("sigma", 1) ** 2,
+    "sum_i q_i": lambda q, k, p, o: math.fsum(q),
+    "sum_i k_i": lambda q, k, p, o: math.fsum(k),
+    "W k": lambda q, k, p, o: [inner(row, k) for row in p["W.weight"]],
+    "q_i (W k)_i": lambda q, k, p, o: [x * inner(row, k) for x, row in zip(q, p["W.weight"], strict=True)],
+    "W_q q": lambda q, k, p, o: [inner(row, q) for row in p["W_q.weight"]],
+    "W_k k": lambda q, k, p, o: [inner(row, k) for row in p["W_k.weight"]],
+    "w_v": lambda q, k, p, o: p["w_v.weight"][0],
+    "tanh(W_q q + W_k k)": lambda q, k, p, o: [
+        math.tanh(inner(a, q) + inner(b, k)) for a, b in zip(p["W_q.weight"], p["W_k.weight"], strict=True)
+    ],
+}
+SCALES = {"scaled_dot": {"1/sqrt(d)": 6**-0.5, "1/d": 1 / 6}, "cosine": {}}
+
+
+@pytest.mark.parametrize(("name", "options"), SCORER_VARIANTS)
+def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> None:
+    """Each step of each pair; the last is the score."""
+    scorer: Any = make(name, 6, **options).double()
+    if not hasattr(scorer, "steps"):
+        return
+    queries, keys = normal(4, 6, dtype=torch.float64), normal(5, 6, seed=1, dtype=torch.float64)
+    with torch.no_grad():
+        steps = dict(scorer.steps(queries, keys))
+        assert_close(steps.popitem()[1].expand(4, 5), scorer(queries, keys))
+    parameters = {key: reference.parameter(scorer, key) for key in scorer.state_dict()}
+    for step, tensor in steps.items():
+        for i, j in itertools.product(range(4), range(5)):
+            if step == "scale":
+                given = options.get("scale", "1/sqrt(d)" if name == "scaled_dot" else 1.0)
+                wanted: Any = SCALES[name].get(given, given)
+            else:
+                wanted = SCORER_STEPS[step](queries[i].tolist(), keys[j].tolist(), parameters, options)
+            size = [len(wanted)] if isinstance(wanted, list) else []
+            own = tensor.expand(4, 5, *size)[i, j]
+            assert_close(own, torch.tensor(wanted, dtype=torch.float64), msg=lambda text, step=step: f"{step}: {text}")
+
+
+def threshold(scores: Vector, alpha: float) -> float:
+    """The number t such that the powers of (alpha - 1) s - t above 0 sum to 1, by bisection."""
+    low, high = (alpha - 1) * max(scores) - 1, (alpha - 1) * max(scores)
+    for _ in range(100):
+        middle = (low + high) / 2
+        total = math.fsum(max((alpha - 1) * s - middle, 0) ** (1 / (alpha - 1)) for s in scores)
+        low, high = (middle, high) if total > 1 else (low, middle)
+    return low
+
+
+def exponentials(scores: Vector, top: float) -> Vector:
+    return [math.exp(score - top) for score in scores]
+
+
+def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[str, float | Vector]:
+    """Return the steps for the scores of valid keys, without the last."""
+    m, alpha = len(s), options.get("alpha", 1.5)
+    factor = options.get("c", 1.0) * math.log(m)
+    bias = options.get("bias", -math.log(m))
+    z, top = [factor * each for each in s], max(*s, 0.0)
+    scaled, tau = [(alpha - 1) * each for each in s], threshold(s, 2.0 if name == "sparsemax" else alpha + 1e-12)
+
+    def softmax(scores: Vector, name: str = "s") -> dict[str, float | Vector]:
+        powers = exponentials(scores, max(scores))
+        term = f"exp({name} - max)"
+        return {f"max = largest {name}": max(scores), term: powers, f"sum of {term}": math.fsum(powers)}
+
+    powers = exponentials(s, top)
+    found: dict[str, dict[str, float | Vector]] = {
+        "softmax": softmax(s),
+        "softmax_plus_one": {
+            "max = largest of s and 0": top,
+            "exp(s - max)": powers,
+            "sum of exp(s - max)": math.fsum(powers),
+            "exp(0 - max)": math.exp(-top),
+        },
+        "sigmoid": {"b": bias, "s + b": [each + bias for each in s]},
+        "ssmax": {"c ln(m)": factor, "z = c ln(m) s": z, **softmax(z, "z")},
+        "sparsemax": {"tau": tau},
+        "entmax": {
+            "z = (alpha - 1) s": scaled,
+            "tau": tau,
+            "max(z - tau, 0)": [max(each - tau, 0.0) for each in scaled],
+        },
+        "relu": {"m": float(m), "max(s, 0)": [max(each, 0.0) for each in s]},
+    }
+    return found["softmax"] if alpha == 1 else found[name]
+
+
+@pytest.mark.parametrize(("name", "options"), NORMALIZER_VARIANTS)
+def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) -> None:
+    normalizer: Any = NORMALIZERS[name](**options)
+    if not hasattr(normalizer, "steps") or options.get("alpha") == 1.0001:  # where tau is a difference of powers
+        return
+    valid = torch.tensor([[True, True, False, True, True], [False, True, True, False, True], [True] * 5])
+    for size in (0.3, 3.0):
+        scores = size * normal(3, 5, dtype=torch.float64)
+        steps = dict(normalizer.steps(scores.where(valid, torch.nan), valid))
+        assert_close(steps.popitem()[1], normalizer(scores, valid))
+        for i, allowed in enumerate(valid):
+            wanted = steps_of_weights(name, scores[i][allowed].tolist(), options)
+            got = {step: each.expand(3, -1)[i] for step, each in steps.items()}
+            assert list(got) == list(wanted)
+            for step, value in wanted.items():
+                own = got[step][allowed] if isinstance(value, list) else got[step][0]
+                assert_close(own, torch.tensor(value, dtype=torch.float64), rtol=1e-9, atol=1e-11)
+                if step.startswith("sum of "):
+                    assert_close(own, got[step.removeprefix("sum of ")].sum())
+    assert_close([*normalizer.steps(scores).values()][-1], normalizer(scores))
+
+
+def screen(found: Explanation, width: int = 80, most: int | None = SCREEN) -> list[str]:
+    return recorded(lines(found, width, most), width).export_text().splitlines()
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_one_screen(name: str) -> None:
+    for m, d in [(4096, 1024), (10, 2), (1, 1)]:
+        data = {"queries": {"shape": [1, 1, d]}, "keys": {"shape": [1, m, d]}}
+        tokens = {"keys": [f"a long token, the {key}th" for key in range(m)]}
+        for normalizer in NORMALIZERS if (m, name) == (10, "cosine") else ["softmax", "ssmax"]:
+            entry = {"scorer": name, "softcap": 9.0, "bias": "alibi", "dropout": 0.5, "normalizer": normalizer}
+            found = result_of(entry, data, train=True, tokens=tokens if d == 2 else {}).explain()
+            assert len(found.keys) == min(m, 10)
+            for width in (80, 120):
+                text = screen(found, width)
+                assert len(text) <= SCREEN
+                assert max(map(cell_len, text)) <= width
+            assert len(re.findall(r"\nkey \d", "\n".join(screen(found, most=None)))) == len(found.keys)
+
+
+BY_HAND = """\
+attention: it, batch 0, query 0
+q . k (Luong et al. 2015, arXiv:1508.04025)
+
+1. Scores
+score = q . k
+q         1 1
+key 0
+  k       2 0
+  q_i k_i 2 0
+  score   2
+key 1
+  k       0 1
+  q_i k_i 0 1
+  score   1
+
+2. Weights: softmax
+weight = exp(s - max) / sum
+max = largest s = 2
+key  score s  exp(s - max)  weight
+──────────────────────────────────
+0          2         1.000  0.7311
+1          1        0.3679  0.2689
+2     masked                     0
+sum                  1.368   1.000
+
+3. Output: the sum of weight * v
+key           weight      v   weight * v
+────────────────────────────────────────
+0             0.7311  10  0  7.311     0
+1             0.2689   0 10      0 2.689
+sum = output   1.000         7.311 2.689
+"""
+
+
+def test_a_screen_to_check_by_hand() -> None:
+    """Q . k = 1 * 2 + 1 * 0 = 2, 0 + 1 = 1 and 1 + 1 = 2; the third key is masked; exp(1 - 2) = 0.3679."""
+    data = {
+        "queries": [[[1, 1]]],
+        "keys": [[[2, 0], [0, 1], [1, 1]]],
+        "values": [[[10, 0], [0, 10], [5, 5]]],
+        "valid_lens": [2],
+    }
+    found = result_of({"scorer": "dot"}, data).explain("it")
+    assert "\n".join(screen(found)) + "\n" == BY_HAND
+
+
+@pytest.mark.parametrize(("empty_row", "weight"), [("zero", None), ("uniform", 0.2), ("nan", math.nan)])
+def test_a_query_without_a_valid_key(empty_row: str, weight: float | None) -> None:
+    result = result_of({"scorer": "dot"}, {**MASKED, "valid_lens": [0, 5]}, mask={"empty_row": empty_row})
+    found = result.explain(query=1)
+    assert found.empty_row == empty_row
+    assert_close(torch.tensor(found.output), result.tensors["it/output"][0, 0, 1], equal_nan=True)
+    text = "\n".join(screen(found))
+    assert f"(empty_row: {empty_row})" in text
+    if weight is None:
+        assert not found.keys
+        assert "0 to 4   masked       0" in text
+    else:
+        assert len(found.keys) == 5
+        assert text.count("masked") == 5
+        assert_close(torch.tensor([row["weight"] for row in found.keys]), torch.full((5,), weight), equal_nan=True)
+
+
+def test_nan_among_keys_and_values() -> None:
+    data = {**MASKED, "keys": MASKED["keys"].clone(), "values": MASKED["values"].clone()}  # type: ignore[attr-defined]
+    data["keys"][0, 0, 1], data["values"][1, 0, 4] = math.nan, math.inf  # the latter is padding
+    with pytest.warns(UserWarning, match="NaN"):
+        result = result_of({"scorer": "dot"}, data)
+    assert "nan" in "\n".join(screen(result.explain()))
+    assert all(map(math.isfinite, result.explain(batch=1).output))
+
+
+def test_layers_and_sinks_of_a_captured_model(tmp_path: Path, here: Path) -> None:
+    file = saved(tmp_path, *(Layer(capped) for _ in range(2)))
+    result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}]})
+    names = list(result.settings["layers"])
+    found = result.explain(layer=1, head=2, query=3)
+    assert found == result.explain("model", layer=names[1], head=2, query=3)
+    assert found.place["layer"] == names[1]
+    weights = result.tensors[f"{names[1]}/model/weights"][0, 2, 3]
+    listed = [row["key"] for row in found.keys]
+    assert_close(torch.tensor([row["weight"] for row in found.keys]), weights[listed])
+    assert found.sink is not None
+    terms = [row["weight_steps"]["exp(s - max)"] for row in (*found.keys, found.sink)]
+    assert math.isclose(math.fsum(terms), found.of_weights["sum of exp(s - max)"], rel_tol=1e-6)
+    assert math.isclose(found.sink["weight"], 1 - float(weights.sum()), rel_tol=1e-5)
+    assert json.loads(good("explain", file, "--layer", names[1], "--head", "2", "--query", "3", "--json"))["sink"]
+    with pytest.raises(InputError, match=r"result\.explain: layer: got 2; expected the name or number of a layer"):
+        result.explain(layer=2)
+
+
+OWN = """
+import torch
+from torch import nn
+
+
+class Plain(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+    def forward(self, queries, keys):
+        return -(queries @ keys.mT)
+
+
+class Stepped(Plain):
+    def steps(self, queries, keys):
+        products = queries @ keys.mT
+        return {"half": torch.tensor(0.5), "q . k": products, "-(q . k)": -products}
+
+
+class Wrong(Stepped):
+    def steps(self, queries, keys):
+        return {"q . k": queries @ keys.mT}
+
+
+class Shaped(Stepped):
+    def steps(self, queries, keys):
+        return {"k": keys}
+
+
+class Failing(Stepped):
+    def steps(self, queries, keys):
+        return {}[0]
+
+
+class Mixing(Plain):
+    def forward(self, queries, keys):
+        return (queries - queries.mean(-2, keepdim=True)) @ keys.mT
+"""
+
+
+def test_scorers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
+    own_module("own", OWN)
+    labels = ["Plain", "Stepped", "Mixing", "Wrong", "Shaped", "Failing"]
+    scorers = [{"scorer": f"own:{name}", "label": name} for name in labels]
+    result = attncli.run({"data": MASKED, "scorers": scorers})
+    for label in labels[:3]:
+        found = result.explain(label, query=2)
+        listed = [row["key"] for row in found.keys]
+        assert_close(
+            torch.tensor([row["score"] for row in found.keys]), result.tensors[f"{label}/scores"][0, 0, 2, listed]
+        )
+        assert found.formulas["score"] == {"Stepped": "-(q . k)"}.get(label)
+        assert ("q . k" in found.keys[0]["steps"], found.of_query.get("half")) == (
+            (True, 0.5) if label == "Stepped" else (False, None)
+        )
+        screen(found)
+    for label, message in {
+        "Wrong": r"scorers\[3\]: the scorer's steps end with q . k, .*; expected the scores as the last step",
+        "Shaped": r"scorers\[4\]: the scorer's steps gave k of shape \[5, 6\]; expected a number, ",
+        "Failing": r"scorers\[5\]: the scorer's steps gave KeyError: 0 \(line 32 of own.py\)",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            result.explain(label)
+
+
+def test_config_run_folder_and_python_say_the_same(here: Path) -> None:
+    good("run", "d2l_additive", "--seed", "3", "--out", "run", "--quiet", "--set", "save=none")
+    choice = ["--batch", "1", "--query", "0"]
+    found = json.loads(good("explain", "run", "--json", *choice))
+    assert found == json.loads(good("explain", "d2l_additive", "--seed", "3", "--json", *choice))
+    result = attncli.run("d2l_additive", seed=3)
+    assert found["keys"] == [*result.explain(batch=1).keys]
+    assert found["keys"] == [*attncli.load("run").explain(batch=1).keys]
+    assert good("explain", "run", *choice) == good("explain", "run", "--label", "additive", *choice)
+
+
+def test_all_keys(here: Path) -> None:
+    arguments = ["explain", "d2l", "--batch", "1", "--set", "keys.shape=[2, 30, 2]", "--set", "valid_lens=[2, 30]"]
+    arguments += ["--set", "values.shape=[1, 30, 4]"]
+    assert len(json.loads(good(*arguments, "--json", "--full"))["keys"]) == 30
+    assert good(*arguments, "--full").count("tanh(W_q q + W_k k)") == 30 + 2
+    assert "20 others" in good(*arguments)
+
+
+def test_a_notebook_displays_it() -> None:
+    found = attncli.run("d2l").explain("scaled_dot", batch=1)
+    shown = found._repr_mimebundle_()
+    assert "q_i k_i" in shown["text/plain"]
+    assert shown["text/html"].startswith("<pre")
+    assert "<script" not in shown["text/html"]
+    assert repr(found) == "<attncli.Explanation d2l: scaled_dot, batch 1, query 0>"
+    sweep = attncli.sweep("d2l", {"seed": [0]}, jobs=1)
+    with pytest.raises(InputError, match=r"result\.explain: got a sweep; expected a run with its config"):
+        sweep.explain()
