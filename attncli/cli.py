@@ -22,10 +22,10 @@ from attncli.studies import STUDIES
 COMMANDS = {  # with their help
     "run": "Run experiments: print tables, draw pictures and save a run folder.",
     "heatmap": "Draw attention weights or scores as heatmaps.",
+    "explain": "Work out one query by hand: every number from q and the keys to the output.",
     "figure": "Draw the pictures of a run again, with another look.",
     "report": "Make one self-contained HTML page to explore runs and their differences.",
     **{study: about for study, about in STUDIES.items() if study != "attention"},  # too rich for flags
-    "explain": "Work out one query by hand: every number from q and the keys to the output.",
     "sweep": "Run a grid of experiments: one table, one picture.",
     "capture": "Run a real model once and keep the inputs of every attention call.",
     "compare": "Show the differences between runs: settings, inputs, metrics and weights.",

@@ -56,9 +56,9 @@ def _by_weight(rows: Sequence[Record]) -> list[Record]:
 
 
 def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
-    named = {key: value for key, value in found.place.items() if key != "token" and value is not None}
-    token = "" if found.place["token"] is None else f" ({_token(found.place['token'])})"
-    place = [f"{key} {printable(str(value))}{token if key == 'query' else ''}" for key, value in named.items()]
+    axes = {axis: found.place[axis] for axis in ("layer", "batch", "head") if found.place[axis] is not None}
+    place = [f"{axis} {printable(str(value))}" for axis, value in axes.items()]
+    place.append(f"query {_name(found.place['query'], found.place['token'])}")
     yield Text.assemble((f"{printable(found.name)}: {printable(found.label)}", STRONG), f", {', '.join(place)}")
     yield Text(printable(found.formula))
     if found.parameters:
@@ -80,7 +80,10 @@ def _scores(found: Explanation, width: int, written: int) -> Iterator[Renderable
     for row in found.keys:
         if row["key"] in chosen and row["valid"]:
             own = {"k": row["k"], **row["steps"], "score": row["score"]}
-            listed += [(f"key {_name(row)}", []), *((f"  {name}", value) for name, value in own.items())]
+            listed += [
+                (f"key {_name(row['key'], row['token'])}", []),
+                *((f"  {name}", value) for name, value in own.items()),
+            ]
     yield from _aligned(listed, width)
     if 0 < written < len(found.keys) and found.empty_row is None:
         others = len(found.keys) - written
@@ -105,7 +108,13 @@ def _weights(found: Explanation, width: int, written: int) -> Iterator[Renderabl
     others = {f"{several(found.rest['keys'], 'other')}": found.rest} if found.rest else {}
     sink = {"sink": found.sink} if found.sink else {}
     left_out = {_ranges(found.masked): masked} if found.masked and found.empty_row in (None, "zero") else {}
-    rows = {**{_name(row): masked | row for row in found.keys}, **others, **sink, **left_out, "sum": total}
+    rows = {
+        **{_name(row["key"], row["token"]): masked | row for row in found.keys},
+        **others,
+        **sink,
+        **left_out,
+        "sum": total,
+    }
     headings = _headings(found, written)
     cells = [Cells(heading, _texts([_at(row, path) for row in rows.values()])) for heading, path in headings.items()]
     yield from blocks([Cells("key", [*rows])], cells, width)
@@ -127,7 +136,7 @@ def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
 def _output(found: Explanation, width: int) -> Iterator[RenderableType]:
     """Yield a table of weights, values and their products, whose sum is the output."""
     used = "dropped" if found.keys and "dropped" in found.keys[0] else "weight"
-    rows = {_name(row): row for row in found.keys}
+    rows = {_name(row["key"], row["token"]): row for row in found.keys}
     if found.rest:
         rows[several(found.rest["keys"], "other")] = found.rest
     rows["sum = output"] = {used: _total(found, used), "part": found.output}
@@ -169,14 +178,10 @@ def _at(row: Mapping[str, Any], path: Sequence[str]) -> Any:
     return None if row == {} else row
 
 
-def _name(row: Record) -> str:
-    """Return the position of a key, with its token if it has one; tokens of captured models begin with it."""
-    key, token = str(row["key"]), "" if row["token"] is None else _token(row["token"])
-    return token if token.startswith(f"{key} ") else f"{key} {token}".rstrip()
-
-
-def _token(name: object) -> str:
-    return shortened(printable(str(name)), LONGEST_TOKEN)
+def _name(position: int, token: object) -> str:
+    """Return a position, with its token if it has one; tokens of captured models begin with it."""
+    word = "" if token is None else shortened(printable(str(token)), LONGEST_TOKEN)
+    return word if word.startswith(f"{position} ") else f"{position} {word}".rstrip()
 
 
 def _ranges(keys: Sequence[int]) -> str:

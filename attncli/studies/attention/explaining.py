@@ -28,6 +28,7 @@ ROUNDING = 1e-3  # relative difference of a score and the last step of the score
 class Row:
     """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
 
+    `given_q` and `given_k` are q and k before the entry's `qk_norm`.
     The stages are `score`, `capped` (with a softcap), `biased` (with a bias), `weight` and `dropped` (after active
     dropout). `sink` (1) is the score of an additional key without a value, if the model has one.
     """
@@ -39,6 +40,8 @@ class Row:
     stages: Mapping[str, Tensor]
     output: Tensor
     sink: Tensor | None
+    given_q: Tensor
+    given_k: Tensor
 
     @property
     def used(self) -> Tensor:
@@ -81,13 +84,17 @@ def explain(
         of_query, of_keys, score = _steps_of_scores(part.scorers[index].cpu(), row, listed)
     of_weights, of_weight, weight = _steps_of_weights(rules, row)
     normalized = of_weight.pop(weight) if weight is not None else weights
+    if norm := entry.qk_norm:
+        of_query = {f"{norm}_norm(q)": row.q.tolist(), **of_query}
+        of_keys = {f"{norm}_norm(k)": row.k[listed], **of_keys}
+        score = score and f"{score}, with {norm}_norm(q) and {norm}_norm(k)"
     queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
     rows = [
         {
             "key": key,
             "token": keys and keys[key],
             "valid": bool(row.valid[key]),
-            "k": row.k[key].tolist(),
+            "k": row.given_k[key].tolist(),
             "steps": {name: each[place].tolist() for name, each in of_keys.items()},
             **{name: each[key].item() for name, each in row.stages.items() if row.valid[key] or name in WEIGHTS},
             "weight_steps": {name: each[key].item() for name, each in of_weight.items()},
@@ -121,7 +128,7 @@ def explain(
             "token": queries and queries[query],
         },
         formulas={"score": score, **_formulas(row, rules, entry.dropout), "weight": weight},
-        of_query={"q": row.q.tolist(), **of_query},
+        of_query={"q": row.given_q.tolist(), **of_query},
         of_weights=of_weights,
         keys=rows,
         rest=rest if len(others) else None,
@@ -207,10 +214,11 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
     sink = None
     if rules.sinks is not None:
         sink = matrix(rules.sinks.expand(*rules.valid.shape[:-1], 1))[query]
-    q, k, v = (matrix(each) for each in at_least_float32(queries, keys, inputs.values))
+    given = inputs.queries, inputs.keys, queries, keys, inputs.values
+    given_q, given_k, q, k, v = (matrix(each) for each in at_least_float32(*given))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
     output = weighted_sum(at.get("dropped", at["weight"])[None], v)[0]
-    return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink)
+    return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
 
 
 def _steps_of_scores(scorer: nn.Module, row: Row, listed: Tensor) -> tuple[Record, dict[str, Tensor], str | None]:
