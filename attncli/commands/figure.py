@@ -47,7 +47,7 @@ def figure(
     with reading(run), naming_options():
         files = pictures_of(stored.result, look, notes.append)
         if not files:
-            message = f'got "{run}", which has nothing to draw; expected a run with weights or other figures'
+            message = f'got "{run}", which has nothing to draw; expected a run with weights or other pictures'
             raise InputError.of(message, where="RUN")
         there = [Path(name).stem for name in files]
         for name in only or ():

@@ -99,7 +99,7 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
             "a stage with many numbers; expected `equal` with nested lists of numbers, or a column such as entropy"
         )
     elif not is_stage and named & of_heads.difference(keys):
-        message = "a figure of whole scorers; expected one that each head has, such as entropy, or no batch and head"
+        message = "a metric of whole scorers; expected one that each head has, such as entropy, or no batch and head"
     elif is_list and not is_stage:
         raise InputError.of(f'got a list for "{metric}", which is not a stage; expected one value', ["equal"])
     elif metric.endswith(INTERVAL):

@@ -106,7 +106,7 @@ def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
     got, expectation = verdict.got, verdict.expectation
     kind, by = expectation.kind, expectation.by
     if not all(map(_is_measured, (got, *others))):
-        return replace(verdict, holds=False, reason=f"no figure{' to compare with' if _is_measured(got) else ''}")
+        return replace(verdict, holds=False, reason=f"no value{' to compare with' if _is_measured(got) else ''}")
     if kind == "equal":
         return replace(verdict, holds=same(got, expectation.equal))
     if kind in ("between", "about"):

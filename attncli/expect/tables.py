@@ -78,7 +78,7 @@ def got_words(verdict: Verdict) -> str:
     """Return the measured value as text, with enough digits to distinguish it from the expected value."""
     got = verdict.got
     if got is None:
-        return "no figure" if verdict.holds is not None else MISSING
+        return "no value" if verdict.holds is not None else MISSING
     if isinstance(got, list):
         return "the same" if verdict.holds else "others"
     return printable(show(got)) if isinstance(got, str | bool) else number(got, _digits(verdict))

@@ -97,7 +97,7 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
     jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
     if not heads:
         cure = "`heads: [...]` and `batch: [...]` in the config choose some"
-        progress.note(f"figures by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
+        progress.note(f"metrics by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
     alone = plan.options.measures_time
     if alone and task.jobs != 1:
         progress.note("points of a study that measures time run one at a time")

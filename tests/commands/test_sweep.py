@@ -137,7 +137,7 @@ def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch
     good("sweep", path, "--over", "seed=0,1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
     assert len(package.load("out").heads) == 2 * 6
     result = attncli("sweep", path, "--over", "seed=0..2", "--resume", "out", "--no-plots", "--jobs", "1")
-    assert "figures by head are left out: 18 rows are too many" in result.stderr
+    assert "metrics by head are left out: 18 rows are too many" in result.stderr
     assert package.load("out").heads == []
     assert not Path("out/heads.csv").exists()
     assert [len(json.loads(line)["heads"]) for line in Path("out/points.jsonl").read_text().splitlines()] == [6, 6, 0]

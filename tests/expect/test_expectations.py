@@ -103,9 +103,9 @@ def test_several_rows_must_all_be_passed() -> None:
 @pytest.mark.parametrize("keys", [{"between": [None, 1]}, {"equal": 1}])
 def test_no_figure_fails(got: Any, keys: dict[str, Any]) -> None:
     (verdict,) = verdicts(result(x=[got]), keys)
-    assert (verdict.holds, verdict.reason) == (False, "no figure")
+    assert (verdict.holds, verdict.reason) == (False, "no value")
     (verdict,) = verdicts(result(x=[1, got]), {"where": {"d": 0}, "above": {"d": 1}})
-    assert (verdict.holds, verdict.reason) == (False, "no figure to compare with")
+    assert (verdict.holds, verdict.reason) == (False, "no value to compare with")
 
 
 def test_a_list_asks_every_row() -> None:

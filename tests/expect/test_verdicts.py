@@ -40,7 +40,7 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
         (512.25, {"about": 1, "within": "5 %"}, "1 ± 5 %", "512.2"),
         (0.1, {"about": 0.1, "within": 0.025}, "0.1 ± 0.025", "0.1000"),
         (0.9999999999, {"above": 1}, "above 1", "1.000"),
-        (None, {"below": 3, "by": 0.5}, "at most 3 - 0.5", "no figure"),
+        (None, {"below": 3, "by": 0.5}, "at most 3 - 0.5", "no value"),
         (1.0, {"above": 3, "by": "2 x"}, "at least 2 x 3", "1.000"),
         (1.0, {"above": {"d": 2}}, "above 0.2501 (d = 2)", "1.000"),
         (1.0, {"below": {"d": 2}, "by": "2 x"}, "at most 0.2501 (d = 2) / 2", "1.000"),
