@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from attncli.errors import InputError, below, got
 from attncli.modes import outside_autocast
+from attncli.rounding import Rounding
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
 Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix where the diagonal begins or ends
@@ -213,6 +214,7 @@ class Rules:
 
     `normalizer(scores, valid)` gives weights that are 0 at invalid keys and in rows without a valid key. `sinks`
     (b or 1, heads or 1, n or 1, 1) are scores of an additional key, which takes weight but has no value (gpt-oss).
+    `rounding` applies to the result of each step.
     """
 
     valid: Valid
@@ -221,6 +223,7 @@ class Rules:
     bias: Bias | None = None
     normalizer: Callable[[Tensor, Tensor | None], Tensor] = field(default_factory=lambda: softmax_over_valid)
     sinks: Tensor | None = None
+    rounding: Rounding = Rounding()  # noqa: RUF009  # frozen
 
     def of_head(self, head: int) -> "Rules":
         """Return the rules for the scores (b, n, m) of one head of (b, heads, n, m)."""
@@ -247,13 +250,17 @@ class Rules:
         """
         stages = dict[str, Tensor]()
         if self.cap is not None:
-            scores = stages["capped"] = softcap(scores, self.cap)
+            scores = stages["capped"] = self.rounding.step(softcap(scores, self.cap))
         if self.bias is not None:
-            scores = stages["biased"] = self.bias.added_to(scores, elements, rows)
+            scores = stages["biased"] = self.rounding.step(self.bias.added_to(scores, elements, rows))
         valid = self.valid.tile(elements, rows)
         sinks = _cut(self.sinks, self.valid.shape, elements, rows)
         weights = self.normalizer(scores, valid) if sinks is None else self._beside(sinks, scores, valid)
-        return stages | {"weights": with_empty_rows(weights, valid, self.empty_row)}
+        return stages | {"weights": self.rounding.weights(with_empty_rows(weights, valid, self.empty_row))}
+
+    def pooled(self, weights: Tensor, values: Tensor) -> Tensor:
+        """Return the output (..., n, v), the weighted sum of the values."""
+        return self.rounding.step(weighted_sum(weights, values))
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
         """Return weights with the sinks as an additional key, which is then left out."""

@@ -16,7 +16,6 @@ from attncli.attention import (
     Valid,
     all_finite,
     at_least_float32,
-    weighted_sum,
 )
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
@@ -120,7 +119,7 @@ def _pooled(
             some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
             return _fused(Dot(some, others, scale, values), _kernel_mask(rules.bias, valid, place, some))
     (scores,) = at_least_float32(scorer(queries, keys))
-    return weighted_sum(rules.stages(scores, *place)["weights"], values)
+    return rules.pooled(rules.stages(scores, *place)["weights"], values)
 
 
 def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries: Tensor) -> Tensor | None:
@@ -162,8 +161,8 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 
 def is_softmax(rules: Rules) -> bool:
-    """Whether the normaliser is softmax, without sinks."""
-    return rules.sinks is None and softmax.is_softmax(rules.normalizer)
+    """Whether the normaliser is softmax, without sinks, and no result is rounded."""
+    return rules.sinks is None and rules.rounding.way == "inputs" and softmax.is_softmax(rules.normalizer)
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:

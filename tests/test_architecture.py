@@ -21,7 +21,7 @@ PACKAGE = Path(attncli.__file__).parent
 TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
-BOTTOM = {"errors", "modes", "attention", "scorers", "normalizers"}
+BOTTOM = {"errors", "modes", "rounding", "attention", "scorers", "normalizers"}
 STUDY = {*BOTTOM, "numbers", "common", "common.stopping", "common.study", "config", "inputs", "show"}
 RUNS = {"errors", "modes", "numbers", "capturing", "common.stopping", "common.study", "config", "expect"}
 API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
@@ -30,7 +30,8 @@ MAY_IMPORT = {  # besides itself
     "modes": set[str](),
     "numbers": {"errors"},
     "textbook": set[str](),
-    "attention": {"errors", "modes"},
+    "rounding": set[str](),
+    "attention": {"errors", "modes", "rounding"},
     "scorers": {"errors", "modes", "attention", "textbook"},
     "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,

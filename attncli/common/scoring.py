@@ -22,13 +22,14 @@ from attncli.errors import Collector, InputError, Problem, below, did_you_mean, 
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS
+from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
 EPSILON = 1e-6  # added to the variance in `qk_norm`
-NAMED_KEYS = ("qk_norm", "window", "first_keys")  # of an entry, which stand beside its formula
+NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # of an entry, which stand beside its formula
 
 
 def names_of(entry: ScorerEntry) -> Record:
@@ -188,16 +189,40 @@ def rules_of(
     added = Bias(valid.shape, bias, entry.bias == "alibi", first) if has_bias else None
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
-    return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks)
+    return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks, rounding_of(entry))
 
 
-def normalised(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return queries (..., n, q) and keys (..., m, k) after the entry's `qk_norm`, over features, without a gain."""
-    if entry.qk_norm is None:
+def rounding_of(entry: ScorerEntry) -> Rounding:
+    """Return what is rounded, and to which dtype, in the computation of an entry."""
+    return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")
+
+
+def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return queries (..., n, q) and keys (..., m, k) as the entry's scorer sees them: normalised, then rounded.
+
+    `qk_norm` is over the features, and without a gain.
+    """
+    if entry.qk_norm is None and entry.dtype is None:
         return queries, keys
-    norm: Any = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
-    queries, keys = (norm(each, each.shape[-1:], eps=EPSILON) for each in at_least_float32(queries, keys))
-    return queries, keys
+    queries, keys = at_least_float32(queries, keys)
+    if entry.qk_norm is not None:
+        norm: Any = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
+        queries, keys = (norm(each, each.shape[-1:], eps=EPSILON) for each in (queries, keys))
+    rounding = rounding_of(entry)
+    return rounding.vectors(queries), rounding.vectors(keys)
+
+
+def scoring_of(entry: ScorerEntry, scorer: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a function that computes the scorer's raw scores, rounded step by step if the entry asks for this."""
+    rounding = rounding_of(entry)
+    return scorer if rounding.way != "steps" else functools.partial(_stepwise, scorer, rounding)
+
+
+def _stepwise(scorer: nn.Module, rounding: Rounding, queries: Tensor, keys: Tensor) -> Tensor:
+    if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
+        queries, keys, scale = scorer.as_dot(queries, keys)  # type: ignore[operator]
+        return rounding.step(rounding.step(rounding.vectors(queries) @ rounding.vectors(keys).mT) * scale)
+    return rounding.step(scorer(queries, keys))
 
 
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
@@ -277,7 +302,7 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
-def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+def raw_scores(scorer: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys: Tensor) -> Tensor:
     """Return the raw scores (..., n, m), computed in float32 at least, after checks: a user's scorer may do anything.
 
     Raises:

@@ -73,12 +73,27 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     ] = None
     first_keys: Annotated[Count | None, Field(description="beside `window`: and to this many first keys")] = None
 
+    dtype: Annotated[
+        Literal["float16", "bfloat16", "float8_e4m3", "float8_e5m2"] | None,
+        Field(description="dtype that this entry is computed in, simulated; default: the experiment's"),
+    ] = None
+    rounding: Annotated[
+        Literal["inputs", "flash", "steps"] | None,
+        Field(
+            description="beside `dtype`, what is rounded: `inputs` alone, inputs and weights as in FlashAttention "
+            "(`flash`), or the result of each step; default: inputs"
+        ),
+    ] = None
+
     @model_validator(mode="after")
     def _beside_each_other(self) -> "ScorerEntry":
-        for key, needed, example in (("first_keys", "window", 64),):
+        for key, needed, example in (("first_keys", "window", 64), ("rounding", "dtype", "bfloat16")):
             if getattr(self, key) is not None and getattr(self, needed) is None:
                 message = errors.got(getattr(self, key), f"expected `{needed}` beside it")
                 raise problem(f"{message}; add `{needed}: {example}`, or leave it out", under=[key])
+        if (self.dtype or "").startswith("float8") and self.rounding not in (None, "inputs"):
+            message = errors.got(self.rounding, "float8 rounds queries and keys only")
+            raise problem(f"{message}; use `rounding: inputs`, or another dtype", under=["rounding"])
         return self
 
     @property

@@ -23,13 +23,15 @@ from attncli.common.scoring import (
     build_normalizer,
     build_scorer,
     formulas_of,
+    inputs_of_entry,
     is_own,
     names_of,
-    normalised,
     of_call,
     of_each,
     outline,
     raw_scores,
+    rounding_of,
+    scoring_of,
     stored_parameters,
 )
 from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
@@ -226,8 +228,8 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
-            raw = raw_scores(scorer, *normalised(entry, pairs.queries, pairs.keys))
-        capped = raw if entry.softcap is None else softcap(raw, entry.softcap)
+            raw = raw_scores(scoring_of(entry, scorer), *inputs_of_entry(entry, pairs.queries, pairs.keys))
+        capped = raw if entry.softcap is None else rounding_of(entry).step(softcap(raw, entry.softcap))
         scores.append(capped.reshape(len(pairs.queries), -1))  # rows m
     return scores
 

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.common.scoring import calling, formulas_of, normalised, raw_scores
+from attncli.common.scoring import calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
 from attncli.common.study import MOST_KEYS, Explanation, Record
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import number
@@ -28,7 +29,7 @@ ROUNDING = 1e-3  # relative difference of a score and the last step of the score
 class Row:
     """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
 
-    `given_q` and `given_k` are q and k before the entry's `qk_norm`.
+    `given_q` and `given_k` are q and k before the entry's `qk_norm` and rounding.
     The stages are `score`, `capped` (with a softcap), `biased` (with a bias), `weight` and `dropped` (after active
     dropout). `sink` (1) is the score of an additional key without a value, if the model has one.
     """
@@ -84,10 +85,13 @@ def explain(
         of_query, of_keys, score = _steps_of_scores(part.scorers[index].cpu(), row, listed)
     of_weights, of_weight, weight = _steps_of_weights(rules, row)
     normalized = of_weight.pop(weight) if weight is not None else weights
-    if norm := entry.qk_norm:
-        of_query = {f"{norm}_norm(q)": row.q.tolist(), **of_query}
-        of_keys = {f"{norm}_norm(k)": row.k[listed], **of_keys}
-        score = score and f"{score}, with {norm}_norm(q) and {norm}_norm(k)"
+    if (seen_q := _seen("q", entry)) != "q":
+        seen_k = _seen("k", entry)
+        of_query, of_keys = {seen_q: row.q.tolist(), **of_query}, {seen_k: row.k[listed], **of_keys}
+        score = score and f"{score}, with {seen_q} and {seen_k}"
+    if entry.rounding in ("flash", "steps"):
+        weight = weight and f"{weight}, rounded to {entry.dtype}"
+        score = f"{score}, rounded to {entry.dtype}" if score and entry.rounding == "steps" else score
     queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
     rows = [
         {
@@ -141,6 +145,12 @@ def explain(
     )
 
 
+def _seen(name: str, entry: ScorerEntry) -> str:
+    """Return the name of a query or key as the scorer sees it: normalised, and rounded."""
+    name = f"{entry.qk_norm}_norm({name})" if entry.qk_norm else name
+    return f"{entry.dtype}({name})" if entry.dtype else name
+
+
 def _formulas(row: Row, rules: Rules, dropout: float) -> Record:
     """Return the formulas of the softcap and of dropout, if they apply."""
     found: Record = {}
@@ -192,15 +202,16 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
         """Return the matrix of the batch element and head."""
         return tensor[element].reshape(-1, *tensor.shape[-2:])[head].cpu()
 
-    queries, keys = normalised(entry, inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+    score = scoring_of(entry, scorer)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights
     with below("scorers", index), seeded(options.seed, f"forward.{entry.stream}", queries.device):
         scorer.train(options.train)
         if is_whole:
-            scores = raw_scores(scorer, queries, keys)[element][..., rows, :]
+            scores = raw_scores(score, queries, keys)[element][..., rows, :]
         else:
-            scores = raw_scores(scorer, queries[element][..., rows, :], keys[element])
+            scores = raw_scores(score, queries[element][..., rows, :], keys[element])
     found = rules.stages(scores, element, rows)
     if rules.bias is not None:
         found["bias"] = rules.bias.added_to(torch.zeros_like(scores), element, rows)
@@ -214,10 +225,10 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
     sink = None
     if rules.sinks is not None:
         sink = matrix(rules.sinks.expand(*rules.valid.shape[:-1], 1))[query]
-    given = inputs.queries, inputs.keys, queries, keys, inputs.values
+    given = inputs.queries, inputs.keys, queries, keys, rules.rounding.values(inputs.values)
     given_q, given_k, q, k, v = (matrix(each) for each in at_least_float32(*given))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
-    output = weighted_sum(at.get("dropped", at["weight"])[None], v)[0]
+    output = rules.pooled(at.get("dropped", at["weight"])[None], v)[0]
     return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
 
 

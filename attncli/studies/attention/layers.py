@@ -110,7 +110,7 @@ def joined_layers(
 
 def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
     """Whether an entry computes what the model computed in this call, judged by the entry's options."""
-    changes = [key for key in ("bias", "qk_norm", "window") if getattr(entry, key) is not None]
+    changes = [key for key in ("bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
     is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
     return entry.has_models_scale and of_call(entry, call).softcap == call.softcap and is_plain and not has_dropout
@@ -214,8 +214,8 @@ def _about_changes(changes: Mapping[str, Sequence[Record]], layers: Mapping[str,
         if differences:
             most, mean = largest_first(rows, "output_difference")[0], fmean(differences)
             where = f"layer {layers[most['layer']]}, head {most['head']}"
-            text = f"{label} changes the outputs of {most['a']} by {mean:.0%},"
+            text = f"{label} changes the outputs of {most['a']} by {number(100 * mean, 2)}%,"
             text += f" mean of {several(len(differences), 'head')};"
-            text = f"{text} most in {where}: {most['output_difference']:.0%}."
+            text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)}%."
             numbers: Record = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
             yield Finding(text, label, numbers | {"most": most["output_difference"]})

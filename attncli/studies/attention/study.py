@@ -10,21 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncli.attention import Rules, dropped, weighted_sum
+from attncli.attention import Rules, dropped
 from attncli.common.memory import attention_bytes, needed_for, parameter_bytes, require_memory
 from attncli.common.progress import Progress
 from attncli.common.scoring import (
     build_scorer,
     compile_scorer,
     formulas_of,
+    inputs_of_entry,
     names_of,
-    normalised,
     of_call,
     of_each,
     outline,
     raw_scores,
     rules_of,
     scale_of,
+    scoring_of,
     worth_compiling,
 )
 from attncli.common.stopping import Keeping, check_stop
@@ -334,13 +335,14 @@ def _run_scorer(
 ) -> tuple[Stages, ScorerRows | None]:
     """Return the tensors of all stages, on the CPU; with `weights: false` only the output, and the metrics of rows."""
     scorer.train(options.train)
-    queries, keys = normalised(entry, inputs.queries, inputs.keys)
-    inputs = replace(inputs, queries=queries, keys=keys)
+    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+    inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
     with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # a scorer may have dropout
         if options.weights:
             stages, rows = _stages(options, entry, scorer, rules, inputs), None
         else:
-            checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
+            score = scoring_of(entry, scorer)
+            checked = score if entry.scorer in SCORERS else partial(raw_scores, score)
             output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
             stages = {"output": output}
     return {name: stage.cpu() for name, stage in stages.items()}, rows  # waits for the device, too
@@ -351,7 +353,7 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
 
     The stages are scores, capped, biased, weights, dropped and output.
     """
-    scores = raw_scores(scorer, inputs.queries, inputs.keys).detach()
+    scores = raw_scores(scoring_of(entry, scorer), inputs.queries, inputs.keys).detach()
     check_stop()
     stages = {"scores": scores, **rules.stages(scores)}
     check_stop()
@@ -359,7 +361,7 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
     if options.train and entry.dropout > 0:
         randomness = generator(options.seed, f"dropout.{entry.stream}")
         weights = stages["dropped"] = dropped(weights, entry.dropout, randomness)
-    return stages | {"output": weighted_sum(weights, inputs.values)}
+    return stages | {"output": rules.pooled(weights, inputs.values)}
 
 
 def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attncli import pooling
-from attncli.attention import Rules, all_finite, at_least_float32, weighted_sum
+from attncli.attention import Rules, all_finite, at_least_float32
 from attncli.common.scoring import OwnNormalizer
 from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
@@ -198,4 +198,4 @@ def _by_stages(
     valid = rules.valid.tile(*place)
     allowed = torch.ones((), dtype=torch.bool, device=scores.device) if valid is None else valid
     found = scorer_rows(scores, weights, allowed.expand(scores.shape))
-    return weighted_sum(weights, values), tuple(getattr(found, name) for name in ROWS)
+    return rules.pooled(weights, values), tuple(getattr(found, name) for name in ROWS)

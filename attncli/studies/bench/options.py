@@ -46,6 +46,7 @@ class BenchOptions(Experiment):
         "softcap": "measures scores without a bound",
         "qk_norm": "measures scores of the queries and keys as they are",
         "window": "measures all pairs of queries and keys",
+        "dtype": "measures all scorers in one dtype, the experiment's",
     }
     measures_time: ClassVar = True
 

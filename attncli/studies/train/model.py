@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
-from attncli.common.scoring import build_normalizer, build_scorer, calling, normalised, raw_scores
+from attncli.common.scoring import build_normalizer, build_scorer, calling, inputs_of_entry, raw_scores
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
@@ -75,7 +75,7 @@ class Recall(nn.Module):
         A step needs no other scores, since a score depends on one query and one key, and a batch has more pairs of
         query and key than these.
         """
-        queries, keys = normalised(self.entry, *(self.embeddings @ each.mT for each in (self.W_q, self.W_k)))
+        queries, keys = inputs_of_entry(self.entry, *(self.embeddings @ each.mT for each in (self.W_q, self.W_k)))
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
         scores: Tensor = score(queries, keys)
         return scores if self.entry.softcap is None else softcap(scores, self.entry.softcap)

@@ -29,14 +29,14 @@ class Theory:
 def theory_of(entry: ScorerEntry, scorer: nn.Module, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
-    It is empty without this method, with a softcap or `qk_norm`, for infinite variances, and if the method returns a
-    limit for randomly drawn parameters but the entry reads its parameters from a file.
+    It is empty without this method, with a softcap, `qk_norm` or `dtype`, for infinite variances, and if the method
+    returns a limit for randomly drawn parameters but the entry reads its parameters from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
     """
     method, limit = getattr(scorer, "theory", None), bool(getattr(scorer, "theory_is_limit", False))
-    changed = entry.softcap is not None or entry.qk_norm is not None
+    changed = any(getattr(entry, key) is not None for key in ("softcap", "qk_norm", "dtype"))
     if method is None or changed or entries.degrees_of_freedom <= 2:
         return Theory()
     if limit and entry.parameters is not None:

@@ -1,0 +1,58 @@
+"""Attention in low precision, simulated in float32: inputs are rounded, or more as in a fused kernel, or each step.
+
+The gradient of rounding is that of the identity.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Way = Literal["inputs", "flash", "steps"]
+DTYPES = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float8_e4m3": torch.float8_e4m3fn,
+    "float8_e5m2": torch.float8_e5m2,
+}
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Round queries, keys and values to a dtype (`inputs`), and more; without a dtype, round nothing.
+
+    With `flash` weights are rounded as FlashAttention does: before they are divided by their sum, relative to the
+    largest (Dao et al. 2022, arXiv:2205.14135). With `steps` every intermediate result is rounded.
+    """
+
+    dtype: torch.dtype | None = None
+    way: Way = "inputs"
+
+    def values(self, values: Tensor) -> Tensor:
+        """Return rounded values; float8 leaves them as they are, as kernels do that quantise queries and keys."""
+        return values if self.dtype is None or self.dtype.itemsize == 1 else self._rounded(values)
+
+    def vectors(self, vectors: Tensor) -> Tensor:
+        """Return rounded queries or keys (..., d); float8 has a factor for each, so that no number is too large."""
+        if self.dtype is None or self.dtype.itemsize > 1:
+            return vectors if self.dtype is None else self._rounded(vectors)
+        largest = vectors.detach().abs().amax(-1, keepdim=True)
+        factor = torch.finfo(self.dtype).max / largest.where(largest > 0, 1.0)
+        return self._rounded(vectors * factor) / factor
+
+    def step(self, result: Tensor) -> Tensor:
+        """Return scores or outputs, rounded with `steps`."""
+        return self._rounded(result) if self.way == "steps" else result
+
+    def weights(self, weights: Tensor) -> Tensor:
+        """Return weights (..., n, m), rounded with `steps` and `flash`."""
+        if self.way != "flash":
+            return self.step(weights)
+        largest = weights.detach().amax(-1, keepdim=True)
+        largest = largest.where(largest > 0, 1.0)
+        return self._rounded(weights / largest) * largest
+
+    def _rounded(self, numbers: Tensor) -> Tensor:
+        rounded = numbers.detach().to(self.dtype).to(numbers.dtype)  # ties to even
+        return numbers + (rounded - numbers.detach()) if numbers.requires_grad else rounded

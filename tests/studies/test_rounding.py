@@ -1,0 +1,181 @@
+"""Entries in float16, bfloat16 and float8: against torch's kernels and steps in these dtypes, and against loops."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from attncli.attention import Valid
+from attncli.common.scoring import inputs_of_entry, rules_of, scoring_of
+from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.pooling import pool_by_rules
+from attncli.rounding import DTYPES, Rounding
+from attncli.scorers import SCORERS
+from tests.common.pairs.samples import swept
+from tests.experiments import result_of
+from tests.scorers.catalogue import make, normal, same_bits
+
+HALF = ["float16", "bfloat16"]
+FLOAT8 = ["float8_e4m3", "float8_e5m2"]
+B, HEADS, N, D = 2, 8, 128, 64
+SCALE = 0.11  # no power of two, with which a product is exact
+
+
+def entry_of(**keys: Any) -> ScorerEntry:
+    return entry_models()[keys["scorer"]].model_validate(keys)
+
+
+def given(size: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    queries, keys, values = (normal(B, HEADS, N, D, seed=seed + i) for i in range(3))
+    return size * queries, size * keys, values
+
+
+def output_of(inputs: tuple[Tensor, Tensor, Tensor], entry: ScorerEntry) -> Tensor:
+    """As the study attention computes it."""
+    queries, keys = inputs_of_entry(entry, *inputs[:2])
+    rules = rules_of(entry, Valid((B, HEADS, N, N)))
+    scores = scoring_of(entry, make("scaled_dot", D, scale=SCALE))(queries, keys)
+    return rules.pooled(rules.stages(scores)["weights"], rules.rounding.values(inputs[2]))
+
+
+def error(output: Tensor, exact: Tensor) -> float:
+    return float((output.double() - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("dtype", HALF)
+def test_errors_are_those_of_torch(dtype: str, size: float) -> None:
+    """Within 2 %: of the fused kernel on this CPU, and of attention written out in this dtype."""
+    inputs = given(size)
+    queries, keys, values = (each.double() for each in inputs)
+    exact = scaled_dot_product_attention(queries, keys, values, scale=SCALE)
+    queries, keys, values = (each.to(DTYPES[dtype]) for each in inputs)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        fused = scaled_dot_product_attention(queries, keys, values, scale=SCALE)
+    steps = ((queries @ keys.mT) * SCALE).softmax(-1) @ values
+    for way, theirs in (("flash", fused), ("steps", steps)):
+        entry = entry_of(scorer="scaled_dot", scale=SCALE, dtype=dtype, rounding=way)
+        # The kernel's result is rounded once more, as it is stored.
+        ours = output_of(inputs, entry).to(DTYPES[dtype])
+        assert error(ours, exact) == pytest.approx(error(theirs, exact), rel=0.02), way
+        assert error(ours, theirs.double()) < error(theirs, exact), "its errors are not others of the same size"
+
+
+def nearest(number: float, dtype: torch.dtype) -> float:
+    """The nearest of all numbers of an 8-bit dtype."""
+    every = torch.arange(256, dtype=torch.uint8).view(dtype).double()
+    every = every[every.isfinite()]
+    return float(every[(every - number).abs().argmin()])
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_float8_against_loops(dtype: str) -> None:
+    """Each vector has a factor, with which its largest number is the largest of the dtype; zeros stay zeros."""
+    vectors = normal(20, 7, dtype=torch.float64) * 10 ** normal(20, 1, seed=1, dtype=torch.float64)
+    vectors[3] = 0.0
+    kind = DTYPES[dtype]
+    wanted = []
+    for vector in vectors.tolist():
+        factor = torch.finfo(kind).max / (max(map(abs, vector)) or 1.0)
+        wanted.append([nearest(number * factor, kind) / factor for number in vector])
+    rounding = Rounding(kind)
+    torch.testing.assert_close(rounding.vectors(vectors), torch.tensor(wanted, dtype=torch.float64), rtol=1e-12, atol=0)
+    assert same_bits(rounding.values(vectors), vectors)
+
+
+def slow(number: float, digits: int) -> float:
+    """Rounded to this number of binary digits, ties to even; of usual size."""
+    if number == 0:
+        return 0.0
+    unit = 2.0 ** (math.frexp(number)[1] - digits)
+    return round(number / unit) * unit
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [("bfloat16", 8), ("float16", 11)])
+@pytest.mark.parametrize("way", ["inputs", "flash", "steps"])
+@pytest.mark.parametrize("scorer", ["dot", "scaled_dot", "cosine", "additive"])
+def test_each_way_against_loops(scorer: str, way: str, dtype: str, digits: int) -> None:
+    """A run of the study, with and without weights."""
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [3, 5]}
+    keys = {"scorer": scorer, "dtype": dtype, "rounding": way, "softcap": 4.0, "bias": "alibi"}
+    run = result_of(data=data, scorers=[keys, {"scorer": scorer, "label": "exact"}])
+
+    def each(tensor: Tensor) -> Tensor:
+        flat = [slow(number, digits) for number in tensor.double().flatten().tolist()]
+        return torch.tensor(flat, dtype=torch.float64).reshape(tensor.shape)
+
+    queries, sides, values = (each(run.inputs[name]) for name in ("queries", "keys", "values"))
+    step = each if way == "steps" else lambda tensor: tensor
+    own = make(scorer, 4).double()
+    own.load_state_dict({name.partition("/")[2]: x for name, x in run.parameters.items() if name.startswith(scorer)})
+    with torch.no_grad():
+        as_dot: Any = getattr(own, "as_dot", None)
+        if way == "steps" and as_dot is not None:
+            first, second, scale = as_dot(queries, sides)
+            scores = each(each(each(first) @ each(second).mT) * scale)
+        else:
+            scores = step(own(queries, sides))
+    capped = step(4.0 * (scores / 4.0).tanh())
+    positions = torch.arange(3)[:, None] - torch.arange(5)
+    biased = step(capped - positions.abs().double() / 256)
+    weights = biased.masked_fill(~run.inputs["valid"], -math.inf).softmax(-1)
+    if way == "flash":
+        largest = weights.amax(-1, keepdim=True)
+        weights = each(weights / largest) * largest
+    weights = step(weights)
+    wanted = {
+        "scores": scores,
+        "capped": capped,
+        "biased": biased,
+        "weights": weights,
+        "output": step(weights @ values),
+    }
+    slack = 2.0**-digits if way == "steps" else 1e-5  # a float32 may be rounded to the other side
+    for stage, tensor in wanted.items():
+        torch.testing.assert_close(run.tensors[f"{scorer}/{stage}"].double(), tensor, rtol=slack, atol=slack)
+        if way == "steps":  # hardly any is
+            alike = (run.tensors[f"{scorer}/{stage}"].double() - tensor).abs() < 1e-6
+            assert float(alike.double().mean()) > 0.9
+    alone = result_of(data=data, scorers=[keys], weights=False)
+    torch.testing.assert_close(alone.tensors[f"{scorer}/output"].double(), wanted["output"], rtol=slack, atol=slack)
+
+
+def test_gradients_are_those_without_rounding() -> None:
+    for dtype in DTYPES:
+        vectors = normal(3, 4).requires_grad_()
+        rounded = Rounding(DTYPES[dtype]).vectors(vectors)
+        assert same_bits(rounded.detach(), Rounding(DTYPES[dtype]).vectors(vectors.detach()))
+        assert not torch.equal(rounded.detach(), vectors.detach())
+        (gradient,) = torch.autograd.grad(rounded.sum(), vectors)
+        torch.testing.assert_close(gradient, torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_padding_never_matters(scorer: str) -> None:
+    for dtype in DTYPES:
+        entry = entry_of(scorer=scorer, dtype=dtype, **({} if dtype in FLOAT8 else {"rounding": "steps"}))
+        queries, keys, values = normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(2, 5, 4, seed=2)
+        rules = rules_of(entry, Valid((2, 3, 5), torch.tensor([3, 4])))
+        score, outputs = scoring_of(entry, make(scorer, 4)), list[Tensor]()
+        for junk in (0.0, math.nan, math.inf, 1e30):
+            keys[:, 4], values[:, 4] = junk, junk
+            seen = inputs_of_entry(entry, queries, keys)
+            with torch.no_grad():
+                outputs.append(pool_by_rules(score, *seen, rules.rounding.values(values), rules))
+        for output in outputs[1:]:  # by torch's kernel or not
+            torch.testing.assert_close(output, outputs[0], rtol=1e-5, atol=1e-6)
+
+
+def test_in_other_studies() -> None:
+    """Rounding adds its own variance to that of scores, and float16 overflows in steps."""
+    entries = [{"scorer": "dot"}, {"scorer": "dot", "label": "half", "dtype": "float8_e5m2"}]
+    exact, rounded = swept("variance", d=[16], scorers=entries, samples=20000).records
+    assert rounded["variance"] != exact["variance"]
+    assert rounded["variance"] == pytest.approx(exact["variance"], rel=0.05)
+    large = {"scorer": "dot", "label": "large", "dtype": "float16", "rounding": "steps"}
+    (record,) = swept("variance", d=[4], std=1000.0, scorers=[large], samples=100).records
+    assert not math.isfinite(record["variance"])
