@@ -26,7 +26,7 @@ Scorers = Annotated[
     typer.Option(
         "--scorer",
         metavar="NAME[:KEY=VALUE,...]",
-        help="A scorer in place of those of the config, whose expectations are dropped (repeatable).",
+        help="A scorer, in place of the scorers and expectations of the config (repeatable).",
         autocompletion=scorer_names,
     ),
 ]

@@ -15,7 +15,7 @@ from attncli.config.sweep import Sweep
 from attncli.config.values import Name
 
 DEFAULT_STUDY = "attention"
-STUDY = Field(description="the study")
+STUDY = Field(description="name of the study")
 Device = Annotated[
     str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$"), worded("expected auto, cpu, cuda, cuda:N or mps")
 ]

@@ -260,6 +260,8 @@ def default_of(default: Any) -> str:
         return "none"
     if isinstance(default, Mapping):
         return "see its keys" if default else "none"
+    if isinstance(default, list) and isinstance(default[0], Mapping):
+        return ", ".join(f"`{each.get('label', each['scorer'])}`" for each in default)
     if isinstance(default, list) and len(default) > LONGEST_LIST:
         return f"`{compact(default[0])}` to `{compact(default[-1])}`"
     return f"`{compact(default)}`"
