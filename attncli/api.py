@@ -49,14 +49,15 @@ class Result(StudyResult):
     each `batch` and `head`. `findings` are sentences with their numbers. `tensors`, `parameters` and `inputs` are torch
     tensors by name, such as `tensors["additive/weights"]`. `expectations` has a dict for each row that an expectation
     checks. `folder` is the run folder, if any; `look` has the options of its pictures; `config` is the content of
-    config.yaml, None if the result is from a results.json without a run folder.
+    config.yaml, None if the result is from a results.json without a run folder. `document` is the experiment as it was
+    given to `attncli.run`.
     """
 
     expectations: Sequence[Record] = ()
     folder: Path | None = None
     look: Look = PLAIN
     config: Record | None = None
-    experiment: "Loaded | None" = None
+    document: Document | None = None
 
     @property
     def pictures(self) -> list[str]:
@@ -116,13 +117,11 @@ class Result(StudyResult):
         Raises:
             InputError: the run has no such place, or has no queries, as in other studies.
         """
-        if self.experiment is not None:
-            experiment = self.experiment
-        elif self.folder is not None and not is_sweep(self):
-            experiment = load_experiment(read_document(self.folder / "config.yaml"), in_python=True)
-        else:
+        if is_sweep(self) or (self.document is None and self.folder is None):
             kind = "a sweep" if is_sweep(self) else "a results.json alone"
             raise InputError.of(f"got {kind}; expected a run with its config", where="result.explain")
+        document = self.document or read_document(Path(self.folder or "") / "config.yaml")
+        experiment = load_experiment(document, in_python=True)
         place = {"layer": layer, "batch": batch, "head": head, "query": query}
         found = experiment.explain(Progress(), "result.explain: ", label=label, **place, most=most)
         return Explanation(**vars(found))
@@ -232,7 +231,7 @@ def run(
             result, verdicts = experiment.work(experiment.prepare(progress), progress)
     resolved = self_contained(config_of(experiment.options), result)
     expectations, look = [verdict.record for verdict in verdicts], experiment.options.figure
-    more: Any = {"folder": folder, "look": look, "config": resolved, "experiment": experiment}
+    more: Any = {"folder": folder, "look": look, "config": resolved, "document": document}
     return Result(**vars(result), expectations=expectations, **more)
 
 

@@ -30,13 +30,13 @@ def lines(found: Explanation, width: int, most: int | None = SCREEN) -> list[Ren
     """
     keys = len(found.keys)
     for written in range(keys, min(-keys, -1), -1):
-        parts = list(_parts(_fewer(found, -written) if written < 0 else found, width, max(written, 0)))
+        parts = list(_parts(fewer(found, -written) if written < 0 else found, width, max(written, 0)))
         if most is None or length_of(parts, width) <= most:
             break
     return parts
 
 
-def _fewer(found: Explanation, count: int) -> Explanation:
+def fewer(found: Explanation, count: int) -> Explanation:
     """Return the explanation with the `count` listed keys of the smallest weights added to the others."""
     ranked = [row["key"] for row in _by_weight(found.keys)]
     kept, gone = ranked[:-count], ranked[-count:]

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from attncli.common.study import Explanation
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.show.explanation import lines
+from attncli.show.explanation import fewer, lines
 from attncli.show.tables import SCREEN, recorded
 from tests import reference
 from tests.cli import good
@@ -87,6 +88,13 @@ def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
             assert_close(torch.tensor([few.keys[0]["part"], few.rest["part"]]).sum(0), torch.tensor(found.output))
             whole = math.fsum(row["weight"] for row in found.keys)
             assert math.isclose(few.keys[0]["weight"] + few.rest["weight"], whole, rel_tol=1e-6)
+            added = fewer(fewer(found, 1), len(found.keys) - 2) if found.keys[2:] else fewer(found, 1)
+            assert added.rest is not None
+            assert [row["key"] for row in added.keys] == [few.keys[0]["key"]]
+            for name, wanted in few.rest.items():
+                values = [*wanted.values()] if isinstance(wanted, dict) else wanted
+                got = [*added.rest[name].values()] if isinstance(wanted, dict) else added.rest[name]
+                assert_close(torch.tensor(got), torch.tensor(values))
 
 
 Vector = list[float]
@@ -406,6 +414,7 @@ def test_config_run_folder_and_python_say_the_same(here: Path) -> None:
     result = attncli.run("d2l_additive", seed=3)
     assert found["keys"] == [*result.explain(batch=1).keys]
     assert found["keys"] == [*attncli.load("run").explain(batch=1).keys]
+    assert found["keys"] == [*pickle.loads(pickle.dumps(result)).explain(batch=1).keys]
     assert good("explain", "run", *choice) == good("explain", "run", "--label", "additive", *choice)
 
 
