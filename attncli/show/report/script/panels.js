@@ -1,6 +1,7 @@
 // The matrix of one scorer: its picture, the names of its rows and columns, its numbers, and its keys.
 
 const LABEL_ROOM = 11; // pixels across the name of a row or column
+const [CHARACTER, WIDE] = [6.6, 11]; // pixels across a character, and across a Chinese one, about
 const NUMBER_ROOM = 34; // pixels of the side of a cell with a number
 const MOST_NUMBERS = 3000; // in cells
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between labelled indices
@@ -31,7 +32,7 @@ class Panel {
     this.#view = view;
     const { n, m } = view.data;
     this.canvas = make("canvas", { width: m, height: n });
-    const marks = ["row", "column", "cell"].map((kind) => make("span", { className: `mark ${kind}` }));
+    const marks = ["row", "column", "cell", "zoom"].map((kind) => make("span", { className: `mark ${kind}` }));
     const role = { role: "application", "aria-roledescription": "heat map", "aria-describedby": `help-${view.number}` };
     this.cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.canvas, this.#numbers, ...marks);
     this.cells.onkeydown = (event) => this.#press(event);
@@ -53,18 +54,24 @@ class Panel {
     this.cells.setAttribute("aria-label", `${picture.title}, ${about}`);
   }
 
-  /** Label rows or columns where there is room, or the matches of a search; `size` is the size of a cell. */
+  /**
+   * Label rows or columns where there is room, or the matches of a search; `size` is the size of a cell.
+   * Keys are upright where their names fit beside each other. Return whether all names are.
+   */
   name(side, found, size) {
-    const { n, m } = this.#view.data;
-    const every = STEPS.find((step) => step * size >= LABEL_ROOM) ?? STEPS.at(-1);
+    const { n, m, tokens } = this.#view.data;
+    const needed = tokens[side] || side === "queries" ? LABEL_ROOM : widthOf(String(m));
+    const every = STEPS.find((step) => step * size >= needed) ?? STEPS.at(-1);
     const wanted = found.length ? found : range(side === "queries" ? n : m).filter((i) => i % every === 0);
     const names = wanted.map((index) => {
       const data = { "data-side": side, "data-index": index };
       const name = make("bdi", { className: found.length ? "found" : "", ...data }, this.#view.token(side, index));
       name.style.setProperty("--i", index);
+      name.classList.toggle("upright", widthOf(name.textContent) <= (found.length ? 1 : every) * size);
       return name;
     });
     this.#names[side].replaceChildren(...names);
+    return names.every((name) => name.classList.contains("upright"));
   }
 
   /** Write the numbers into cells of a size, if they are large enough. */
@@ -129,6 +136,11 @@ class Panel {
     const y = box.top + ((query + 1) / data.n) * box.height;
     showTip(this.#view.tipOf(query, key), x, y);
   }
+}
+
+/** Return the width of a name with a gap beside it, in pixels, about. */
+function widthOf(text) {
+  return 5 + [...text].reduce((sum, character) => sum + (character > "\u2e80" ? WIDE : CHARACTER), 0);
 }
 
 /** Return a number in at most five characters. */

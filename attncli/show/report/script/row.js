@@ -1,7 +1,8 @@
 // The row of the current query, as bars in a strip for each scorer and as a table.
 
 const STRIP = 56; // pixels of the height of a strip
-const WIDTH = 1000; // of a strip, in units of its drawing
+const WIDTH = 1000; // of a strip, in units of its drawing, which are about pixels
+const LONGEST_KEY = 40; // pixels of a name below a strip; longer ones are cut off
 
 class RowView {
   #view;
@@ -23,6 +24,7 @@ class RowView {
     const name = `The row as a table, view ${view.number + 1}`; // a page of several runs has several
     const region = { className: "wide", tabIndex: 0, role: "region", "aria-label": name };
     this.#details = make("details", {}, make("summary", {}, "This row as a table"), make("div", region, table));
+    this.#details.append(button("save CSV", () => saveTable(table)));
     this.#details.ontoggle = () => this.#tabulate();
     const heading = make("p", {}, this.#title, " ", this.#hold);
     this.element = make("div", { className: "row" }, heading, this.#strips, this.#details);
@@ -66,10 +68,16 @@ class RowView {
       const ends = make("small", {}, make("span", {}, showNumber(high, 2)), make("span", {}, showNumber(low, 2)));
       return [make("bdi", {}, data.labels[label]), ends, makeSvg("svg", size, axis, bars)];
     });
-    const every = Math.ceil(data.m / 40);
+    const widest = range(data.m).reduce((most, key) => Math.max(most, widthOf(this.#view.token("keys", key))), 0);
+    const every = STEPS.find((step) => (data.m / step) * Math.min(widest, LONGEST_KEY) <= WIDTH) ?? STEPS.at(-1);
     const names = range(data.m).filter((key) => key % every === 0);
-    const keys = make("div", { className: "keys" }, ...names.map((key) => make("bdi", {}, this.#view.token("keys", key))));
-    this.#strips.replaceChildren(...strips, keys);
+    const keys = names.map((key) => {
+      const name = make("bdi", {}, this.#view.token("keys", key));
+      name.style.setProperty("--keys", Math.min(every, data.m - key));
+      return name;
+    });
+    const isBelow = every === 1 ? "keys" : "keys thinned";
+    this.#strips.replaceChildren(...strips, make("div", { className: isBelow }, ...keys));
   }
 
   /** Point at the key below the pointer. */

@@ -1,10 +1,10 @@
 // The matrices of all scorers side by side, with one crosshair.
 
-const CHARACTER = 6.6; // pixels, about
-const LONGEST_NAME = 90; // pixels along the name of a row or column
+const [LONGEST_NAME, UPRIGHT_NAME] = [90, 20]; // pixels along the name of a row or column, and above upright ones
 const TIE = 1e-5; // numbers that differ by less, relative to the larger, are equal
 const GAP = 20; // pixels between panels
-const [LEAST_CELL, LARGEST_CELL, LARGEST_FIT] = [0.5, 60, 44]; // pixels of a side
+const [LEAST_CELL, LARGEST_CELL, SMALLEST_FIT, LARGEST_FIT] = [0.5, 60, 0.01, 44]; // pixels of a side
+const LEAST_DRAG = 6; // pixels
 const [LEAST_PANEL, LEAST_FIT] = [180, 24]; // pixels of a panel or of its cells: smaller ones take more rows of panels
 
 class MatricesView {
@@ -14,7 +14,10 @@ class MatricesView {
   #found = make("span", { className: "note", role: "status" });
   #why = make("p", { className: "note" });
   #bars = [new ColourBar(), new ColourBar()]; // of values and of differences
+  #scales = make("div", { className: "scales" });
   #ignored = null; // a place where the resting pointer is ignored
+  #room = [0, 0]; // pixels of the cells of a panel in view
+  #hasZoomed = false; // since the mouse button was pressed, so the click after it selects nothing
 
   /** `number` is the index of the view on the page. */
   constructor(data, number, matrices) {
@@ -29,10 +32,11 @@ class MatricesView {
     this.group = this.#groupOfPanels();
     this.command = make("code");
     this.caption = make("p", { className: "caption" });
-    const scales = make("div", { className: "scales" }, ...this.#bars.map((bar) => bar.element));
-    const command = data.command ? [make("p", { className: "note" }, "As a picture: ", this.command)] : [];
-    const parts = [this.#toolbar(), this.#why, this.caption, this.group, scales, this.row.element];
-    this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []), ...command, this.#help());
+    this.#scales.append(...this.#bars.map((bar) => bar.element));
+    const save = button("save picture", () => saveView(this.caption.textContent, this.group, this.#scales));
+    const command = make("p", { className: "note" }, save, ...(data.command ? [" or ", this.command] : []));
+    const parts = [this.#toolbar(), this.#why, this.caption, this.group, this.#scales, this.row.element];
+    this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []), command, this.#help());
     addEventListener("resize", afterPause(100, () => this.fit()));
   }
 
@@ -96,13 +100,14 @@ class MatricesView {
       chosen("colours", [["", "auto"], ["linear", "linear"], ["log", "log"]], (text) => text),
       ...(hasSeveral ? [largest] : []),
       labelled("cell size", typed(this.#cell, "cell", Number)),
+      button("fit", () => this.choose({ cell: null })),
       labelled("search", typed(this.#search, "search", String)),
       this.#found,
     );
   }
 
   #help() {
-    const pointer = "Point at a cell; a click holds it.";
+    const pointer = "Point at a cell; a click holds it, and dragging over cells zooms in.";
     const keys = "Or focus a matrix and use arrow keys, Page Up and Down, Home and End; Enter holds, Escape releases.";
     const marks = "The same cell is outlined in all. Hatched cells are masked.";
     const sentences = [...this.data.notes, pointer, keys, marks];
@@ -173,7 +178,8 @@ class MatricesView {
     const least = Math.min(LEAST_FIT, LEAST_PANEL / m);
     const most = range(count).map((i) => count - i).find((columns) => sizeOf(columns) >= least) ?? 1;
     const columns = Math.ceil(count / Math.ceil(count / most)); // rows of equal length
-    const fitting = clamp(Math.min(sizeOf(columns), (0.75 * innerHeight) / n), LEAST_CELL / 2, LARGEST_FIT);
+    const fitting = clamp(Math.min(sizeOf(columns), (0.75 * innerHeight) / n), SMALLEST_FIT, LARGEST_FIT);
+    this.#room = [sizeOf(columns) * m, 0.85 * innerHeight - names];
     const size = this.choices.cell ?? (fitting > 2 ? Math.floor(2 * fitting) / 2 : fitting);
     this.#cell.value = size;
     const { style } = this.group;
@@ -182,10 +188,14 @@ class MatricesView {
     style.gridTemplateColumns = `repeat(${columns}, minmax(0, max-content))`;
     this.group.classList.toggle("small", size < 1);
     const found = { queries: this.#searched("queries"), keys: this.#searched("keys") };
+    const [wide, tall] = this.#cellSides();
+    let areUpright = true;
     for (const panel of this.panels) {
-      for (const side of ["queries", "keys"]) panel.name(side, found[side], size);
-      panel.write(size);
+      panel.name("queries", found.queries, tall);
+      areUpright = panel.name("keys", found.keys, wide);
+      panel.write(Math.min(wide, tall));
     }
+    style.setProperty("--above", areUpright ? `${UPRIGHT_NAME}px` : "var(--names)");
     const counts = [counted(found.queries.length, "query", "queries"), counted(found.keys.length, "key")];
     this.#found.textContent = this.choices.search ? counts.join(", ") : "";
   }
@@ -332,11 +342,12 @@ class MatricesView {
   #groupOfPanels() {
     const { n, m, tokens } = this.data;
     const group = make("div", { className: "panels" }, ...this.panels.map(({ element }) => element));
-    const longest = ["queries", "keys"].flatMap((side) => tokens[side]?.flat() ?? []).reduce((most, { length }) => Math.max(most, length), 3);
-    const names = Math.min(LONGEST_NAME, 12 + CHARACTER * longest);
+    const longest = ["queries", "keys"].flatMap((side) => tokens[side]?.flat() ?? ["000"]).reduce((most, name) => Math.max(most, widthOf(name)), 0);
+    const names = Math.min(LONGEST_NAME, 7 + longest);
     for (const [name, value] of [["--n", n], ["--m", m], ["--names", `${names}px`]]) group.style.setProperty(name, value);
     group.onpointermove = group.onclick = (event) => this.#pointAt(event);
     group.onpointerleave = hideTip;
+    group.onpointerdown = (event) => this.#startZoom(event);
     return group;
   }
 
@@ -351,10 +362,49 @@ class MatricesView {
     const named = side === "queries" ? [Number(index), this.key] : [this.query, Number(index)];
     const cell = cells ? this.#cellAt(cells, event) : named;
     const isSame = cells && String(cell) === String([this.query, this.key]);
+    if (isClick && this.#hasZoomed) return;
     if (isClick) this.hold(!(this.isHeld && isSame), ...cell);
     else if (!this.isHeld) this.point(...cell);
     const heading = () => [make("div", { className: "head" }, ...this.named(side, Number(index)))];
     showTip(cells ? this.tipOf(...cell) : heading(), event.clientX, event.clientY);
+  }
+
+  /** Outline the cells over which the mouse is dragged, and zoom in on them when it is released. */
+  #startZoom(press) {
+    const cells = press.target.closest(".cells");
+    this.#hasZoomed = false;
+    if (!cells || press.pointerType !== "mouse" || press.button) return;
+    const start = this.#cellAt(cells, press);
+    let range = null;
+    const move = (event) => {
+      if (Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < LEAST_DRAG && !range) return;
+      const end = this.#cellAt(cells, event);
+      range = [start.map((each, axis) => Math.min(each, end[axis])), start.map((each, axis) => Math.abs(each - end[axis]) + 1)];
+      ["row", "column", "rows", "columns"].forEach((name, i) => this.group.style.setProperty(`--zoom-${name}`, range.flat()[i]));
+      this.group.classList.add("zooming");
+    };
+    const release = () => {
+      removeEventListener("pointermove", move);
+      this.group.classList.remove("zooming");
+      this.#hasZoomed = range !== null;
+      if (range) this.#zoom(...range);
+    };
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", release, { once: true });
+  }
+
+  /** Make the cells as large as a range of them fits into a panel, and scroll to it. */
+  #zoom([row, column], [rows, columns]) {
+    const size = Math.min(this.#room[0] / columns, this.#room[1] / rows);
+    this.choose({ cell: clamp(Math.floor(2 * size) / 2, LEAST_CELL, LARGEST_CELL) });
+    const [wide, tall] = this.#cellSides();
+    for (const panel of this.panels) panel.scrollTo([column * wide, row * tall]);
+  }
+
+  /** Return the width and height of the cells, which report.css decides. */
+  #cellSides() {
+    const { offsetWidth, offsetHeight } = this.panels.find(({ element }) => !element.hidden)?.cells ?? {};
+    return [offsetWidth / this.data.m, offsetHeight / this.data.n];
   }
 
   #cellAt(cells, { clientX, clientY }) {

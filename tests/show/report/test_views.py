@@ -1,0 +1,138 @@
+"""A part of the matrices larger, the names beside them, and files of what is seen."""
+
+import csv
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
+from safetensors.numpy import load_file
+
+from tests.show.report.conftest import Open, report
+from tests.show.report.pages import TOKENS, attention, pixels, point, settles, state
+
+FIRST = "batch=0&head=0"
+LABELS = ("additive", "scaled_dot", "dot")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("attention") / "small"
+    attention(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    return report(folder.parent / "report.html", folder)
+
+
+def page_of(folder: Path, n: int, m: int) -> Path:
+    """Three scorers, n queries and m keys."""
+    data = {"queries": {"shape": [1, n, 4]}, "keys": {"shape": [1, m, 4]}}
+    attention(folder, data=data, mask={}, tokens={})
+    return report(folder.parent / f"{folder.name}.html", folder)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return page_of(tmp_path_factory.mktemp("large") / "large", 64, 64)
+
+
+def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(page_of(tmp_path / "long", 8, 2000))
+    for cells in page.locator(".cells").all():
+        box, view = cells.bounding_box(), cells.locator("xpath=..").bounding_box()
+        assert box is not None
+        assert view is not None
+        assert box["height"] == pytest.approx(8 * 12, abs=1)
+        assert box["x"] + box["width"] <= view["x"] + view["width"] + 1
+    point(page, 1, 7, 0, 8)
+    expect(page.locator(".stage h3").first).to_contain_text("query 7")
+
+
+def test_names_of_keys_stand_upright_where_they_have_room(open_page: Open, file: Path, large: Path) -> None:
+    """Also numbers of many keys; cells of few rows beside many keys are high enough to be seen."""
+    page = open_page(file, "cell=40")
+    expect(page.locator(".columns").first.locator("bdi.upright")).to_have_text(TOKENS)
+    page = open_page(file, "cell=27")
+    expect(page.locator(".columns").first.locator("bdi:not(.upright)")).to_have_text(
+        [name for name in TOKENS if len(name) > 3]
+    )
+    names = open_page(large).locator(".columns").first.locator("bdi")
+    assert names.count() > 3
+    expect(names).to_have_class(["upright"] * names.count())
+    boxes = [box for name in names.all() if (box := name.bounding_box())]
+    assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
+
+
+def drag(page: Page, start: tuple[int, int], end: tuple[int, int], size: int) -> None:
+    """Drag from one cell of the first panel to another."""
+    point(page, 0, *start, size)
+    page.mouse.down()
+    point(page, 0, *end, size)
+    page.mouse.up()
+
+
+def test_dragging_over_cells_zooms_in_on_them(open_page: Open, large: Path) -> None:
+    page = open_page(large)
+    before = page.locator(".cells").first.bounding_box()
+    drag(page, (16, 32), (24, 48), 64)
+    expect(page).to_have_url(re.compile(r"cell="))
+    cell = float(state(page)["cell"])
+    assert before is not None
+    assert cell > 2 * before["width"] / 64
+    scroll = page.locator(".scroll")
+    for panel in range(2):
+        expect(scroll.nth(panel)).to_have_js_property("scrollTop", round(16 * cell))
+        expect(scroll.nth(panel)).to_have_js_property("scrollLeft", round(32 * cell))
+    shown = scroll.first.evaluate("({ clientWidth }) => clientWidth")
+    assert 17 * cell <= shown
+    expect(page.get_by_role("button", name="hold")).to_be_visible()  # a drag holds nothing
+    page.get_by_role("button", name="fit").click()
+    settles(page, lambda: page.locator(".cells").first.evaluate("cells => cells.offsetWidth"), round(before["width"]))
+
+
+def saved(page: Page, button: Locator) -> tuple[str, Path]:
+    """The name and the file that a button saves."""
+    with page.expect_download() as download:
+        button.click()
+    return download.value.suggested_filename, Path(download.value.path())
+
+
+def test_tables_and_pictures_are_saved(open_page: Open, file: Path, folder: Path) -> None:
+    page = open_page(file, f"{FIRST}&query=9&key=0")
+    page.get_by_text("This row as a table").click()
+    name, place = saved(page, page.locator(".stage .wide + button"))
+    rows = list(csv.DictReader(place.read_text(encoding="utf-8").splitlines()))
+    tensors = load_file(folder / "tensors.safetensors")
+    assert name == "The row as a table, view 1.csv"
+    assert [row["key"] for row in rows] == TOKENS[:10]
+    for label in LABELS:
+        assert [float(row[label]) for row in rows] == tensors[f"{label}/weights"][0, 0, 9, :10].tolist()
+    name, place = saved(page, page.locator(".picture + button").first)
+    assert name == "Picture heads of small.svg"
+    assert ElementTree.parse(place).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", (255, 255, 255)), ("dark", (22, 22, 24))])
+def test_the_matrices_in_view_are_saved_as_they_are_seen(
+    open_page: Open, file: Path, scheme: str, ground: tuple[int, ...]
+) -> None:
+    page = open_page(file, f"{FIRST}&cell=30", color_scheme=scheme)
+    name, place = saved(page, page.locator(".stage").get_by_role("button", name="save picture"))
+    assert name == "weights, batch 0, head 0.png"
+    cells, title = (page.locator(kind).first.bounding_box() for kind in (".cells", "figcaption"))
+    assert cells is not None
+    assert title is not None
+    colours = pixels(page.locator(".cells canvas").first)
+    with Image.open(place) as opened:
+        image = opened.convert("RGB")
+    left, top = title["x"] - 8, title["y"] - 8
+    assert image.getpixel((2, 2)) == ground
+    for row, column in ((0, 0), (3, 1), (5, 5), (9, 2)):
+        x, y = cells["x"] - left + 30 * column + 4, cells["y"] - top + 30 * row + 4  # beside the number
+        assert image.getpixel((round(2 * x), round(2 * y))) == tuple(colours[12 * row + column][:3])
