@@ -316,8 +316,10 @@ def test_a_query_without_a_valid_key(empty_row: str, weight: float | None) -> No
 def test_nan_among_keys_and_values() -> None:
     data = {**MASKED, "keys": MASKED["keys"].clone(), "values": MASKED["values"].clone()}  # type: ignore[attr-defined]
     data["keys"][0, 0, 1], data["values"][1, 0, 4] = math.nan, math.inf  # the latter is padding
+    data["keys"][0, 1, 2] = math.inf
     with pytest.warns(UserWarning, match="NaN"):
         result = result_of({"scorer": "dot"}, data)
+    assert "inf" in "\n".join(screen(result.explain(head=1)))
     assert "nan" in "\n".join(screen(result.explain()))
     assert all(map(math.isfinite, result.explain(batch=1).output))
 
@@ -398,12 +400,45 @@ def test_scorers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
         )
         screen(found)
     for label, message in {
-        "Wrong": r"scorers\[3\]: the scorer's steps end with q . k, .*; expected the scores as the last step",
+        "Wrong": r"scorers\[3\]: the scorer's steps end with q . k, which are other numbers .*; expected the scores",
         "Shaped": r"scorers\[4\]: the scorer's steps gave k of shape \[5, 6\]; expected a number, ",
         "Failing": r"scorers\[5\]: the scorer's steps gave KeyError: 0 \(line 32 of own.py\)",
     }.items():
         with pytest.raises(InputError, match=message):
             result.explain(label)
+
+
+OWN_NORMALIZER = """
+from torch import nn
+
+
+class Squared(nn.Module):
+    def forward(self, scores, valid):
+        squares = (scores * valid) ** 2
+        return squares / squares.sum(-1, keepdim=True)
+
+    def steps(self, scores, valid):
+        squares = (scores * valid) ** 2
+        total = squares.sum(-1, keepdim=True)
+        return {"s^2": squares, "sum of s^2": total, "s^2 / sum": squares / total}
+
+
+class Wrong(Squared):
+    def steps(self, scores, valid):
+        return {"s": scores}
+"""
+
+
+def test_normalizers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
+    own_module("normed", OWN_NORMALIZER)
+    found = result_of({"scorer": "dot", "normalizer": "normed:Squared"}).explain(batch=1, query=2)
+    squares = [row["biased"] ** 2 for row in found.keys]
+    assert_close([row["weight_steps"]["s^2"] for row in found.keys], squares)
+    assert_close(found.of_weights, {"sum of s^2": math.fsum(squares)})
+    assert found.formulas["weight"] == "s^2 / sum"
+    wrong = result_of({"scorer": "dot", "normalizer": "normed:Wrong"})
+    with pytest.raises(InputError, match=r"scorers\[0\].normalizer: the normaliser's steps end with s, which"):
+        wrong.explain()
 
 
 def test_config_run_folder_and_python_say_the_same(here: Path) -> None:

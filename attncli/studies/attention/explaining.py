@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.common.scoring import calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
+from attncli.common.scoring import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
 from attncli.common.study import MOST_KEYS, Explanation, Record
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got
@@ -82,12 +82,12 @@ def explain(
     ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
     listed, others = ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
     with below("scorers", index):
-        of_query, of_keys, score = _steps_of_scores(part.scorers[index].cpu(), row, listed)
-    of_weights, of_weight, weight = _steps_of_weights(rules, row)
-    normalized = of_weight.pop(weight) if weight is not None else weights
+        of_query, of_keys, score = _steps_of_scores(entry, part.scorers[index].cpu(), row)
+        with below("normalizer"):
+            of_weights, of_weight, weight, of_sink = _steps_of_weights(rules, row)
     if (seen_q := _seen("q", entry)) != "q":
         seen_k = _seen("k", entry)
-        of_query, of_keys = {seen_q: row.q.tolist(), **of_query}, {seen_k: row.k[listed], **of_keys}
+        of_query, of_keys = {seen_q: row.q.tolist(), **of_query}, {seen_k: row.k, **of_keys}
         score = score and f"{score}, with {seen_q} and {seen_k}"
     if entry.rounding in ("flash", "steps"):
         weight = weight and f"{weight}, rounded to {entry.dtype}"
@@ -99,7 +99,7 @@ def explain(
             "token": keys and keys[key],
             "valid": bool(row.valid[key]),
             "k": row.given_k[key].tolist(),
-            "steps": {name: each[place].tolist() for name, each in of_keys.items()},
+            "steps": {name: each[key].tolist() for name, each in of_keys.items()},
             **{name: each[key].item() for name, each in row.stages.items() if row.valid[key] or name in WEIGHTS},
             "weight_steps": {name: each[key].item() for name, each in of_weight.items()},
             "v": row.v[key].tolist(),
@@ -116,7 +116,7 @@ def explain(
     sink = {
         "score": None if row.sink is None else row.sink.item(),
         "weight_steps": {name: each[-1].item() for name, each in of_weight.items()},
-        "weight": normalized[-1].item(),
+        "weight": None if of_sink is None else of_sink.item(),
     }
     return Explanation(
         name=prepared.options.name,
@@ -232,55 +232,78 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
     return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
 
 
-def _steps_of_scores(scorer: nn.Module, row: Row, listed: Tensor) -> tuple[Record, dict[str, Tensor], str | None]:
-    """Return the scorer's steps that no key changes, its steps for each listed key, and the formula of the score.
+def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
+    """Return the scorer's steps that no key changes, its steps for all keys, and the formula of the score.
 
     Raises:
         InputError: the steps fail, or have wrong shapes, or the last of them is not the score.
     """
-    steps_of: Any = getattr(scorer, "steps", None)
-    if steps_of is None or not len(listed):
+    steps: Any = getattr(scorer, "steps", None)
+    if steps is None:
         return {}, {}, None
     with calling("the scorer's steps"):
-        steps = {str(name): torch.as_tensor(step) for name, step in steps_of(row.q[None], row.k).items()}
-    of_query, of_keys, m = Record(), dict[str, Tensor](), len(row.k)
-    for name, step in steps.items():
-        shape = tuple(step.shape[:2])
-        if shape not in ((), (1, 1), (1, m)) or step.ndim > 3:
-            expected = "expected a number, (n or 1, m or 1), or (n or 1, m or 1, size)"
-            raise InputError.of(f"the scorer's steps gave {name} of shape {list(step.shape)}; {expected}")
-        if shape == (1, m):
-            of_keys[name] = step[0, listed]
-        else:
-            of_query[name] = (step[0, 0] if shape else step).tolist()
-    formula, score = next(reversed(steps), None), row.stages["score"][listed]
-    last = of_keys.pop(str(formula), torch.empty(0))
-    largest = float(score[score.isfinite()].abs().max()) if bool(score.isfinite().any()) else 0.0
-    is_score = last.shape == score.shape and torch.allclose(
-        last.to(score), score, rtol=ROUNDING, atol=ROUNDING * largest, equal_nan=True
-    )
-    if type(scorer) not in SCORERS.values() and not is_score:
-        message = f"the scorer's steps end with {formula}, {last.tolist()}, where the scores are {score.tolist()}"
-        raise InputError.of(f"{message}; expected the scores as the last step")
-    return of_query, of_keys, formula
+        found = {str(name): torch.as_tensor(step) for name, step in steps(row.q[None], row.k).items()}
+    is_own = type(scorer) not in SCORERS.values()
+    return _split("scorer", found, row.stages["score"], checked=is_own and entry.rounding != "steps")
 
 
-def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
+def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None, Tensor | None]:
     """Return the normaliser's numbers for the whole query, its steps for all keys, and the formula of the weight.
 
-    If there is a sink, it stands after the keys.
+    If there is a sink, it stands after the keys; its weight is the last item.
+
+    Raises:
+        InputError: the steps fail, or have wrong shapes, or the last of them are not the weights.
     """
-    steps = getattr(rules.normalizer, "steps", None)
-    if steps is None or not bool(row.valid.any()):
-        return {}, {}, None
+    if not bool(row.valid.any()):
+        return {}, {}, None, None
     scores = row.stages.get("biased", row.stages.get("capped", row.stages["score"]))
     sinks = scores[:0] if row.sink is None else row.sink.to(scores.dtype)
     scores = torch.cat([scores, sinks, scores[:1]])[None]  # a masked key more, so there are two at least
     valid = pad(pad(row.valid, (0, len(sinks)), value=True), (0, 1), value=False)[None]
-    found = {name: step[0] for name, step in steps(scores, valid).items()}
-    formula = list(found)[-1]
-    of_query = {name: step.item() for name, step in found.items() if len(step) == 1}
-    return of_query, {name: step[:-1] for name, step in found.items() if len(step) > 1}, formula
+    normalizer = rules.normalizer
+    weights, sink = normalizer(scores, valid)[0], None
+    if len(sinks):
+        sink = weights[-2]
+    own = normalizer.normalizer if isinstance(normalizer, OwnNormalizer) else None
+    steps: Any = getattr(own or normalizer, "steps", None)
+    if steps is None:
+        return {}, {}, None, sink
+    with calling("the normaliser's steps"):
+        known = scores.masked_fill(~valid, 0.0)
+        found = {str(name): torch.as_tensor(step) for name, step in steps(known, valid).items()}
+    of_query, of_keys, formula = _split("normaliser", found, weights, checked=own is not None)
+    return of_query, {name: step[:-1] for name, step in of_keys.items()}, formula, sink
+
+
+def _split(
+    what: str, steps: dict[str, Tensor], wanted: Tensor, *, checked: bool
+) -> tuple[Record, dict[str, Tensor], str]:
+    """Return the steps that no key changes, the steps for all m keys without the last, and the last one's name.
+
+    Raises:
+        InputError: a step has another shape than n or 1, m or 1, and perhaps a size, for n = 1. Or, if it is
+            `checked`, the last step differs from the m wanted numbers.
+    """
+    of_query, of_keys, m = Record(), dict[str, Tensor](), len(wanted)
+    for name, step in steps.items():
+        shape = tuple(step.shape[:2])
+        if shape not in ((), (1, 1), (1, m)) or step.ndim > 3:
+            expected = "expected a number, (n or 1, m or 1), or (n or 1, m or 1, size)"
+            raise InputError.of(f"the {what}'s steps gave {name} of shape {list(step.shape)}; {expected}")
+        if shape == (1, m):
+            of_keys[name] = step[0]
+        else:
+            of_query[name] = (step[0, 0] if shape else step).tolist()
+    formula = str(next(reversed(steps), None))
+    last = of_keys.pop(formula, wanted[:0]).to(wanted)
+    slack = ROUNDING * float(wanted.abs().nan_to_num(posinf=0.0).max())
+    is_same = last.shape == wanted.shape and torch.allclose(last, wanted, rtol=ROUNDING, atol=slack, equal_nan=True)
+    if checked and not is_same:
+        made = "scores" if what == "scorer" else "weights"
+        message = f"the {what}'s steps end with {formula}, which are other numbers than its {made}"
+        raise InputError.of(f"{message}; expected the {made} as the last step")
+    return of_query, of_keys, formula
 
 
 def _names(names: Any, batch: int) -> Any:
