@@ -317,6 +317,7 @@ def test_weights_are_those_of_slow_loops_over_the_tensors(runs: Path) -> None:
         length = math.fsum(p**2 for p in outputs[0])
         if length:
             assert row["output_difference"] == pytest.approx(math.sqrt(distance / length), rel=1e-9)
+            assert row["output_change"] == pytest.approx(math.sqrt(distance), rel=1e-9)
 
 
 def test_tensors_are_those_of_slow_loops(runs: Path) -> None:

@@ -89,6 +89,7 @@ def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Record:
         "top1_agreement": _mean([bool(first(p) & first(q)) for p, q in spread]),
         "max_abs_difference": max((abs(x - y) for p, q in pairs for x, y in zip(p, q, strict=True)), default=None),
         "output_difference": distance / length if length else None if distance or not pairs else 0.0,
+        "output_change": distance if pairs else None,
     }
 
 

@@ -94,8 +94,8 @@ def test_heads_of_nothing_but_zeros() -> None:
     assert (zero["entropy"], zero["effective_keys"], zero["max_weight"], zero["weight_sum"]) == (None, None, 0.0, 0.0)
     assert (one["entropy"], one["effective_keys"], one["max_weight"], one["weight_sum"]) == (0.0, 1.0, 1.0, 1.0)
     zero, one = result.head_comparisons
-    assert list(zero.values())[2:] == [0, 0, None, None, 1.0, None]
-    assert list(one.values())[2:] == [0, 1, 0.0, 1.0, 0.0, 0.0]
+    assert list(zero.values())[2:] == [0, 0, None, None, 1.0, None, 1.0]
+    assert list(one.values())[2:] == [0, 1, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -30,13 +30,13 @@ def test_every_pair_is_compared() -> None:
 
 def test_equal_scorers_do_not_differ() -> None:
     result = result_of(data=DATA, scorers=[{"scorer": "dot"}, {"scorer": "dot", "label": "again"}])
-    assert list(result.comparisons[0].values()) == ["dot", "again", 0.0, 1.0, 0.0, 0.0]
+    assert list(result.comparisons[0].values()) == ["dot", "again", 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
 def test_disjoint_weights_are_one_bit_apart() -> None:
     result = result_of(data=TINY, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
     assert [run.stages["weights"].tolist() for run in runs_of(result)] == [[[[1.0, 0.0]]], [[[0.0, 1.0]]]]
-    assert list(result.comparisons[0].values()) == ["dot", "gaussian", 1.0, 0.0, 1.0, 4.0]  # outputs 1 and 5
+    assert list(result.comparisons[0].values()) == ["dot", "gaussian", 1.0, 0.0, 1.0, 4.0, 4.0]  # outputs 1 and 5
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_nothing_but_empty_rows() -> None:
         unknown = {column.key for column in FIGURES if record[column.key] is None}
         assert unknown == {column.key for column in FIGURES} - {"empty_rows"}, "there is no mean of nothing"
         assert record["empty_rows"] == 6
-    assert list(result.comparisons[0].values())[2:] == [None, None, None, None]
+    assert list(result.comparisons[0].values())[2:] == [None] * 5
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

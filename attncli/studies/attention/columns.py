@@ -39,6 +39,7 @@ DIFFERENCES = (
     Column("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key."),
     Column("max_abs_difference", "max abs\ndifference", "Largest difference between their weights."),
     Column("output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."),
+    Column("output_change", "output\nchange", "L2 norm of output_a - output_b: of heads it shows which matter most."),
 )
 OF_CALLS = (
     Column(

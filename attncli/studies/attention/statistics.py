@@ -56,8 +56,8 @@ class Groups:
         """Return a record for each group with the differences of two scorers: means, and the largest of weights.
 
         `js_divergence` and `top1_agreement` leave out rows with weights of 0 only, of either scorer.
-        `output_difference` is |output_a - output_b| / |output_a|, None for x / 0, and the only metric without
-        `weights`.
+        `output_change` is |output_a - output_b|, and `output_difference` this over |output_a|, None for x / 0. They are
+        the only metrics without `weights`.
         """
         if weights is None:
             metrics: Metrics = {name: [None] * len(self._places) for name in OF_WEIGHTS}
@@ -69,9 +69,11 @@ class Groups:
                 "top1_agreement": self._mean(weights.top1_agreement, spread),
                 "max_abs_difference": _listed(largest, self._kept.any(-1)),
             }
-        norms = (self._sum(each, self._kept).tolist() for each in outputs)
-        differences = [_relative(*each) for each in zip(*norms, self._kept.any(-1).tolist(), strict=True)]
-        return self._records({**metrics, "output_difference": differences})
+        distances, lengths = (self._sum(each, self._kept) for each in outputs)
+        known = self._kept.any(-1)
+        pairs = zip(distances.tolist(), lengths.tolist(), known.tolist(), strict=True)
+        metrics["output_difference"] = [_relative(*each) for each in pairs]
+        return self._records({**metrics, "output_change": _listed(distances.sqrt(), known)})
 
     def _grouped(self, rows: Tensor) -> Tensor:
         return rows.reshape(len(self._places), -1)

@@ -89,7 +89,8 @@ def tables(
         rows = result.comparisons
         if most is not None and len(rows) > most:
             rows = largest_first(rows, distance_of(rows) or "js_divergence")[:most]
-        pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], rows, width)
+        figures = [each for each in COMPARISONS[2:] if most is None or each.key != "output_change"]
+        pairs = record_tables(COMPARISONS[:2], figures, rows, width)
         yield from titled("Pairwise comparison", pairs)
         yield from left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
     yield from _ranking(result, width, most, csv)
