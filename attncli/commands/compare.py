@@ -118,6 +118,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, q
     """Draw the difference of the weights at the batch elements and heads that differ most."""
     from attncli.commands.streams import print_notes
     from attncli.common.study import matrices_of
+    from attncli.reports import names_of
     from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
     from attncli.show.heatmaps import runs_figure
@@ -131,6 +132,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, q
     places = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_PLACES]
     notes: list[str] = []
     a, b = (matrices_of(run.result, "weights") for run in runs)
-    figure = runs_figure(a, b, labels, sorted(places), note=notes.append)
+    first, second = names_of([run.path for run in runs])
+    figure = runs_figure(a, b, labels, sorted(places), (first, second), note=notes.append)
     save_file_at(out, lambda path: save_figure(figure, path))
     print_notes(notes, quiet)

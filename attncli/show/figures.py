@@ -5,15 +5,15 @@ import logging
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font
 
 from attncli.config.looks import Look
 from attncli.errors import InputError, got, printable
@@ -147,6 +147,8 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
     """Return the default font and the installed fonts needed for all characters, and a note on missing characters."""
     families = [DEFAULT_FONT]
     lacking = _lacking({char for text in texts for char in text if not char.isascii()}, DEFAULT_FONT)
+    if lacking:
+        _add_new_fonts()
     for name in _candidates(lacking) if lacking else ():
         rest = _lacking(lacking, name)
         if rest < lacking:
@@ -156,6 +158,14 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
         return families, ""
     shown = " ".join(sorted(lacking)[:8]) + (" …" if len(lacking) > 8 else "")
     return families, f"warning: no installed font can draw {shown} (drawn as boxes); install {CURE}"
+
+
+@cache
+def _add_new_fonts() -> None:
+    """Add the fonts that were installed after matplotlib listed them; it keeps its list for ever."""
+    for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
+        with suppress(Exception):  # whatever FreeType cannot read, such as bitmaps
+            fontManager.addfont(path)
 
 
 def _lacking(chars: set[str], family: str) -> set[str]:

@@ -120,17 +120,19 @@ def runs_figure(
     b: Matrices,
     labels: Sequence[str],
     places: Sequence[tuple[int, int]],
+    names: tuple[str, str],
     look: HeatmapLook = PLAIN,
     note: Note = ignore_note,
 ) -> Picture:
-    """Return a heatmap of `b` - `a`, matrices of two runs, for labels with matrices of the same shape in both."""
+    """Return a heatmap of `b` - `a`, matrices of the runs `names`, for labels with matrices of one shape in both."""
     ours, theirs = (select(each, labels, None, None, places, of) for each, of in ((a, ignore_note), (b, note)))
     panels = [
         replace(q, valid=None if p.valid is None or q.valid is None else p.valid | q.valid, minus=p.values)
         for p, q in zip(ours, theirs, strict=True)
     ]
-    quantity = f"{QUANTITIES[b.stage]}, B − A"
-    return _draw(_Content(panels, look.model_copy(update={"minus": "A"}), quantity, quantity, b.stage), note)
+    first, second = map(printable, names)
+    quantity = f"{QUANTITIES[b.stage]}, {second} − {first}"
+    return _draw(_Content(panels, look.model_copy(update={"minus": first}), quantity, quantity, b.stage), note)
 
 
 def panels_figure(

@@ -77,6 +77,12 @@ def test_runs_of_other_studies_and_many_runs_are_not_all_compared(
     assert [each.attributes["aria-label"] for each in page.all("svg")] == ["Picture variance of three"] * 2
 
 
+def test_notes_on_a_comparison_name_the_runs(folder: Path) -> None:
+    good("report", "one", "two/results.json", "--out", "page.html")
+    (section,) = Read((folder / "page.html").read_text(encoding="utf-8")).all("section", id="comparison")
+    assert "two/results.json is results.json alone, without tensors" in section.text
+
+
 def test_a_results_json_alone_has_tables(folder: Path) -> None:
     good("report", "one/results.json", "--out", "page.html")
     page = Read((folder / "page.html").read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib
 import pytest
 import torch
+from matplotlib.font_manager import fontManager, get_font
 from pypdf import PdfReader
 
 from attncli.attention import valid_mask
@@ -80,6 +81,14 @@ def test_another_font_is_used_for_what_the_default_lacks() -> None:
     (axes,) = panels(heatmap(weights(1, 1, 1), tokens=Tokens([[ONLY_STIX]], None)).figure)
     assert labels(axes, "y") == [ONLY_STIX]
     assert ticks(axes, "y")[0].get_fontfamily() == families
+
+
+def test_a_font_that_was_installed_after_matplotlib_made_its_list_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    fonts = {font.fname: bool(get_font(font.fname).get_char_index(ord(ONLY_STIX))) for font in fontManager.ttflist}
+    monkeypatch.setattr(fontManager, "ttflist", [font for font in fontManager.ttflist if not fonts[font.fname]])
+    monkeypatch.setattr(figures, "findSystemFonts", lambda: [path for path, has in fonts.items() if has])
+    figures._add_new_fonts.cache_clear()
+    assert fonts_for([ONLY_STIX])[1] == ""
 
 
 @pytest.mark.parametrize(

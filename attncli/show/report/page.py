@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -183,10 +184,14 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
 def _compared(found: Comparison) -> Record:
     """Return the variables of the template for a comparison; runs have their names in place of A and B."""
     names = {"A": printable(found.a), "B": printable(found.b)}
+    sentence, *notes = (
+        re.sub(r"\b[AB]\b(?= (is|was|alone) )", lambda run: names[run[0]], printable(text))
+        for text in (found.sentence, *found.notes)
+    )
     return {
         "names": list(names.values()),
-        "sentence": printable(found.sentence),
-        "notes": list(map(printable, found.notes)),
+        "sentence": sentence,
+        "notes": notes,
         "tables": [_table_of(section, names) for section in sections(found)],
     }
 

@@ -6,7 +6,8 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.show.report.conftest import Open, report
+from tests.cli import good
+from tests.show.report.conftest import Open
 from tests.show.report.pages import attention, open_all, pixels, point, settles, study
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
@@ -21,7 +22,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in STUDIES:
         study(base / name, name)
     attention(base / "again")
-    return report(base / "report.html", *(base / name for name in ("attention", *STUDIES, "again")))
+    (base / "note.md").write_text("# A note\n\n- with *text*, `code` and [a link](#runs)\n\n```\nsome code\n```\n")
+    attention(base / "other", scorers=["additive", "scaled_dot", "cosine"])
+    runs = [base / name for name in ("attention", *STUDIES, "again", "other")]
+    good("report", *runs, "--out", base / "report.html", "--title", "All", "--note", base / "note.md", "--quiet")
+    return base / "report.html"
 
 
 def violations(page: Page) -> list[str]:
