@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from attncli.commands.options import Device, DType, Seed, Sets, overrides_of
+from attncli.commands.options import Device, DType, Scorers, Seed, Sets, in_place_of_scorers, overrides_of
 
 Source = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
-        metavar="SOURCE", help="A config, built-in experiment, run folder or captured model.", show_default=False
+        metavar="SOURCE", help="A config, built-in experiment, run folder or captured model; d2l if left out."
     ),
 ]
 Label = Annotated[str | None, typer.Option("--label", metavar="LABEL", help="The scorer; the first if left out.")]
@@ -23,7 +23,7 @@ AllKeys = Annotated[bool, typer.Option("--full", help="List all keys, in place o
 
 
 def explain(
-    source: Source,
+    source: Source = None,
     label: Label = None,
     layer: Layer = None,
     batch: Batch = 0,
@@ -31,6 +31,7 @@ def explain(
     query: Query = 0,
     json: Json = False,
     full: AllKeys = False,
+    scorers: Scorers = None,
     sets: Sets = None,
     seed: Seed = None,
     device: Device = None,
@@ -43,7 +44,7 @@ def explain(
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal, running
     from attncli.common.study import MOST_KEYS, nan_to_null
-    from attncli.config.builtin import experiment_path
+    from attncli.config.builtin import builtin_path, experiment_path
     from attncli.config.document import read_document
     from attncli.errors import InputError, looking_at
     from attncli.runs.loading import read_run
@@ -52,7 +53,9 @@ def explain(
     from attncli.studies import STUDIES
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
-    path = experiment_path(source)
+    overrides += in_place_of_scorers(scorers) if scorers else []
+    path = builtin_path("d2l") if source is None else experiment_path(source)
+    path = path.parent if path.name == "results.json" else path
     with looking_at(path, "SOURCE"):
         is_run = path.is_dir()
     if is_run and overrides:

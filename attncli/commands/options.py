@@ -1,7 +1,7 @@
 """Options that several commands share, under one name and with one help text each."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from attncli.commands.scorers import scorer_names
 from attncli.config.overrides import Override, override, parse_override, typed
 from attncli.errors import Collector, InputError
 
@@ -32,6 +33,15 @@ NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Report = Annotated[bool, typer.Option("--report", help="Add report.html, a page to explore the run.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the report, the picture or the run folder when done.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json with the run's folder, and nothing else.")]
+Scorers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scorer",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="A scorer, in place of the scorers and expectations of the config (repeatable).",
+        autocompletion=scorer_names,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
 
@@ -93,3 +103,9 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
                 overrides.append(override((key,), value, typed(f"--{key}", value)))
     collector.check()
     return overrides
+
+
+def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
+    """Return the overrides that --scorer stands for: other scorers, and no expectations, which are about the old."""
+    texts = tuple(typed("--scorer", each) for each in scorers)
+    return [Override(("scorers",), [*scorers], " ".join(texts), texts), Override(("expect",), [], "--scorer")]

@@ -11,25 +11,16 @@ from attncli.commands.options import (
     Device,
     DType,
     Output,
+    Scorers,
     Seed,
     Sets,
     import_quickly,
+    in_place_of_scorers,
     overrides_of,
 )
-from attncli.commands.scorers import scorer_names
 from attncli.commands.streams import print_note
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
-from attncli.config.overrides import Override, typed
 
-Scorers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scorer",
-        metavar="NAME[:KEY=VALUE,...]",
-        help="A scorer, in place of the scorers and expectations of the config (repeatable).",
-        autocompletion=scorer_names,
-    ),
-]
 Stage = Annotated[
     Literal["scores", "capped", "biased", "weights", "dropped"] | None,
     typer.Option("--stage", metavar="NAME", help="Print scores, capped, biased or dropped in place of weights."),
@@ -56,8 +47,7 @@ def run(
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
     overrides += overrides_of_flags(given)
     if scorers:
-        texts = tuple(typed("--scorer", each) for each in scorers)
-        overrides += [Override(("scorers",), scorers, " ".join(texts), texts), Override(("expect",), [], "--scorer")]
+        overrides += in_place_of_scorers(scorers)
         if not output.silent:
             print_note("--scorer replaces the scorers of the config, whose expectations are not checked")
     run_and_show(load_experiments(configs, overrides), output, stage or "weights")

@@ -154,12 +154,12 @@ class Comparison:
 class Explanation:
     """One query of an attention experiment, worked out: each number from the query and the keys to the output.
 
-    `place` has `layer`, `batch`, `head` and `query`, None for axes that the experiment lacks, and the query's `token`.
-    `formula` is the scorer's and, unless it is softmax, the normaliser's. `formulas` has the `score` and the `weight`
-    in terms of the steps before them, and those of `capped` and `dropped`. `of_query` has `q` and the scorer's steps
-    that no key changes, `of_weights` the normaliser's numbers for the whole query. `keys` has a row for each listed
-    key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and `biased` (with a
-    bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times v. `rest` sums
+    `place` has `layer`, `layer_number`, `batch`, `head` and `query`, None for axes that the experiment lacks, and the
+    query's `token`. `formula` is the scorer's and, unless it is softmax, the normaliser's. `formulas` has the `score`
+    and the `weight` in terms of the steps before them, and those of `capped` and `dropped`. `of_query` has `q` and the
+    steps that no key changes, `of_weights` the normaliser's numbers for the whole query. `keys` has a row for each
+    listed key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and `biased` (with
+    a bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times v. `rest` sums
     up the other keys with a weight. `sink` is the model's additional key without a value. `masked` are the keys that
     are not valid. `empty_row` says which weights a query has whose keys are all masked, else it is None. `parameters`
     has the shapes of the scorer's parameters, `others` the labels of the other scorers.
@@ -185,7 +185,8 @@ class Explanation:
 
     def __repr__(self) -> str:
         """Return one line with the place."""
-        place = ", ".join(f"{key} {value}" for key, value in self.place.items() if value is not None)
+        axes = ("layer", "batch", "head", "query")
+        place = ", ".join(f"{axis} {self.place[axis]}" for axis in axes if self.place[axis] is not None)
         return f"<attncli.Explanation {self.name}: {self.label}, {place}>"
 
 

@@ -56,8 +56,9 @@ def _by_weight(rows: Sequence[Record]) -> list[Record]:
 
 
 def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
-    axes = {axis: found.place[axis] for axis in ("layer", "batch", "head") if found.place[axis] is not None}
-    place = [f"{axis} {printable(str(value))}" for axis, value in axes.items()]
+    layer, number_of_layer = found.place["layer"], found.place["layer_number"]
+    place = [] if layer is None else [f"layer {number_of_layer} ({printable(layer)})"]
+    place += [f"{axis} {found.place[axis]}" for axis in ("batch", "head") if found.place[axis] is not None]
     place.append(f"query {_name(found.place['query'], found.place['token'])}")
     yield Text.assemble((f"{printable(found.name)}: {printable(found.label)}", STRONG), f", {', '.join(place)}")
     yield Text(printable(found.formula))
@@ -106,7 +107,7 @@ def _weights(found: Explanation, width: int, written: int) -> Iterator[Renderabl
     total = {"weight_steps": _sums(found), **{of: _total(found, of) for of in ("weight", "dropped")}}
     masked = {"score": "masked", "weight": 0.0, "dropped": 0.0}
     others = {f"{several(found.rest['keys'], 'other')}": found.rest} if found.rest else {}
-    sink = {"sink": found.sink} if found.sink else {}
+    sink = {"sink": {**found.sink, "score": None, _final(found): found.sink["score"]}} if found.sink else {}
     left_out = {_ranges(found.masked): masked} if found.masked and found.empty_row in (None, "zero") else {}
     rows = {
         **{_name(row["key"], row["token"]): masked | row for row in found.keys},
@@ -120,6 +121,11 @@ def _weights(found: Explanation, width: int, written: int) -> Iterator[Renderabl
     yield from blocks([Cells("key", [*rows])], cells, width)
 
 
+def _final(found: Explanation) -> str:
+    """Return the last stage of the scores, which the normaliser gets."""
+    return next((name for name in reversed(STAGES) if found.keys and name in found.keys[0]), "score")
+
+
 def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
     """Return where each column of the weights' table is in the row of a key, by its heading."""
     first = {"score": None, "weight": None, **(found.keys[0] if found.keys else {})}
@@ -127,8 +133,7 @@ def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
     headings: dict[str, tuple[str, ...]] = {}
     if written < len(found.keys):
         headings |= {name: ("steps", name) for name in steps}
-    stages = [name for name in STAGES if name in first]
-    headings |= {STAGES[name] + (" s" * (name == stages[-1])): (name,) for name in stages}
+    headings |= {STAGES[name] + " s" * (name == _final(found)): (name,) for name in STAGES if name in first}
     headings |= {name: ("weight_steps", name) for name in first.get("weight_steps", {})}
     return headings | {heading: (name,) for name, heading in WEIGHTS.items() if name in first}
 
@@ -194,7 +199,8 @@ def _ranges(keys: Sequence[int]) -> str:
             found.append([key, key])
     if len(found) > MOST_RANGES:
         return several(len(keys), "masked key")
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)
+    between = {0: "{}", 1: "{}, {}"}
+    return ", ".join(between.get(last - first, "{} to {}").format(first, last) for first, last in found)
 
 
 def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:

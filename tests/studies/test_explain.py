@@ -450,7 +450,14 @@ def test_config_run_folder_and_python_say_the_same(here: Path) -> None:
     assert found["keys"] == [*result.explain(batch=1).keys]
     assert found["keys"] == [*attncli.load("run").explain(batch=1).keys]
     assert found["keys"] == [*pickle.loads(pickle.dumps(result)).explain(batch=1).keys]
-    assert good("explain", "run", *choice) == good("explain", "run", "--label", "additive", *choice)
+    screen = good("explain", "run", *choice)
+    assert screen == good("explain", "run/results.json", "--label", "additive", *choice)
+
+
+def test_other_scorers_and_no_source() -> None:
+    assert good("explain") == good("explain", "d2l")
+    found = json.loads(good("explain", "--scorer", "gaussian:sigma=2", "--scorer", "dot", "--json"))
+    assert (found["label"], found["others"], found["of_query"]["2 sigma^2"]) == ("gaussian_2", ["dot"], 8)
 
 
 def test_all_keys(here: Path) -> None:

@@ -126,6 +126,7 @@ def explain(
         formula=formulas_of([entry])[entry.label],
         place={
             "layer": part.layer,
+            "layer_number": part.inputs.call.number if part.layer is not None and part.inputs.call else None,
             "batch": batch,
             "head": head if len(part.inputs.valid.shape) > 3 else None,
             "query": query,
