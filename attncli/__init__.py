@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attncli.api import Result, compare, load, run, save, sweep
     from attncli.capturing.capture import Capture, capture
+    from attncli.common.swapping import Swap
 
 __version__ = "0.2.0"
-__all__ = ["Capture", "Result", "capture", "compare", "load", "run", "save", "sweep"]
+__all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,6 +25,10 @@ def __getattr__(name: str) -> Any:
         from attncli.capturing import capture
 
         return getattr(capture, name)
+    if name == "Swap":
+        from attncli.common.swapping import Swap
+
+        return Swap
     from attncli import api
 
     return getattr(api, name)

@@ -69,7 +69,7 @@ class Capture(Watch):
         if not self._chosen.takes(layer, list(self._calls).index(layer), call):
             return output
         try:
-            record = _scorable(replace(read(), layer=layer, call=call, kind=kind))
+            record = scorable(replace(read(None), layer=layer, call=call, kind=kind))
             self.records.append(_copied(self._chosen.of_heads(record)))
         except (UnreadableError, InputError) as reason:
             self.miss(str(reason))
@@ -99,7 +99,8 @@ class Capture(Watch):
         raise InputError.of("no attention ran; expected a model with attention layers")
 
 
-def _scorable(record: Record) -> Record:
+def scorable(record: Record) -> Record:
+    """Return the record, or raise an UnreadableError if it is empty or its scale is not finite."""
     if not (record.queries.numel() and record.keys.numel() and record.values.numel()):
         raise UnreadableError("it has no queries, no keys or no values")
     if not all(math.isfinite(each) for each in (record.scale, record.softcap or 0.0)):

@@ -1,5 +1,6 @@
 """One attention call of a model: its inputs, its output, and the check that our own code gives the same output."""
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ class Record:
     empty_row: EmptyRow = "zero"
     heads: tuple[int, ...] | None = None  # their numbers, if only some are kept
     number: int | None = None  # position in the captured file
+    reading: int = 0  # number of the reading and variant that reproduces the model's output
     error: float = 0.0  # largest difference between `output` and `rescored()`
     problem: str | None = None  # why it cannot be re-scored
 
@@ -76,21 +78,23 @@ class Record:
         return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
 
 
-def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()) -> Record:
+def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = (), known: int | None = None) -> Record:
     """Return the first of several readings of a call that reproduces the model's output, else the nearest.
 
     The nearest has its `problem` set. Rows of the output are judged one by one: if few queries have no valid key, or
     lie in padding, only their rows show how the model treats them. `through` has the dtypes that the model rounded
-    scores and weights to.
+    scores and weights to. If it is `known` which reading reproduces the output, by its number, nothing is verified.
     """
     nearest, least = None, math.inf
-    for reading in readings:
-        for variant in _variants(_grouped(reading)):
-            checked, distance = _checked(variant, through)
-            if checked.problem is None:
-                return checked
-            if nearest is None or distance < least:
-                nearest, least = checked, distance
+    variants = (variant for reading in readings for variant in _variants(_grouped(reading)))
+    if known is not None:
+        return replace(next(itertools.islice(variants, known, None)), reading=known)
+    for number, variant in enumerate(variants):
+        checked, distance = _checked(replace(variant, reading=number), through)
+        if checked.problem is None:
+            return checked
+        if nearest is None or distance < least:
+            nearest, least = checked, distance
     assert nearest is not None, "a call has a reading"
     return nearest
 

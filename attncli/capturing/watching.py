@@ -30,7 +30,7 @@ HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "head
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
 DROPOUT = "it ran with dropout; call model.eval() before"
-Read = Callable[[], Record]
+Read = Callable[[int | None], Record]
 
 
 class Watch(AbstractContextManager["Watch"]):
@@ -53,7 +53,7 @@ class Watch(AbstractContextManager["Watch"]):
         """Return the output that the model continues with after an attention call.
 
         Args:
-            read: reads and verifies the call.
+            read: reads and verifies the call; given the number of the right reading, reads it without verifying it.
             output: the model's own output.
         """
 
@@ -141,8 +141,8 @@ class Watch(AbstractContextManager["Watch"]):
     def _see_fused(self, call: dict[str, Any], output: Tensor, how: Literal["function", "kernel"]) -> Tensor:
         query, key = self._trail.of(call["query"]), self._trail.of(call["key"])
 
-        def read() -> Record:
-            record = best_reading([replace(fused(call, output, query, key), how=how)])
+        def read(known: int | None) -> Record:
+            record = best_reading([replace(fused(call, output, query, key), how=how)], known=known)
             return replace(record, problem=DROPOUT) if call.get("dropout_p") else record
 
         return self._see(read, output)
@@ -151,8 +151,8 @@ class Watch(AbstractContextManager["Watch"]):
         module = self._stack[-1] if self._stack else None
         likely = next((heads for name in HEADS if isinstance(heads := getattr(module, name, None), int)), None)
 
-        def read() -> Record:
-            record = best_reading(readings(written, Heads(self._num_heads, likely)), written.dtypes)
+        def read(known: int | None) -> Record:
+            record = best_reading(readings(written, Heads(self._num_heads, likely)), written.dtypes, known)
             changes = [step.op for step in written.after if step.op not in VIEWS]
             if record.problem is None or not changes:
                 return record
@@ -210,7 +210,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return output
         if not hasattr(func, "_schema"):
             if func.name() == "flex_attention":
-                return watch._see(lambda: best_reading([flexible(args, output[0])]), output[0]), *output[1:]
+                first = watch._see(lambda known: best_reading([flexible(args, output[0])], known=known), output[0])
+                return first, *output[1:]
             return output
         op = func._schema.name.partition("::")[2]
         if op.startswith("_scaled_dot_product") and "backward" not in op:

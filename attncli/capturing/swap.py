@@ -1,0 +1,127 @@
+"""Let a model continue with other outputs of its attention calls than its own."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.capturing.capture import scorable
+from attncli.capturing.reading import UnreadableError
+from attncli.capturing.record import Record
+from attncli.capturing.watching import Read, Watch
+from attncli.errors import InputError, did_you_mean, got
+
+GRADIENTS = "got a model that runs with gradients; swapped outputs have none; run it inside of torch.no_grad()"
+MOST_NAMED = 3  # calls in a message
+
+
+class Replacing(Watch):
+    """Replaces the outputs of attention calls inside the `with` by those of `compute`.
+
+    A call is named after its layer, from the second call in one run of the model on with its number: `layer#1`. Each
+    layer must be called in the same way in every run.
+
+    Args:
+        layers: names of calls, or their numbers in the order of the first run; None for all.
+        heads: numbers of the heads to replace; None for all.
+        known: the right reading of each call, by name, found by an earlier run on the same inputs.
+    """
+
+    def __init__(
+        self,
+        layers: Collection[str | int] | None = None,
+        heads: Collection[int] | None = None,
+        known: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers, self.heads, self.known = layers, heads, known or {}
+        self.swapped = dict[str, int]()  # how often each call was replaced
+        self.problems = dict[str, str]()  # by call
+        self._numbers = dict[str, int]()  # of calls, in the order of their first runs
+        self._calls = dict[str, int]()  # of each layer in this run
+
+    @abstractmethod
+    def compute(self, record: Record) -> Tensor:
+        """Return the new output (b, h, n, v) of a call."""
+
+    def __exit__(self, *raised: Any) -> None:
+        """Stop watching; raise an InputError if a chosen call was not replaced, unless an error is raised already."""
+        super().__exit__(*raised)
+        if raised[0] is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raise an InputError if no call was replaced, or not every chosen one."""
+        names = list(self._numbers)
+        for layer in self.layers or ():
+            known = names[layer] if isinstance(layer, int) and layer < len(names) else layer
+            if known not in names:
+                cure = did_you_mean(str(layer), names) if isinstance(layer, str) else f"0 to {len(names) - 1}"
+                raise InputError.of(got(layer, f"no attention call of the model; expected {cure}"), ["layers"])
+            if known not in self.swapped:
+                why = self.problems.get(str(known), "it did not run")
+                raise InputError.of(f"{known}: its attention was not replaced: {why}")
+        if self.layers is None and (not self.swapped or self.problems):
+            reasons = [f"{name}: {problem}" for name, problem in self.problems.items()]
+            raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
+
+    def take(self, read: Read, output: Tensor) -> Tensor:
+        """Return the new output of a chosen call, and the model's own output of others."""
+        layer, kind = self.place()
+        call = self._calls[layer] = self._calls.get(layer, -1) + 1
+        name = f"{layer}#{call}" if call else layer
+        number = self._numbers.setdefault(name, len(self._numbers))
+        if self.layers is not None and name not in self.layers and number not in self.layers:
+            return output
+        if torch.is_grad_enabled() and output.requires_grad:
+            raise InputError.of(GRADIENTS)
+        try:
+            record = scorable(replace(read(self.known.get(name)), layer=layer, call=call, kind=kind))
+        except UnreadableError as reason:
+            self.problems[name] = str(reason)
+            return output
+        if record.problem is not None:
+            self.problems[name] = record.problem
+            return output
+        new = self.compute(record).to(output.dtype)
+        if self.heads is not None:
+            new = self._of_heads(new, record)
+        self.swapped[name] = self.swapped.get(name, 0) + 1
+        return placed(new, record.output, output)
+
+    def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
+        """Note why attention cannot be followed."""
+        self.problems.setdefault((place or self.place())[0], problem)
+
+    def _enter_module(self, module: nn.Module, inputs: Any) -> None:
+        if not self._stack:
+            self._calls.clear()  # a new run of the model
+        super()._enter_module(module, inputs)
+
+    def _of_heads(self, new: Tensor, record: Record) -> Tensor:
+        """Return the new output of the chosen heads with the model's own output of the others."""
+        count = new.shape[1]
+        for head in self.heads or ():
+            if not 0 <= head < count:
+                expected = f"expected 0 to {count - 1}, of the {count} heads of {record.name}"
+                raise InputError.of(got(head, expected), ["heads"])
+        chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
+        chosen[list(self.heads or ())] = True
+        return torch.where(chosen[:, None, None], new, record.output.to(new.dtype))  # b h n v
+
+
+def placed(new: Tensor, own: Tensor, output: Tensor) -> Tensor:
+    """Return a tensor like `output`, with its strides, that holds `new`; `own` is `output` as read, (b, h, n, v).
+
+    A model may `view` its output in a way that only its strides allow.
+    """
+    result = torch.empty_like(output)
+    shared = own.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+    if shared and own.dtype == output.dtype and result.stride() == output.stride():
+        offset = own.storage_offset() - output.storage_offset()
+        result.as_strided(own.shape, own.stride(), offset).copy_(new)
+        return result
+    return result.copy_(new.reshape(output.shape))

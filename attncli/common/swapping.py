@@ -1,0 +1,90 @@
+"""Other scorers inside a model: the outputs of attention calls by an entry of a config."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.attention import computing_dtype, weighted_sum
+from attncli.capturing.record import Record
+from attncli.capturing.swap import Replacing
+from attncli.common.scoring import build_scorer, normalised, of_call, raw_scores, rules_of
+from attncli.config.models import Experiment
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.config.scorer_entries import MODEL, Entry, ScorerEntry
+from attncli.config.strict import Model, validated
+from attncli.inputs.captured import inputs_of
+from attncli.normalizers import NORMALIZERS
+
+UNIFORM, ZERO = "uniform", "zero"
+OWN = {"scorer": "scaled_dot", "scale": MODEL}  # what the model computes, up to its softcap, mask and bias
+
+
+def model_entry(entry: Any) -> Any:
+    """Return an entry in which the name of a normaliser stands for the model's own scores with this normaliser."""
+    if entry == MODEL:
+        return dict(OWN)
+    if isinstance(entry, str) and entry in NORMALIZERS and entry != DEFAULT_NORMALIZER:
+        return {**OWN, "normalizer": entry, "label": entry}
+    return entry
+
+
+class Swap(Replacing):
+    """Lets the models that run inside the `with` attend with another scorer, in this thread and without gradients.
+
+    with attncli.Swap("sparsemax", layers=[3]), torch.no_grad():
+        evaluate(model)
+
+    Args:
+        entry: an entry of `scorers`, as text or mapping; the name of a normaliser, which is applied to the model's own
+            scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`, no output at all.
+        layers: numbers of attention calls in the order in which they run, or names of layers; None for all.
+        heads: numbers of heads; None for all.
+
+    Raises:
+        InputError: the entry is wrong; or at the end of the `with`, a chosen layer was not replaced.
+    """
+
+    def __init__(
+        self,
+        entry: Any,
+        layers: Collection[str | int] | None = None,
+        heads: Collection[int] | None = None,
+        *,
+        seed: int = 0,
+        known: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(layers, heads, known)
+        self.entry = None if entry == ZERO else entry if isinstance(entry, ScorerEntry) else entry_of(entry)
+        self._seed, self._scorers = seed, dict[Any, nn.Module]()
+
+    def compute(self, record: Record) -> Tensor:
+        """Return the output (b, h, n, v) that the entry gives for the queries, keys and values of a call."""
+        if self.entry is None:
+            return torch.zeros_like(record.output)
+        inputs = inputs_of(record, record.queries.dtype, record.queries.device)
+        entry, (n, m) = of_call(self.entry, record), inputs.valid.shape[-2:]
+        d, dtype = inputs.queries.shape[-1], computing_dtype(record.queries.dtype)
+        key = (d, inputs.keys.shape[-1], str(entry.options))
+        if key not in self._scorers:
+            made = build_scorer(entry, d, inputs.keys.shape[-1], self._seed, dtype)
+            self._scorers[key] = made.to(inputs.queries.device)
+        first = max(m - n, 0)  # with a cache, queries are those of the last tokens
+        rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
+        scores = raw_scores(self._scorers[key], *normalised(entry, inputs.queries, inputs.keys))
+        return weighted_sum(rules.stages(scores)["weights"], inputs.values)
+
+
+class _Holder(Model):
+    entry: Entry
+
+
+def entry_of(given: Any) -> ScorerEntry:
+    """Return the entry that a user gives in Python.
+
+    Raises:
+        InputError: the entry is wrong.
+    """
+    (entry,) = Experiment.normalised({"scorers": [model_entry(given)]})["scorers"]
+    return validated(_Holder, {"entry": entry}, {}).entry
