@@ -1,14 +1,15 @@
 """Load and run the model to capture: from a folder or the hub, with text or a picture, or from a user's function."""
 
 import inspect
+import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -23,7 +24,9 @@ from attncli.scorers._custom import imported, raised
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 LONGEST_REASON = 200  # characters of a library's message
+LANGUAGE = ("ForCausalLM", "LMHeadModel")  # ends of the names of architectures that predict the next token
 Make = Callable[[], Capture]
+Pooling = Literal["mean", "cls", "max"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Request:
     """A model and its inputs; None for options that are not given."""
 
     model: str
-    text: str | None = None
+    texts: tuple[str, ...] = ()
     text2: str | None = None
     image: Path | None = None
     generate: int | None = None  # tokens
@@ -39,6 +42,7 @@ class Request:
     revision: str | None = None
     attention: str | None = None  # eager or sdpa
     device: torch.device | None = None
+    has_head: bool = False  # load a language model with its head, to predict tokens
 
     @property
     def is_function(self) -> bool:
@@ -52,6 +56,55 @@ class Request:
         return self.model.partition(":")[2] if self.is_function else Path(os.path.realpath(self.model)).name
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A model in evaluation mode with its inputs, a batch each for some of the texts."""
+
+    model: nn.Module
+    batches: Sequence[Any]
+    pooling: Pooling = "mean"  # of a sentence encoder
+
+    def run(self, batch: Any) -> Any:
+        """Run the model on a batch: keyword arguments, positional arguments, or a single argument."""
+        if isinstance(batch, Mapping):
+            return self.model(**batch)
+        return self.model(*(batch if isinstance(batch, tuple | list) else [batch]))
+
+
+def load(request: Request, batch_size: int) -> Loaded:
+    """Load a model and its inputs, at most `batch_size` texts in a batch.
+
+    Raises:
+        InputError: the model cannot be loaded, or a user's function returns no model with inputs.
+    """
+    if request.is_function:
+        with _failing(f'got "{request.model}"; it gave', "fix the function"):
+            given = _function(request)()
+        if not (isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module)):
+            message = f'got "{request.model}", which gives {type(given).__name__}; expected (model, inputs)'
+            raise InputError.of(message)
+        return Loaded(given[0].eval(), [given[1]])
+    transformers = _transformers(request)
+    parts = [request.texts[start : start + batch_size] for start in range(0, len(request.texts), batch_size)]
+    model, inputs, *_ = _pretrained(transformers, replace(request, texts=parts[0] if parts else ()))
+    batches = [inputs]
+    for part in parts[1:]:
+        with _failing(f'got "{request.model}"; reading a text gave', "change the text"):
+            config, source = model.config, _source(request)
+            batches.append(_on(_inputs(transformers, replace(request, texts=part), config, source)[0], model))
+    return Loaded(model, batches, _pooling(Path(request.model)))
+
+
+def _pooling(folder: Path) -> Pooling:
+    """Return how the sentence encoder in a folder pools the states of its tokens, by default their mean."""
+    stated = folder / "1_Pooling" / "config.json"
+    if not stated.is_file():
+        return "mean"
+    config = json.loads(stated.read_text(encoding="utf-8"))
+    modes: dict[str, Pooling] = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max"}
+    return next((mode for key, mode in modes.items() if config.get(key)), "mean")
+
+
 def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
     """Load a model and run it once inside a new Capture; return the Capture and a mapping with text, tokens, versions.
 
@@ -62,13 +115,7 @@ def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
 
 
 def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
-    module_name, _, function_name = request.model.partition(":")
-    module = imported(request.model, module_name)
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        known = [name for name, value in vars(module).items() if inspect.isfunction(value)]
-        cure = did_you_mean(function_name, known) if known else "write one that gives the model and its inputs"
-        raise InputError.of(f'got "{request.model}"; {module_name} has no function {function_name}; {cure}')
+    function = _function(request)
     with _failing(f'got "{request.model}"; it gave', "fix the function"):
         with make() as seen:
             given = function()
@@ -76,12 +123,20 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
         if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
             model, inputs, *names = given
             with evaluating(model), make() as seen:  # without the calls that made the model
-                if isinstance(inputs, Mapping):
-                    model(**inputs)
-                else:
-                    model(*(inputs if isinstance(inputs, tuple | list) else [inputs]))
+                Loaded(model, [inputs]).run(inputs)
             tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
     return seen, {"model": request.model, "tokens": tokens}
+
+
+def _function(request: Request) -> Callable[[], Any]:
+    module_name, _, function_name = request.model.partition(":")
+    module = imported(request.model, module_name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        known = [name for name, value in vars(module).items() if inspect.isfunction(value)]
+        cure = did_you_mean(function_name, known) if known else "write one that gives the model and its inputs"
+        raise InputError.of(f'got "{request.model}"; {module_name} has no function {function_name}; {cure}')
+    return function  # type: ignore[no-any-return]
 
 
 def _own_tokens(request: Request, names: Any, seen: Capture) -> dict[str, Names | None] | None:
@@ -101,13 +156,38 @@ def _tokenized(model: nn.Module, inputs: Any) -> dict[str, Names | None] | None:
 
 
 def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
+    transformers = _transformers(request)
+    model, inputs, tokenizer, config = _pretrained(transformers, request)
+    cure = "a model that needs other inputs can be run by a module:function"
+    with _failing(f'got "{request.model}"; running it gave', cure), make() as seen:
+        seen.take_names(model)
+        if request.generate is None:
+            model(**inputs)
+            written = inputs.get("decoder_input_ids", inputs.get("input_ids"))
+        else:
+            written = model.generate(**inputs, max_new_tokens=request.generate, do_sample=False)
+    about = {
+        "model": request.model,
+        "revision": getattr(config, "_commit_hash", None) or request.revision,
+        "text": request.texts[0] if len(request.texts) == 1 else list(request.texts) or None,
+        "text2": request.text2,
+        "tokens": _tokens(tokenizer, written, inputs.get("input_ids") if config.is_encoder_decoder else written),
+        "transformers": transformers.__version__,
+    }
+    return seen, about
+
+
+def _transformers(request: Request) -> Any:
+    """Return the package transformers, made quiet, if the model is a folder or a name of the hub with inputs."""
     got = f'got "{request.model}"'
     with looking_at(request.model):
         is_folder = Path(request.model).is_dir()
     if not is_folder and not HUB_NAME.fullmatch(request.model):
         raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
-    if request.text is None and request.image is None:
+    if not request.texts and request.image is None:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
+    if len(request.texts) > 1 and (request.text2 is not None or request.generate is not None):
+        raise InputError.of(f"{got} and {len(request.texts)} texts; expected one with --text2 and --generate")
     with looking_at(request.image, "--image"):
         if request.image is not None and not request.image.is_file():
             what = "not a file" if request.image.exists() else "no such file"
@@ -119,75 +199,81 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
         raise InputError.of(f"{got}, which needs the package transformers; {cure}") from error
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     transformers.logging.disable_progress_bar()
-    is_offline = not is_folder and not _reaches_hub()
+    return transformers
+
+
+def _source(request: Request) -> dict[str, Any]:
+    is_offline = not Path(request.model).is_dir() and not _reaches_hub()
+    return {"revision": request.revision or "main", "local_files_only": is_offline}
+
+
+def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Tensor], Any, Any]:
+    """Return a model in evaluation mode, its inputs, its tokenizer if there is text, and its config."""
+    got, source = f'got "{request.model}"', _source(request)
+    is_offline = source["local_files_only"]
     where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
     cure = "expected a folder with a model of transformers, or a name of the hub"
     with _failing(f"{got}{where}; loading it gave", cure):
-        source = {"revision": request.revision or "main", "local_files_only": is_offline}
         config = transformers.AutoConfig.from_pretrained(request.model, **source)
         chosen = {"attn_implementation": request.attention} if request.attention else {}
         kind = _kind(transformers, request, config)
         model = kind.from_pretrained(request.model, dtype=request.dtype or "auto", **chosen, **source)
         inputs, tokenizer = _inputs(transformers, request, config, source)
     model = model.to(request.device).eval()
-    inputs = {name: each.to(request.device) for name, each in inputs.items()}
-    inputs |= {name: each.to(model.dtype) for name, each in inputs.items() if each.is_floating_point()}
-    cure = "a model that needs other inputs can be run by a module:function"
-    with _failing(f"{got}; running it gave", cure), make() as seen:
-        seen.take_names(model)
-        if request.generate is None:
-            model(**inputs)
-            written = inputs.get("decoder_input_ids", inputs.get("input_ids"))
-        else:
-            written = model.generate(**inputs, max_new_tokens=request.generate, do_sample=False)
-    about = {
-        "model": request.model,
-        "revision": getattr(config, "_commit_hash", None) or request.revision,
-        "text": request.text,
-        "text2": request.text2,
-        "tokens": _tokens(tokenizer, written, inputs.get("input_ids") if config.is_encoder_decoder else written),
-        "transformers": transformers.__version__,
-    }
-    return seen, about
+    return model, _on(inputs, model), tokenizer, config
+
+
+def _on(inputs: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+    """Return the inputs on the device of the model, floating-point numbers in its dtype."""
+    moved = {name: each.to(model.device) for name, each in inputs.items()}
+    return {name: each.to(model.dtype) if each.is_floating_point() else each for name, each in moved.items()}
 
 
 def _kind(transformers: Any, request: Request, config: Any) -> Any:
     """Return the class that loads the model, with a head for generating tokens if needed."""
     if request.generate is None:
-        return transformers.AutoModel
+        writes = any(each.endswith(LANGUAGE) for each in config.architectures or ())
+        return transformers.AutoModelForCausalLM if request.has_head and writes else transformers.AutoModel
     if request.image is not None:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
 
 
 def _inputs(transformers: Any, request: Request, config: Any, source: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
-    """Return the model's inputs, a batch of one, and the tokenizer if there is text."""
+    """Return the model's inputs, with padded texts if there are several, and the tokenizer if there is text."""
     if request.image is not None:
         from PIL import Image
 
         with Image.open(request.image) as opened:
             image = opened.convert("RGB")
-        if request.text is None:
+        if not request.texts:
             processor = transformers.AutoImageProcessor.from_pretrained(request.model, **source)
             return dict(processor(images=image, return_tensors="pt")), None
         processor = transformers.AutoProcessor.from_pretrained(request.model, **source)
-        return dict(processor(images=image, text=request.text, return_tensors="pt")), processor.tokenizer
+        return dict(processor(images=image, text=request.texts[0], return_tensors="pt")), processor.tokenizer
     tokenizer = transformers.AutoTokenizer.from_pretrained(request.model, **source)
+    texts: Any = request.texts[0]
+    padding = {}
+    if len(request.texts) > 1:
+        texts, padding = list(request.texts), {"padding": True, "padding_side": "right"}
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
     if not config.is_encoder_decoder:
-        return dict(tokenizer(request.text, request.text2, return_tensors="pt")), tokenizer
-    inputs = dict(tokenizer(request.text, return_tensors="pt"))
+        return dict(tokenizer(texts, request.text2, return_tensors="pt", **padding)), tokenizer
+    inputs = dict(tokenizer(texts, return_tensors="pt", **padding))
     if request.text2 is not None:  # the decoder's tokens so far
         inputs["decoder_input_ids"] = tokenizer(request.text2, return_tensors="pt")["input_ids"]
     elif request.generate is None:
-        inputs["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id or 0]])
+        inputs["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id or 0]] * len(request.texts))
     return inputs, tokenizer
 
 
-def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict[str, list[str]] | None:
+def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict[str, Names] | None:
     if tokenizer is None or queries is None or keys is None:
         return None
     names = {"queries": queries, "keys": keys}
-    return {name: list(tokenizer.convert_ids_to_tokens(each[0].tolist())) for name, each in names.items()}
+    rows = {name: [list(tokenizer.convert_ids_to_tokens(row)) for row in each.tolist()] for name, each in names.items()}
+    return {name: each if len(each) > 1 else each[0] for name, each in rows.items()}
 
 
 def _reaches_hub() -> bool:

@@ -16,7 +16,10 @@ Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="A folder or a name of the Hugging Face hub; or module:function of your own."),
 ]
-Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Text for the model.")]
+Text = Annotated[
+    list[str] | None,
+    typer.Option("--text", metavar="TEXT", help="Text for the model; several are padded (repeatable)."),
+]
 Text2 = Annotated[
     str | None,
     typer.Option("--text2", metavar="TEXT", help="A second text; for a decoder, its text so far."),
@@ -77,11 +80,11 @@ def capture(
         Capture(layers, heads, calls)  # raises InputError for a wrong choice before the model is loaded
         where = resolve_device(device)
     way = None if attention == "auto" else attention
-    request = Request(model, text, text2, image, generate, dtype, revision, way, where)
+    request = Request(model, tuple(text or ()), text2, image, generate, dtype, revision, way, where)
     if request.is_function:
         where_given = None if device == "auto" else device
         _refuse_inputs(
-            text=text, text2=text2, image=image, generate=generate, dtype=dtype, device=where_given,
+            text=text or None, text2=text2, image=image, generate=generate, dtype=dtype, device=where_given,
             revision=revision, attn=way,
         )  # fmt: skip
     place = out or Path(f"{request.name}.safetensors")

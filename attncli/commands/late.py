@@ -11,6 +11,7 @@ from attncli.commands.command import PlainHelp, typer_command
 from attncli.errors import got
 from attncli.studies import STUDIES
 
+WITH_ARGUMENTS = ("swap",)  # studies with a command of their own, since it has arguments
 NUMBERS = {  # expected values, by pydantic's type of error
     "float_parsing": "a number",
     "int_parsing": "a whole number",
@@ -21,14 +22,14 @@ NUMBERS = {  # expected values, by pydantic's type of error
 class LateCommand(PlainHelp, TyperCommand):
     """A stand-in that loads the real command on first use.
 
-    If its name is a study, that is `command_of_study`; else `COMMAND` of the module attncli.commands.<name>, or the
-    function <name> in it.
+    If its name is a study without arguments, that is `command_of_study`; else `COMMAND` of the module
+    attncli.commands.<name>, or the function <name> in it.
     """
 
     @functools.cached_property
     def _loaded(self) -> Any:
         name = str(self.name)
-        if name in STUDIES:
+        if name in STUDIES and name not in WITH_ARGUMENTS:
             from attncli.commands.study_flags import command_of_study
 
             return command_of_study(name)

@@ -11,23 +11,11 @@ from attncli.capturing.record import Record
 from attncli.capturing.swap import Replacing
 from attncli.common.scoring import build_scorer, normalised, of_call, raw_scores, rules_of
 from attncli.config.models import Experiment
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import MODEL, Entry, ScorerEntry
+from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
 from attncli.inputs.captured import inputs_of
-from attncli.normalizers import NORMALIZERS
 
 UNIFORM, ZERO = "uniform", "zero"
-OWN = {"scorer": "scaled_dot", "scale": MODEL}  # what the model computes, up to its softcap, mask and bias
-
-
-def model_entry(entry: Any) -> Any:
-    """Return an entry in which the name of a normaliser stands for the model's own scores with this normaliser."""
-    if entry == MODEL:
-        return dict(OWN)
-    if isinstance(entry, str) and entry in NORMALIZERS and entry != DEFAULT_NORMALIZER:
-        return {**OWN, "normalizer": entry, "label": entry}
-    return entry
 
 
 class Swap(Replacing):

@@ -204,6 +204,17 @@ def scorer_of(text: str) -> dict[str, Any] | str:
     return entry
 
 
+def model_entry(entry: Any) -> Any:
+    """Return an entry in which the name of a normaliser stands for the model's own scores with this normaliser."""
+    from attncli.normalizers import NORMALIZERS
+
+    if entry == MODEL:
+        return {"scorer": "scaled_dot", "scale": MODEL}
+    if isinstance(entry, str) and entry in NORMALIZERS and entry != DEFAULT_NORMALIZER:
+        return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
+    return entry
+
+
 def written_out(entry: Any) -> Any:
     """Return the short form of an entry (text) as a mapping; likewise its normaliser, if it has options.
 

@@ -250,7 +250,7 @@ def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: 
     """
     if not layers:
         return [*records], ""
-    rows = [{**row, "layer": str(layers[row["layer"]])} for row in records]
+    rows = [row if row["layer"] is None else {**row, "layer": str(layers[row["layer"]])} for row in records]
     named = [f"{number} {printable(name)}" for name, number in layers.items()]
     few = most is not None and len(named) > 2
     return rows, f"layers: {' to '.join([named[0], named[-1]]) if few else ', '.join(named)}"

@@ -1,0 +1,1 @@
+"""A real model with other scorers inside: what its outputs do."""

@@ -1,0 +1,87 @@
+"""swap.png: the main metric by layer, and with layers added one by one; heads.png: a grid of layers and heads."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+import torch
+from matplotlib.ticker import MaxNLocator
+
+from attncli.common.study import Result, by_label
+from attncli.common.swapping import UNIFORM, ZERO
+from attncli.config.looks import Look
+from attncli.config.scorer_entries import MODEL
+from attncli.errors import printable
+from attncli.numbers import several
+from attncli.show.figures import Note, Picture
+from attncli.show.heatmaps import panels_figure
+from attncli.show.matrices import Panel
+from attncli.show.panels import drawn, legend, name, panels
+from attncli.show.themes import Sheet
+from attncli.studies.swap.columns import COLUMNS, MAIN
+from attncli.studies.swap.tables import TITLES
+
+CURVES = ("layer", "up_to", "from")
+
+
+def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
+    """Return functions that draw `swap`, and `heads` if heads were replaced one by one."""
+    found: dict[str, Callable[[], Picture]] = {"swap": partial(drawn, profile_figure, result, note, look)}
+    if any(row["by"] == "head" for row in result.records):
+        found["heads"] = partial(heads_figure, result, note, look)
+    return found
+
+
+def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
+    """Draw a panel for each way to choose layers, with a curve for each entry, and the references dashed."""
+    kinds = [by for by in CURVES if any(row["by"] == by for row in result.records)] or ["all"]
+    key, layers = MAIN[result.settings["kind"]], result.settings["layers"]
+    column = next(column for column in COLUMNS if column.key == key)
+    texts = f", {several(result.settings['texts'], 'text')}" if result.settings["texts"] else ""
+    figure, axes = panels(sheet, len(kinds), f"{result.settings['model']} with other scorers inside{texts}")
+    lines = sheet.lines(result.labels)
+    shown = {label: dict(lines[label]) for label in result.labels if label != MODEL}
+    for label in (UNIFORM, ZERO):
+        shown[label] = {
+            **shown.get(label, {}),
+            "linestyle": (0, (4, 2)),
+            "color": sheet.ink(0.6 if label == ZERO else 0.8),
+        }
+    for each, by in zip(axes, kinds, strict=True):
+        name(each, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
+        for place, (label, rows) in enumerate(by_label(result.records).items()):
+            own = [row for row in rows if row["by"] == by and row[key] is not None]
+            if label == MODEL or not own:
+                continue
+            x = [place] if by == "all" else [layers[row["layer"]] for row in own]
+            each.plot(x, [row[key] for row in own], zorder=3, **shown[label])
+        each.set_ylim(bottom=min(0.0, each.get_ylim()[0]))
+        each.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        if by == "all":
+            each.set_xticks([])
+    legend(figure, shown)
+    return figure
+
+
+def heads_figure(result: Result, note: Note, look: Look) -> Picture:
+    """Return a picture with a panel (layers, heads) of the main metric for each entry, on one scale."""
+    key, layers = MAIN[result.settings["kind"]], result.settings["layers"]
+    column = next(column for column in COLUMNS if column.key == key)
+    panels_ = []
+    for label, rows in by_label(result.records).items():
+        own = [row for row in rows if row["by"] == "head"]
+        if label == MODEL or not own:
+            continue
+        places = list(dict.fromkeys(row["layer"] for row in own))
+        heads = sorted({row["head"] for row in own})
+        grid = np.full((len(places), len(heads)), np.nan)
+        for row in own:
+            if row[key] is not None:
+                grid[places.index(row["layer"]), heads.index(row["head"])] = row[key]
+        values = torch.from_numpy(grid)
+        names = tuple(str(layers[layer]) for layer in places)
+        panels_.append(Panel(printable(label), "", (0, 0), values, ~values.isnan(), names, tuple(map(str, heads))))
+    quantities = [column.name_with_unit] * len(panels_)
+    return panels_figure(
+        panels_, "One head at a time", note, quantities=quantities, sides=("Layers", "Heads"), look=look, name="heads"
+    )

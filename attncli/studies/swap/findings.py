@@ -1,0 +1,96 @@
+"""The findings of the study `swap`: what matters most, what hardly matters, and what is worse than no attention."""
+
+from collections.abc import Sequence
+
+from attncli.common.study import Finding, Record, Result, by_label
+from attncli.common.swapping import UNIFORM, ZERO
+from attncli.config.scorer_entries import MODEL
+from attncli.numbers import finite, number, several
+from attncli.studies.swap.columns import MAIN
+
+HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
+MOST_NAMED = 5
+
+
+def findings_of(result: Result) -> list[Finding]:
+    """Return a sentence for each entry, and one about layers or heads that may as well be uniform."""
+    groups = by_label(result.records)
+    none = {_place(row): row for row in groups.get(ZERO, ())}
+    found = [
+        _of_label(label, rows, result, none) for label, rows in groups.items() if label not in (MODEL, UNIFORM, ZERO)
+    ]
+    return [*found, *_of_references(result, groups)]
+
+
+def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[object, Record]) -> Finding:
+    texts, numbers = list[str](), Record()
+    for row in rows:
+        if row["by"] == "all":
+            texts.append(f"in all layers {_effect(row, result)}")
+            numbers["relative_l2"] = row["relative_l2"]
+    key = MAIN[result.settings["kind"]]
+    for by in ("layer", "head"):
+        own = [row for row in rows if row["by"] == by and finite([row[key]])]
+        if len(own) > 1:
+            most, least = max(own, key=lambda row: row[key]), min(own, key=lambda row: row[key])
+            ends = f"most in {_named(most, result)} ({_amount(most, key)}), least in {_named(least, result)}"
+            texts.append(f"one {by} at a time {ends} ({_amount(least, key)})")
+            numbers[f"most_by_{by}"], numbers[f"least_by_{by}"] = most[key], least[key]
+    worse = [row for row in rows if finite([row[key]]) and _is_worse(row, none.get(_place(row)), key)]
+    if worse:
+        first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
+        more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""
+        texts.append(f"worse than no attention in {first}{more}")
+    return Finding(f"{label}: {'; '.join(texts) or 'no result'}.", label, numbers)
+
+
+def _is_worse(row: Record, none: Record | None, key: str) -> bool:
+    return none is not None and bool(finite([none[key]])) and row[key] > none[key]
+
+
+def _effect(row: Record, result: Result) -> str:
+    """Return what an entry does to the model as a whole, in words."""
+    if result.settings["kind"] == "language" and row["loss_change"] is not None:
+        verb = "raises" if row["loss_change"] >= 0 else "lowers"
+        error = f" ± {number(row['loss_change_se'], 2)}" if row["loss_change_se"] is not None else ""
+        return f"{verb} the loss by {number(abs(row['loss_change']), 3)}{error} nats, to {number(row['loss'], 4)}"
+    text = f"changes the output by {_amount(row, 'relative_l2')}"
+    if row.get("rank_correlation") is not None:
+        text += f" (similarities of texts keep a rank correlation of {number(row['rank_correlation'], 2)})"
+    return text
+
+
+def _amount(row: Record, key: str) -> str:
+    if row[key] is None:
+        return "-"
+    return f"{100 * row[key]:.2g} %" if key == "relative_l2" and row[key] < 100 else number(row[key], 2)
+
+
+def _of_references(result: Result, groups: dict[str, list[Record]]) -> list[Finding]:
+    """Return a finding about layers and heads that may as well have uniform weights."""
+    found = []
+    for by in ("layer", "head"):
+        rows = [row for row in groups.get(UNIFORM, ()) if row["by"] == by and row["relative_l2"] is not None]
+        hardly = [row for row in rows if row["relative_l2"] < HARDLY]
+        if len(rows) > 1 and hardly:
+            names = ", ".join(_named(row, result) for row in hardly[:MOST_NAMED])
+            more = f" and {len(hardly) - MOST_NAMED} more" if len(hardly) > MOST_NAMED else ""
+            text = (
+                f"{len(hardly)} of {several(len(rows), by)} may as well have uniform weights, which change the output"
+            )
+            found.append(Finding(f"{text} by less than {HARDLY:.0%}: {names}{more}.", None, {"count": len(hardly)}))
+    return found
+
+
+def _place(row: Record) -> object:
+    return row["by"], row["layer"], row["head"]
+
+
+def _named(row: Record, result: Result) -> str:
+    """Return the place of a row in words, with the number of its layer."""
+    if row["by"] == "all":
+        return "all layers"
+    layer = f"layer {result.settings['layers'][row['layer']]}"
+    if row["by"] in ("up_to", "from"):
+        return f"all layers {row['by'].replace('_', ' ')} {layer.removeprefix('layer ')}"
+    return layer if row["head"] is None else f"{layer}, head {row['head']}"

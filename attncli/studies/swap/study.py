@@ -1,0 +1,271 @@
+"""Run a model with its attention replaced, everywhere or layer by layer, and compare its outputs with its own."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from attncli.capturing.capture import evaluating
+from attncli.capturing.models import Loaded, Request, load
+from attncli.capturing.record import Record as Call
+from attncli.capturing.swap import Replacing
+from attncli.common.progress import Counter, Progress
+from attncli.common.scoring import formulas_of, names_of
+from attncli.common.stopping import Keeping
+from attncli.common.study import Record, Result, Rows
+from attncli.common.swapping import UNIFORM, ZERO, Swap, entry_of
+from attncli.config.scorer_entries import MODEL, ScorerEntry
+from attncli.errors import Collector, InputError, below, did_you_mean, got
+from attncli.inputs.device import resolve_device
+from attncli.numbers import number, several
+from attncli.studies.swap.columns import columns_of
+from attncli.studies.swap.findings import findings_of
+from attncli.studies.swap.options import By, SwapOptions
+from attncli.studies.swap.outputs import Changes, Kind, Outputs, outputs_of
+
+TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
+NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from one."""
+
+    by: By
+    layers: Sequence[str]
+    layer: str | None = None
+    head: int | None = None
+
+    @property
+    def record(self) -> Record:
+        """Return the columns that name the place."""
+        return {"by": self.by, "layer": self.layer, "head": self.head}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The checked input of `run`: the model, its own outputs for each batch, and its attention calls.
+
+    `heads` has the number of heads of each call by name, in the order of the calls. `known` has for each batch the
+    reading of each call that reproduces its output.
+    """
+
+    options: SwapOptions
+    loaded: Loaded
+    own: Sequence[Outputs]
+    heads: Mapping[str, int]
+    known: Sequence[Mapping[str, int]]
+    chosen: Sequence[str]
+    device: torch.device
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the model's main output."""
+        return self.own[0].kind
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of each call, in the order of the calls, by name."""
+        return {name: number for number, name in enumerate(self.heads)}
+
+    @property
+    def places(self) -> list[Place]:
+        """All places, in the order of `by`."""
+        return [place for by in self.options.by for place in self._places(by)]
+
+    def _places(self, by: By) -> Iterator[Place]:
+        chosen = self.chosen
+        if by == "all":
+            yield Place(by, chosen)
+            return
+        for index, layer in enumerate(chosen):
+            if by == "head":
+                wanted = self.options.heads
+                for head in range(self.heads[layer]) if wanted is None else wanted:
+                    yield Place(by, [layer], layer, head)
+                continue
+            yield Place(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
+
+
+class Survey(Replacing):
+    """Replaces no number, and records the attention calls of a model and how to read them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = dict[str, int]()
+        self.readings = dict[str, int]()
+
+    def compute(self, record: Call) -> torch.Tensor:
+        """Return the model's own output."""
+        self.counts[record.name], self.readings[record.name] = record.queries.shape[1], record.reading
+        return record.output
+
+    def check(self) -> None:
+        """Raise an InputError if no attention ran that can be replaced."""
+        if not self.swapped:
+            super().check()
+
+
+def prepare(options: SwapOptions, progress: Progress) -> Prepared:
+    """Load the model and run it once as it is."""
+    progress.step(0, 1, "loading the model")
+    device = resolve_device(options.device)
+    way = None if options.attn == "auto" else options.attn
+    texts = tuple(options.texts)
+    request = Request(
+        options.model,
+        texts,
+        dtype=options.dtype,
+        revision=options.revision,
+        attention=way,
+        device=device,
+        has_head=True,
+    )
+    if request.is_function and texts:
+        message = f"{several(len(texts), 'text')} for a function, which brings its own inputs; leave them out"
+        raise InputError.of(f"got {message}", ["texts"])
+    if not request.is_function and not texts:
+        raise InputError.of("got no texts; expected some for the model to read", ["texts"])
+    with below("model"):
+        loaded = load(request, options.batch_size)
+    return prepare_loaded(options, loaded, progress)
+
+
+def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> Prepared:
+    """Run a loaded model once as it is, and check the chosen layers and heads."""
+    own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
+    with evaluating(loaded.model), below("model"):
+        for index, batch in enumerate(loaded.batches):
+            progress.step(index, len(loaded.batches), "the model as it is")
+            with Survey() as survey:
+                survey.take_names(loaded.model)
+                own.append(outputs_of(_given(loaded, batch), batch))
+            known.append(survey.readings)
+            heads, problems = heads | survey.counts, problems | survey.problems
+    for name, problem in problems.items():
+        progress.note(f"warning: {name} keeps its own attention: {problem}")
+    device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
+    prepared = Prepared(options, loaded, own, heads, known, _chosen(options, heads, problems), device)
+    runs = (len(options.scorers) + 3) * len(prepared.places) * len(loaded.batches)
+    entries = several(len(options.scorers) + 3, "entries").replace("entriess", "entries")
+    progress.note(f"{runs:,} runs of the model: {entries} at {several(len(prepared.places), 'place')}")
+    return prepared
+
+
+def _given(loaded: Loaded, batch: Any) -> Any:
+    try:
+        return loaded.run(batch)
+    except (InputError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError.of(f"running the model gave {type(error).__name__}: {reason}; check its inputs") from error
+
+
+def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> list[str]:
+    """Return the names of the chosen calls, in the order of the calls."""
+    names, collector, chosen = list(heads), Collector(), set[str]()
+    for index, layer in enumerate(options.layers or ()):
+        with collector.under("layers", index):
+            if isinstance(layer, int) and layer >= len(names):
+                raise InputError.of(
+                    got(layer, f"expected 0 to {len(names) - 1}, of {len(names)} layers with attention")
+                )
+            name = names[layer] if isinstance(layer, int) else layer
+            if name in problems:
+                raise InputError.of(f"got {name}, whose attention cannot be replaced: {problems[name]}")
+            if name not in heads:
+                raise InputError.of(got(name, "no layer with attention", did_you_mean(name, names)))
+            chosen.add(name)
+    found = [name for name in names if options.layers is None or name in chosen]
+    for index, head in enumerate(options.heads or ()):
+        for name in found:
+            with collector.under("heads", index):
+                if head >= heads[name]:
+                    raise InputError.of(got(head, f"expected 0 to {heads[name] - 1}, of the heads of {name}"))
+    collector.check()
+    return found
+
+
+def expected_rows(prepared: Prepared) -> Rows:
+    """Return the rows that the result will have: each entry and reference at each place."""
+    names = [names for names, _ in _entries(prepared.options)]
+    rows = [{**each, **place.record} for each in names for place in prepared.places]
+    layers = {number: name for name, number in prepared.numbers.items()}
+    return Rows(columns_of(prepared.kind), rows, layers=layers)
+
+
+def _entries(options: SwapOptions) -> list[tuple[Record, ScorerEntry | str]]:
+    """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
+    own, uniform = entry_of(MODEL), entry_of(UNIFORM)
+    found = [(names_of(entry), entry) for entry in (own, *options.scorers, uniform)]
+    return [*found, (dict(NO_OUTPUT), ZERO)]
+
+
+@torch.no_grad()
+def run(prepared: Prepared, progress: Progress) -> Result:
+    """Run the model with every entry at every place; finished rows are kept if the user stops the run.
+
+    Raises:
+        InputError: the model's own scorer does not give the model's own output; or a scorer fails.
+    """
+    options, entries, places = prepared.options, _entries(prepared.options), prepared.places
+    counter = Counter(len(entries) * len(places) * len(prepared.loaded.batches), progress)
+    records = list[Record]()
+    with Keeping(records) as kept, evaluating(prepared.loaded.model):
+        _verify(prepared)
+        for index, (names, entry) in enumerate(entries):
+            with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
+                for place in places:
+                    text = " ".join(str(each) for each in (names["label"], *place.record.values()) if each is not None)
+                    records.append({**names, **place.record, **_measure(prepared, entry, place, counter, text)})
+    settings = {
+        "model": options.model,
+        "texts": len(options.texts),
+        "kind": prepared.kind,
+        "pooling": prepared.loaded.pooling,
+        "layers": prepared.numbers,
+        "heads": dict(prepared.heads),
+        "formulas": _formulas(options),
+    }
+    result = Result(options.study, options.name, settings, records, interrupted=kept.interrupted)
+    return replace(result, findings=findings_of(result))
+
+
+def _formulas(options: SwapOptions) -> dict[str, str]:
+    own = formulas_of([entry_of(MODEL), *options.scorers, entry_of(UNIFORM)])
+    return {**own, ZERO: "no output: all zeros"}
+
+
+def _verify(prepared: Prepared) -> None:
+    """Raise an InputError that names the worst layer if the model's own scorer changes its output by too much."""
+    own, eps = entry_of(MODEL), torch.finfo(prepared.own[0].main.dtype).eps
+    limit = max(TOLERANCE, ROUNDINGS * eps) if prepared.own[0].main.is_floating_point() else TOLERANCE
+
+    def error(layers: Sequence[str]) -> float:
+        measured = _measure(prepared, own, Place("all", layers))["relative_l2"]
+        return float("inf") if measured is None or measured != measured else float(measured)
+
+    total = error(prepared.chosen)
+    if total > limit:
+        worst = max(prepared.chosen, key=lambda layer: error([layer]))
+        message = f"the model's own scorer, put into it, changes its output by {number(total, 2)}, most in {worst}"
+        raise InputError.of(f"{message}; expected at most {limit:.1g}; choose other `layers`", ["model"])
+
+
+def _measure(
+    prepared: Prepared, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
+) -> Record:
+    """Return the metrics of a row."""
+    changes, started = Changes(prepared.loaded.pooling), time.perf_counter()
+    heads = None if place.head is None else [place.head]
+    for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):
+        with Swap(entry, place.layers, heads, seed=prepared.options.seed, known=known) as swap:
+            swap.take_names(prepared.loaded.model)
+            new = outputs_of(_given(prepared.loaded, batch), batch)
+        changes.add(own, new)
+        if counter is not None:
+            counter.step(text)
+    return {**changes.record, "seconds": time.perf_counter() - started}

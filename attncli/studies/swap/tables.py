@@ -1,0 +1,42 @@
+"""The tables of the study `swap`: all layers at once, and the main metric by layer and by head."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.common.study import Result
+from attncli.errors import printable
+from attncli.numbers import several
+from attncli.show.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
+from attncli.show.tables import tables as blocks
+from attncli.studies.swap.columns import ANY, LABEL, MAIN, OF_KIND, PLACE, columns_of
+
+TITLES = {
+    "layer": "one layer at a time",
+    "head": "one head at a time",
+    "up_to": "all layers up to this one",
+    "from": "all layers from this one on",
+}
+
+
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield the metrics with all layers replaced, then the main metric by place; with `most` None all metrics."""
+    settings = result.settings
+    texts = f", {several(settings['texts'], 'text')}" if settings["texts"] else ""
+    layers = several(len(settings["layers"]), "layer")
+    yield Text(printable(f"{settings['model']}: {layers} with attention{texts}; references: model, uniform, zero"))
+    rows, names = numbered_layers(result.records, settings["layers"], most)
+    yield from remark(names)
+    columns = columns_of(settings["kind"])
+    if whole := [row for row in rows if row["by"] == "all"]:
+        yield from titled("All layers", blocks([LABEL], [*ANY, *OF_KIND[settings["kind"]]], whole, width, most))
+    (metric,) = pick(columns, [MAIN[settings["kind"]]])
+    for by, title in TITLES.items():
+        own = [row for row in rows if row["by"] == by]
+        places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
+        if own and most is None:
+            yield from titled(title, blocks([LABEL, *places], [*columns[len(PLACE) :]], own, width))
+        elif own:
+            yield from titled(f"{metric.name_with_unit}, {title}", pivot(places, metric, own, width, most))
+    yield from formulas_if(most, result.records, settings)
