@@ -9,12 +9,12 @@ seen = attncli.capture(model, inputs)  # what entered the attention calls of a P
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.api import Result, compare, load, run, save, sweep
+    from attncli.api import Result, compare, load, run, save, swap, sweep
     from attncli.capturing.capture import Capture, capture
     from attncli.common.swapping import Swap
 
 __version__ = "0.2.0"
-__all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "sweep"]
+__all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "swap", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

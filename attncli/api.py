@@ -295,6 +295,47 @@ def sweep(
     return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=task.plan.config)
 
 
+def swap(
+    model: Any,
+    /,
+    *args: Any,
+    scorers: Sequence[Any] | None = None,
+    by: Sequence[str] | str = ("all", "layer"),
+    layers: Sequence[int | str] | None = None,
+    heads: Sequence[int] | None = None,
+    **kwargs: Any,
+) -> Result:
+    """Run a model with other scorers inside, and compare its outputs with its own. Nothing is written.
+
+    Args:
+        model: a torch module. It runs as `model(*args, **kwargs)`, in evaluation mode and without gradients.
+        args: positional arguments of the model.
+        scorers: entries as in `attncli.run`, or names of normalisers, which are applied to the model's own scores; by
+            default a few. The references `model`, `uniform` and `zero` always run.
+        by: where scorers are put at a time: `all`, `layer`, `head`, `up_to`, `from`.
+        layers: numbers or names of layers, of these alone; by default all.
+        heads: heads that `head` goes through; by default all.
+        kwargs: keyword arguments of the model.
+
+    Raises:
+        InputError: an option is wrong, or the model's attention cannot be replaced.
+    """
+    from attncli.capturing.models import Loaded as LoadedModel
+    from attncli.studies.swap.options import SwapOptions
+    from attncli.studies.swap.study import prepare_loaded
+    from attncli.studies.swap.study import run as run_swap
+
+    chosen = {"scorers": scorers, "layers": layers, "heads": heads}
+    data = {"study": "swap", "model": type(model).__name__, "by": by}
+    data |= {key: list(value) for key, value in chosen.items() if value is not None}
+    document, progress = document_of_data("attncli.swap", data, []), Warnings()
+    options = document.validate(SwapOptions)
+    with isolated(document):
+        batch = {"args": args, **kwargs} if args and kwargs else kwargs or args
+        result = run_swap(prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
+    return Result(**vars(result), config=config_of(options))
+
+
 def _document(config: Any, keys: Mapping[str, Any], where: str) -> Document:
     """Return the document of a file, a built-in experiment or a mapping, with overrides applied.
 

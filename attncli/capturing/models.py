@@ -65,9 +65,9 @@ class Loaded:
     pooling: Pooling = "mean"  # of a sentence encoder
 
     def run(self, batch: Any) -> Any:
-        """Run the model on a batch: keyword arguments, positional arguments, or a single argument."""
+        """Run the model on a batch: keyword arguments, positional ones under `args` among them, or positional ones."""
         if isinstance(batch, Mapping):
-            return self.model(**batch)
+            return self.model(*batch.get("args", ()), **{key: value for key, value in batch.items() if key != "args"})
         return self.model(*(batch if isinstance(batch, tuple | list) else [batch]))
 
 

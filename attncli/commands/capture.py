@@ -84,8 +84,8 @@ def capture(
     if request.is_function:
         where_given = None if device == "auto" else device
         _refuse_inputs(
-            text=text or None, text2=text2, image=image, generate=generate, dtype=dtype, device=where_given,
-            revision=revision, attn=way,
+            text=text[0] if text else None, text2=text2, image=image, generate=generate, dtype=dtype,
+            device=where_given, revision=revision, attn=way,
         )  # fmt: skip
     place = out or Path(f"{request.name}.safetensors")
     check_place(place, overwrite)

@@ -310,11 +310,11 @@ def raw_scores(scorer: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys
     """
     queries, keys = at_least_float32(queries, keys)
     shape = (*queries.shape[:-1], keys.shape[-2])
-    versions = [tensor._version for tensor in (queries, keys)]
+    versions = [_version(tensor) for tensor in (queries, keys)]
     with calling("the scorer"):
         scores = scorer(queries, keys)
     _check_made(scores, shape, "scorer", "scores")
-    if versions != [tensor._version for tensor in (queries, keys)]:
+    if versions != [_version(tensor) for tensor in (queries, keys)]:
         raise InputError.of("the scorer changed its queries or keys, which other scorers use too; expected new tensors")
     return at_least_float32(scores)[0]
 
@@ -328,6 +328,11 @@ def _check_made(made: Any, shape: tuple[int, ...], by: str, what: str) -> None:
         raise InputError.of(f"the {by} gave a {made.layout} tensor on {made.device}; expected a dense one")
     if made.is_complex():
         raise InputError.of(f"the {by} gave {made.dtype} {what}; expected real numbers")
+
+
+def _version(tensor: Tensor) -> int | None:
+    """Return how often a tensor was written to; None for a tensor of inference mode, which does not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 @contextmanager

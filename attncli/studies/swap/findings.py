@@ -10,6 +10,7 @@ from attncli.studies.swap.columns import MAIN
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
 MOST_NAMED = 5
+ALONE = ("all", "layer", "head")  # places that do not overlap others
 
 
 def findings_of(result: Result) -> list[Finding]:
@@ -36,7 +37,9 @@ def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[obj
             ends = f"most in {_named(most, result)} ({_amount(most, key)}), least in {_named(least, result)}"
             texts.append(f"one {by} at a time {ends} ({_amount(least, key)})")
             numbers[f"most_by_{by}"], numbers[f"least_by_{by}"] = most[key], least[key]
-    worse = [row for row in rows if finite([row[key]]) and _is_worse(row, none.get(_place(row)), key)]
+    worse = [
+        row for row in rows if row["by"] in ALONE and finite([row[key]]) and _is_worse(row, none.get(_place(row)), key)
+    ]
     if worse:
         first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
         more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""

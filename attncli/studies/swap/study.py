@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -222,7 +223,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                     text = " ".join(str(each) for each in (names["label"], *place.record.values()) if each is not None)
                     records.append({**names, **place.record, **_measure(prepared, entry, place, counter, text)})
     settings = {
-        "model": options.model,
+        "model": "/".join(Path(options.model).parts[-2:]),
         "texts": len(options.texts),
         "kind": prepared.kind,
         "pooling": prepared.loaded.pooling,

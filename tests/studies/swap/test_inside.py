@@ -1,0 +1,155 @@
+"""The mechanism: the model's own scorer inside a model changes nothing, and another one does what a formula says."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attncli
+from attncli.errors import InputError
+from attncli.studies.swap.outputs import outputs_of
+from tests.studies.swap.models import Relu, Strides, Written, of_transformers, tower
+
+LESS = {"scorer": "scaled_dot", "scale": "1/d"}
+FAMILIES = [
+    *((kind, way) for kind in ("gpt2", "llama", "gqa", "bert", "vit", "albert") for way in ("sdpa", "eager")),
+    *((kind, "eager") for kind in ("gemma2", "gpt_oss")),
+    *((kind, None) for kind in ("t5", "bloom", "swinv2")),
+]
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers and of torch's nested tensors
+
+
+def result(model: nn.Module, inputs: Any, entry: Any, **where: Any) -> tuple[Tensor, dict[str, int]]:
+    """The main output with an entry inside, or of the watched model for the entry None."""
+    swap = attncli.Swap("model", layers=[]) if entry is None else attncli.Swap(entry, **where)
+    with swap:
+        swap.take_names(model)
+        given = model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    return outputs_of(given, inputs).main, swap.swapped
+
+
+def relative(new: Tensor, own: Tensor) -> float:
+    return float((new - own).norm() / own.norm())
+
+
+@pytest.mark.parametrize(("kind", "way"), FAMILIES)
+def test_its_own_scorer_changes_no_model_and_another_does(kind: str, way: str | None) -> None:
+    model, inputs = of_transformers(kind, way)
+    own, _ = result(model, inputs, None)
+    same, calls = result(model, inputs, "model")
+    assert relative(same, own) < 1e-5
+    assert len(calls) == {"t5": 6, "swinv2": 4}.get(kind, 2)
+    assert relative(result(model, inputs, LESS)[0], own) > 1e-3
+
+
+@pytest.mark.parametrize("softcap", [None, 5.0])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_attention_that_is_written_out(softcap: float | None, in_place: bool) -> None:
+    torch.manual_seed(0)
+    model, x = Written(softcap, in_place).eval(), torch.randn(2, 10, 32)
+    own, _ = result(model, x, None)
+    torch.testing.assert_close(own, model(x))
+    assert relative(result(model, x, "model")[0], own) < 1e-6
+    assert relative(result(model, x, "sparsemax")[0], own) > 1e-3
+
+
+def test_modules_of_torch() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model, padding = nn.TransformerEncoder(layer, 2).eval(), torch.zeros(2, 10, dtype=torch.bool)
+    padding[1, 7:] = True
+    inputs = {"src": torch.randn(2, 10, 32), "src_key_padding_mask": padding}
+    own, _ = result(model, inputs, None)
+    assert relative(result(model, inputs, "model")[0][~padding], own[~padding]) < 1e-6
+    assert relative(result(model, inputs, LESS)[0], own) > 1e-3
+
+
+def test_one_head_by_hand_in_a_model_that_relies_on_strides() -> None:
+    torch.manual_seed(0)
+    model, x = Strides().eval(), torch.randn(2, 7, 32)
+    q, k, v = model.heads(x)
+    mask = torch.ones(7, 7, dtype=torch.bool).tril()
+    scales = torch.tensor([8**-0.5, 1 / 8, 8**-0.5, 8**-0.5])[:, None, None]
+    outputs = (q @ k.mT * scales).masked_fill(~mask, -torch.inf).softmax(-1) @ v
+    expected = model.out(outputs.transpose(1, 2).reshape(2, 7, 32))
+    found, calls = result(model, x, LESS, layers=["Strides"], heads=[1])
+    torch.testing.assert_close(found, expected)
+    assert calls == {"Strides": 1}
+    assert model(x).requires_grad, "the model is as before"
+
+
+def test_uniform_weights_are_the_mean_of_the_valid_values_and_zero_has_no_output() -> None:
+    torch.manual_seed(0)
+    model, x = Strides().eval(), torch.randn(1, 5, 32)
+    *_, v = model.heads(x)
+    means = torch.stack([v[:, :, : i + 1].mean(2) for i in range(5)], 1).reshape(1, 5, 32)
+    torch.testing.assert_close(result(model, x, "uniform")[0], model.out(means))
+    torch.testing.assert_close(result(model, x, "zero")[0], model.out(torch.zeros(1, 5, 32)))
+
+
+def test_layers_by_name_and_number() -> None:
+    model, x = tower()
+    own, _ = result(model, x, None)
+    first, second, both = (result(model, x, "zero", layers=layers)[0] for layers in ([0], ["second"], [0, 1]))
+    torch.testing.assert_close(first, result(model, x, "zero", layers=["first"])[0])
+    torch.testing.assert_close(both, result(model, x, "zero")[0])
+    assert min(relative(a, b) for a, b in ((first, own), (second, own), (first, second), (both, first))) > 1e-3
+
+
+def test_a_module_that_runs_twice_is_two_calls_and_a_cache_is_followed() -> None:
+    model, inputs = of_transformers("albert", "sdpa")
+    _, calls = result(model, inputs, "zero")
+    (first, second) = calls
+    assert second == f"{first}#1"
+    assert result(model, inputs, "zero", layers=[1])[1] == {second: 1}
+    model, inputs = of_transformers("gqa", "sdpa")
+    options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    own = model.generate(**inputs, **options)  # type: ignore[operator]
+    with attncli.Swap("model") as swap:
+        swap.take_names(model)
+        assert torch.equal(model.generate(**inputs, **options), own)  # type: ignore[operator]
+    assert set(swap.swapped.values()) == {4}
+
+
+def test_weights_that_a_model_returns_stay_its_own() -> None:
+    model, inputs = of_transformers("bert", "eager")
+    own = model(**inputs, output_attentions=True).attentions
+    with attncli.Swap("uniform", layers=[0]) as swap:
+        swap.take_names(model)
+        torch.testing.assert_close(model(**inputs, output_attentions=True).attentions[0], own[0])
+
+
+def test_inference_mode_and_bfloat16() -> None:
+    model, inputs = of_transformers("gqa", "sdpa")
+    model = model.bfloat16()
+    with torch.inference_mode():
+        own, _ = result(model, inputs, None)
+        same, _ = result(model, inputs, "model")
+        assert same.dtype == torch.bfloat16
+        assert relative(same.float(), own.float()) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("model", "entry", "where", "message"),
+    [
+        (Relu(), "model", {}, "attention was not replaced: Relu: relu in place of a softmax"),
+        (tower()[0], "model", {"layers": ["third"]}, 'got "third"; no attention call of the model; expected'),
+        (tower()[0], "model", {"layers": [2]}, "got 2; no attention call of the model; expected 0 to 1"),
+        (tower()[0], "model", {"heads": [4]}, "got 4; expected 0 to 3, of the 4 heads of first"),
+        (tower()[0].train(), {"scorer": "dott"}, {}, "did you mean `dot`"),
+        (nn.Linear(32, 4), "model", {}, "attention was not replaced: none ran"),
+    ],
+)
+def test_what_cannot_be_replaced(model: nn.Module, entry: Any, where: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("[", r"\[")):
+        result(model, torch.randn(2, 7, 32), entry, **where)
+
+
+def test_dropout_and_gradients_are_refused() -> None:
+    model, inputs = of_transformers("bert", "sdpa")
+    with pytest.raises(InputError, match="it ran with dropout"):
+        result(model.train(), inputs, "model")
+    model, x = tower()
+    with pytest.raises(InputError, match="runs with gradients"), attncli.Swap("model"), torch.enable_grad():
+        model(x)
