@@ -36,6 +36,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "variance": {"d": [4, 16], "samples": 200, "scorers": ["dot", "scaled_dot"]},
     "saturation": {"d": [4, 16], "rows": 50, "scorers": ["dot", "scaled_dot"]},
     "bench": {"n": [2, 3], "d": 4, "measure": "scores", "scorers": ["dot"]},
+    "swap": {"model": "tests.studies.swap.models:tower", "scorers": ["dot"], "by": ["all", "layer"]},
     "train": {"d": [4], "steps": 2, "seeds": 1, "scorers": ["dot"]},
 }
 

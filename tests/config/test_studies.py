@@ -28,6 +28,7 @@ LABELS = {
     "saturation": [*DOTS, "additive", "cosine"],
     "bench": list(SCORERS),
     "train": ["dot", "scaled_dot", "additive"],
+    "swap": ["one_over_d", "sparsemax", "cosine_16"],
 }
 
 

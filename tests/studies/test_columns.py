@@ -32,6 +32,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "variance": {"d": [2, 4], "samples": 100},
     "saturation": {"d": [2, 4], "rows": 3, "keys": 4},
     "bench": {"n": [2, 3], "d": 2, "measure": ["scores"]},
+    "swap": {"model": "tests.studies.swap.models:tower", "by": ["all", "head", "from"]},
     "train": {"d": [2, 3], "steps": 2, "seeds": 2, "test_keys": 5},
 }
 ENTRIES = [{"scorer": "dot"}, {"scorer": "additive", "label": "mine"}]
