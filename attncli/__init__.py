@@ -9,9 +9,8 @@ seen = attncli.capture(model, inputs)  # what entered the attention calls of a P
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.api import Result, compare, load, run, save, swap, sweep
+    from attncli.api import Result, Swap, compare, load, run, save, swap, sweep
     from attncli.capturing.capture import Capture, capture
-    from attncli.common.swapping import Swap
 
 __version__ = "0.2.0"
 __all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "swap", "sweep"]
@@ -25,10 +24,6 @@ def __getattr__(name: str) -> Any:
         from attncli.capturing import capture
 
         return getattr(capture, name)
-    if name == "Swap":
-        from attncli.common.swapping import Swap
-
-        return Swap
     from attncli import api
 
     return getattr(api, name)

@@ -18,6 +18,7 @@ from attncli.common.study import MOST_KEYS, PreparedStudy, Record, Study, single
 from attncli.common.study import Comparison as StudyComparison
 from attncli.common.study import Explanation as StudyExplanation
 from attncli.common.study import Result as StudyResult
+from attncli.common.swapping import Swap as Swap
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
 from attncli.config.looks import PLAIN, Look, is_default
@@ -33,7 +34,7 @@ from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
-from attncli.studies import ROWS, STUDIES, load_study, options_model
+from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.sweeps.views import columns_of, frames_of, is_sweep, pictures_of, view_of
 
 if TYPE_CHECKING:
@@ -321,18 +322,15 @@ def swap(
         InputError: an option is wrong, or the model's attention cannot be replaced.
     """
     from attncli.capturing.models import Loaded as LoadedModel
-    from attncli.studies.swap.options import SwapOptions
-    from attncli.studies.swap.study import prepare_loaded
-    from attncli.studies.swap.study import run as run_swap
 
     chosen = {"scorers": scorers, "layers": layers, "heads": heads}
     data = {"study": "swap", "model": type(model).__name__, "by": by}
     data |= {key: list(value) for key, value in chosen.items() if value is not None}
     document, progress = document_of_data("attncli.swap", data, []), Warnings()
-    options = document.validate(SwapOptions)
+    options, study = document.validate(options_model("swap")), part_of("swap", "study")
     with isolated(document):
         batch = {"args": args, **kwargs} if args and kwargs else kwargs or args
-        result = run_swap(prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
+        result = study.run(study.prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
     return Result(**vars(result), config=config_of(options))
 
 

@@ -41,13 +41,14 @@ MAY_IMPORT = {  # besides itself
     "common.stopping": set[str](),
     "common.study": {"common", "numbers"},  # the records alone, which `show` draws
     "show": {"errors", "numbers", "scorers", "common.study", "config"},
-    "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling"},
+    "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "capturing"},
     "common.pairs": STUDY,  # shared by variance and saturation
     "studies": {"errors", "common.study", "config"},  # the registry
     **{f"studies.{name}": STUDY for name in STUDIES},
     "studies.attention": {*STUDY, "pooling", "studies"},
     "studies.bench": {*STUDY, "pooling", "textbook"},
     "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for what goes on later
+    "studies.swap": {*STUDY, "capturing"},
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
     "expect": {"errors", "numbers", "common.study", "config", "show"},

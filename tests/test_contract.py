@@ -29,6 +29,7 @@ STANDARD_ERRORS = 1e-3  # of `z` and `z_mean`: a difference of nearly equal figu
 TIMES = {"seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "ratio_ci"}
 MEASURED = {  # what time, memory or rounding during training decide: their values are not compared
     "bench": {*TIMES, "peak_bytes", "reason", "rounds", "times_as_fast", "times_as_fast_ci"},
+    "swap": {"seconds"},
     "train": {"accuracy", "loss", "steps_to_90", "reached_90", "entropy", "gradient_norm", "start_entropy"},
 }
 SMALLER = {
@@ -37,6 +38,7 @@ SMALLER = {
     "variance_correlated": ["d=[1, 64]", "samples=40000"],
     "variance_nonzero_mean": ["d=[1, 64]", "samples=40000"],
     "speed": ["n=4", "d=4"],
+    "swap": ["model=tests.studies.swap.models:tower", "texts=[]", "by=all", "expect=[]"],
     "claims/09_cost": ["n=16", "d=4", "num_hiddens=4"],
     "learning": ["d=[4, 8]", "steps=3", "seeds=2"],
     "longer_sequences": ["steps=3", "seeds=2"],

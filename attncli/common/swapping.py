@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncli.attention import computing_dtype, weighted_sum
+from attncli.attention import computing_dtype
 from attncli.capturing.record import Record
 from attncli.capturing.swap import Replacing
-from attncli.common.scoring import build_scorer, normalised, of_call, raw_scores, rules_of
+from attncli.common.scoring import build_scorer, inputs_of_entry, of_call, raw_scores, rules_of, scoring_of
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
@@ -60,8 +60,9 @@ class Swap(Replacing):
             self._scorers[key] = made.to(inputs.queries.device)
         first = max(m - n, 0)  # with a cache, queries are those of the last tokens
         rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
-        scores = raw_scores(self._scorers[key], *normalised(entry, inputs.queries, inputs.keys))
-        return weighted_sum(rules.stages(scores)["weights"], inputs.values)
+        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+        scores = raw_scores(scoring_of(entry, self._scorers[key]), queries, keys)
+        return rules.pooled(rules.stages(scores)["weights"], rules.rounding.values(inputs.values))
 
 
 class _Holder(Model):

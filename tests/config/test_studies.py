@@ -32,9 +32,14 @@ LABELS = {
 }
 
 
+MORE = {"swap": "\nmodel: x"}  # keys without a default
+
+
 @pytest.mark.parametrize("study", LABELS)
 def test_scorers_by_default(study: str, tmp_path: Path) -> None:
-    assert [entry.label for entry in options_of(tmp_path, f"study: {study}").scorers] == LABELS[study]
+    assert [entry.label for entry in options_of(tmp_path, f"study: {study}{MORE.get(study, '')}").scorers] == LABELS[
+        study
+    ]
 
 
 @pytest.mark.parametrize(

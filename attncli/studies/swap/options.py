@@ -7,11 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
 
 from attncli.config.models import STUDY, DType, Experiment
+from attncli.config.opening import read_config
 from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
 from attncli.config.strict import Flag, Model, problem
 from attncli.config.tensors import Layer
 from attncli.config.values import FileName, Indices, each_once
-from attncli.errors import got
+from attncli.errors import got, refusal
 
 By = Literal["all", "layer", "head", "up_to", "from"]
 REFERENCES = (MODEL, "uniform", "zero")  # labels of the entries that always run
@@ -39,9 +40,11 @@ def _lines_of(given: Any, info: ValidationInfo) -> Any:
         return given
     path = Path(TextFile.model_validate(given, context=info.context, strict=True).file)
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise problem(f'got "{path}", which cannot be read as UTF-8 text ({error})', under=["file"]) from None
+        lines = [line.strip() for line in read_config(path).decode("utf-8-sig").splitlines()]
+    except UnicodeDecodeError:
+        raise problem(f'got "{path}", which is not UTF-8 text', under=["file"]) from None
+    except (OSError, ValueError) as error:
+        raise problem(f'got "{path}"; {refusal(error)}', under=["file"]) from None
     return [line for line in lines if line]
 
 
