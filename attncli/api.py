@@ -323,8 +323,8 @@ def swap(
     """
     from attncli.capturing.models import Loaded as LoadedModel
 
-    chosen = {"scorers": scorers, "layers": layers, "heads": heads}
-    data = {"study": "swap", "model": type(model).__name__, "by": by}
+    chosen: dict[str, Any] = {"scorers": scorers, "layers": layers, "heads": heads}
+    data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}
     data |= {key: list(value) for key, value in chosen.items() if value is not None}
     document, progress = document_of_data("attncli.swap", data, []), Warnings()
     options, study = document.validate(options_model("swap")), part_of("swap", "study")

@@ -1,12 +1,13 @@
 """The outputs of a model, and how far they are from those of the model as it is."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.capturing.models import Pooling
@@ -162,9 +163,9 @@ def _rank_correlation(own: Tensor, new: Tensor) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _ranks(values: "np.ndarray[Any, np.dtype[np.float64]]") -> Sequence[float]:
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the ranks of the values; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = counts.cumsum()
-    means: Sequence[float] = (ends - (counts - 1) / 2)[inverse]
+    means: NDArray[np.float64] = (ends - (counts - 1) / 2)[inverse]
     return means

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.stats
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import attncli
@@ -172,7 +172,7 @@ def test_a_sentence_encoder(minilm: str) -> None:
                 assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(*pooled).mean()), abs=1e-4)
                 similar = [torch.cosine_similarity(each[:, None], each[None], dim=-1) for each in pooled]
                 above = torch.ones(4, 4, dtype=torch.bool).triu(1)
-                ranks = float(spearmanr(*(each[above] for each in similar)).statistic)
+                ranks = float(scipy.stats.spearmanr(*(each[above] for each in similar)).statistic)
                 assert row["rank_correlation"] == pytest.approx(ranks, abs=1e-6)
     assert row_of(whole, "model", "all")["relative_l2"] < 1e-5
 
