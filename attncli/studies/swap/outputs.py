@@ -45,12 +45,13 @@ def outputs_of(given: Any, batch: Any) -> Outputs:
         main = getattr(given, name, None)
         if not isinstance(main, Tensor) or main.ndim != 3:
             continue
-        if kind == "language" and (tokens is None or tokens.shape != main.shape[:2]):
-            kind = "other"
-        fits = isinstance(mask, Tensor) and mask.shape == main.shape[:2]
-        valid = mask.bool().cpu() if fits else torch.ones(main.shape[:2], dtype=torch.bool)
-        targets = tokens.cpu() if kind == "language" else None
-        return Outputs(kind, main.cpu(), valid, targets)  # type: ignore[arg-type]
+        valid, targets = (
+            each.cpu() if isinstance(each, Tensor) and each.shape == main.shape[:2] else None for each in (mask, tokens)
+        )
+        valid = torch.ones(main.shape[:2], dtype=torch.bool) if valid is None else valid.bool()
+        if kind == "language" and targets is None:
+            return Outputs("other", main.cpu(), valid)
+        return Outputs("language" if kind == "language" else "encoder", main.cpu(), valid, targets)
     main = _first_tensor(given)
     if main is None:
         raise InputError.of(f"the model gives {type(given).__name__} without a tensor; expected logits or states")
@@ -159,7 +160,7 @@ def _rank_correlation(own: Tensor, new: Tensor) -> float | None:
         above = torch.ones(len(unit), len(unit), dtype=torch.bool).triu(1)
         ranks.append(_ranks((unit @ unit.T)[above].numpy()))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = float(np.corrcoef(*ranks)[0, 1])
+        found = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     return found if math.isfinite(found) else None
 
 

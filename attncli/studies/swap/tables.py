@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Result
+from attncli.common.study import LABEL, Result
 from attncli.errors import printable
 from attncli.numbers import several
 from attncli.show.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.tables import tables as blocks
-from attncli.studies.swap.columns import ANY, LABEL, MAIN, OF_KIND, PLACE, columns_of
+from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, columns_of
 
 TITLES = {
     "layer": "one layer at a time",
