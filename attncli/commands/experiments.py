@@ -35,7 +35,7 @@ from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
 from attncli.sweeps.views import is_sweep, view_of
 
 WEIGHTS = "weights"
-VERDICT_LINES, HOLDING_LINES = 24, 12  # of the expectations of one run; if all hold
+VERDICT_LINES, HOLDING_LINES = 24, 10  # of the expectations of one run; if all hold
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 

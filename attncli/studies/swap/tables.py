@@ -6,12 +6,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.study import LABEL, Result
+from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.numbers import several
 from attncli.show.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.tables import tables as blocks
 from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, columns_of
 
+FEWEST = 8  # rows of a table that always have room
 TITLES = {
     "layer": "one layer at a time",
     "head": "one head at a time",
@@ -30,7 +32,9 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from remark(names)
     columns = columns_of(settings["kind"])
     if whole := [row for row in rows if row["by"] == "all"]:
-        yield from titled("All layers", blocks([LABEL], [*ANY, *OF_KIND[settings["kind"]]], whole, width, most))
+        yield from titled(
+            "All layers", blocks([LABEL], [*ANY, *OF_KIND[settings["kind"]]], whole, width, most and max(most, FEWEST))
+        )
     (metric,) = pick(columns, [MAIN[settings["kind"]]])
     for by, title in TITLES.items():
         own = [row for row in rows if row["by"] == by]
@@ -38,5 +42,6 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         if own and most is None:
             yield from titled(title, blocks([LABEL, *places], [*columns[len(PLACE) :]], own, width))
         elif own:
+            own = [row for row in own if row["label"] != MODEL]  # which changes nothing, as is verified
             yield from titled(f"{metric.name_with_unit}, {title}", pivot(places, metric, own, width, most))
     yield from formulas_if(most, result.records, settings)
