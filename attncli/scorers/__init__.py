@@ -14,6 +14,7 @@ A class may have more attributes. Each is optional:
 - `sizes_may_differ = True`: queries and keys may have different sizes.
 - `operations(n, m, query_size, key_size)`: returns the number of floating-point operations of its formula.
 - `as_in_textbooks`: a function of queries and keys that computes scores as a textbook does, or None.
+- `linear_with`: the name of a normaliser with which outputs need no n x m matrix, since sums over keys can come first.
 - `has_fused_kernel = True`: torch's `scaled_dot_product_attention` computes its outputs.
 - `stacks_over_seeds = True`: batch elements are scored independently, and all parameters are weights of `nn.Linear`
   without bias.

@@ -19,8 +19,14 @@ from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, size_of
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
-STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # by index in IMPLEMENTATIONS
-FILLS = ("full", "left", "none", "bottom")  # of markers, likewise
+STROKES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1, 1.3)),
+    (0, (4, 1.3, 1, 1.3)),
+    (0, (8, 2)),
+)  # by index in IMPLEMENTATIONS
+FILLS = ("full", "left", "none", "bottom", "top")  # of markers, likewise
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:

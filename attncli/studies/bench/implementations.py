@@ -12,7 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.attention import Bias, Rules, Valid, alibi_slopes, attend, computing_dtype, weighted_sum
+from attncli.attention import (
+    Bias,
+    Rules,
+    Valid,
+    alibi_slopes,
+    at_least_float32,
+    attend,
+    computing_dtype,
+    weighted_sum,
+)
 from attncli.common.scoring import compile_scorer, raw_scores, worth_compiling
 from attncli.errors import InputError
 from attncli.normalizers.softmax import is_softmax
@@ -70,6 +79,7 @@ def implementations_of(scorer: nn.Module) -> list[str]:
         "compiled": worth_compiling(scorer),
         "textbook": getattr(scorer, "as_in_textbooks", None) is not None,
         "fused": getattr(scorer, "has_fused_kernel", False),
+        "linear": getattr(scorer, "linear_with", None) is not None,
     }
     return [name for name in IMPLEMENTATIONS if there[name]]
 
@@ -81,6 +91,8 @@ def forward_of(task: Task) -> Forward:
     if task.implementation == "fused":  # of (batch, heads, n, d) only
         kernel = partial(F.scaled_dot_product_attention, scale=float(task.scorer.scale))
         return lambda *inputs: (kernel(*(each.unsqueeze(1) for each in inputs)).squeeze(1),)
+    if task.implementation == "linear":
+        return partial(_linear, task.scorer)
     scores = task.scorer.as_in_textbooks if task.implementation == "textbook" else task.scorer
     if task.measure == "scores":
         return lambda queries, keys, values: (scores(queries, keys),)
@@ -101,6 +113,14 @@ def _fused_with_bias(task: Task, queries: Tensor, keys: Tensor, values: Tensor) 
     assert bias is not None
     mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
     return (F.scaled_dot_product_attention(queries, keys, values, mask, scale=scale).flatten(0, 1),)
+
+
+def _linear(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    """Return the output with the sums over keys first: of products of features and values, and of features."""
+    (queries, keys, _), (values,) = scorer.as_dot(queries, keys), at_least_float32(values)
+    sums = keys.mT @ torch.cat([values, values.new_ones(*values.shape[:-1], 1)], -1)  # b d v+1
+    total = queries @ sums  # b n v+1
+    return (total[..., :-1] / total[..., -1:].where(total[..., -1:] != 0, 1.0),)
 
 
 def _weights(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
@@ -167,7 +187,11 @@ def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
         else:
             weights = task.normalizer(scores)
             reference = weights @ values, weights
-    upcast = in_catalogue and task.implementation in ("attncli", "compiled")  # which compute in float32 at least
+    upcast = in_catalogue and task.implementation in (
+        "attncli",
+        "compiled",
+        "linear",
+    )  # which compute in float32 at least
     tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
     if measure != "scores":  # the absolute error of a score is the relative error of its weight
         tolerance *= 1.0 + float(scores.abs().max())

@@ -12,7 +12,7 @@ from attncli.config.values import Sizes, each_once, powers
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
 SIZE, WHAT = Flag(panel="Sizes"), Flag(panel="What is measured")
-IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # in the order of display
+IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused", "linear")  # in the order of display
 PATTERN = f"an implementation ({', '.join(IMPLEMENTATIONS)}), a label, or label/implementation"
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 

@@ -58,12 +58,13 @@ class Contender:
     def gives(self, measure: str) -> bool:
         """Whether this implementation computes the measure.
 
-        The fused kernel returns neither scores nor weights; textbook code has only softmax, and no bias.
+        The fused kernel and linear attention have neither scores nor weights; textbook code has only softmax, and no
+        bias.
         """
         if self.implementation == "textbook":
             is_softmax = self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.bias is None
             return is_softmax or measure == "scores"
-        return self.implementation != "fused" or measure == "output"
+        return self.implementation not in ("fused", "linear") or measure == "output"
 
 
 def plan_of(options: BenchOptions) -> list[Contender]:
@@ -146,7 +147,10 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
     absent = set() if options.compile else {"compiled"}
     if entry.normalizer.normalizer != DEFAULT_NORMALIZER:
         absent.add("fused")
-    names = implementations_of(outline(entry, 1, 1))
+    scorer = outline(entry, 1, 1)
+    if entry.normalizer.normalizer != getattr(scorer, "linear_with", None) or entry.bias is not None:
+        absent.add("linear")
+    names = implementations_of(scorer)
     return [Contender(entry, name, path) for name in names if name not in absent]
 
 

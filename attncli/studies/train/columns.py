@@ -22,7 +22,10 @@ START = Column(
     "nats",
     short,
 )
-SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START)
+LARGEST = Column(
+    "largest_score", "largest\nscore", "Largest absolute score of all symbols after training.", format=short
+)
+SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START, LARGEST)
 SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Standard deviation"))
 
 METRIC = "accuracy"  # that a sweep draws
@@ -36,6 +39,7 @@ COLUMNS = (
     GRADIENT,
     KEYS,
     START,
+    LARGEST,
     Column("parameters", "parameters", "Trainable parameters of a model."),
 )
 COMPARISONS = (

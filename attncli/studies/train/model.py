@@ -180,8 +180,8 @@ def losses(pooled: Tensor, targets: Tensor) -> Tensor:
 class Learnt:
     """The outcome of training one configuration.
 
-    `curves` has accuracy, loss, entropy and norm of the gradient at the steps of `points_of`, each (s, points).
-    `tested` has the final accuracy, loss and entropy (s,) by number of keys in the test. `parameters` is the number of
+    `curves` has the metrics of `measured` and the norm of the gradient at the steps of `points_of`, each (s, points).
+    `tested` has the final metrics (s,) by number of keys in the test. `parameters` is the number of
     trained parameters per seed, and `states` has the final parameters by index of the seed.
     """
 
@@ -229,13 +229,16 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
 
 @torch.no_grad()
 def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return accuracy, loss and entropy in nats, each a mean over the sequences, one number per seed (s,).
+    """Return accuracy, loss and entropy in nats, each a mean over the sequences, and the largest absolute score.
 
-    Accuracy is NaN if the loss is not finite: `argmax` would count NaN as a class.
+    Each is a tensor (s,), with one number per seed. Accuracy is NaN if the loss is not finite: `argmax` would count NaN
+    as a class.
     """
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)
     right = (pooled.argmax(-1) == batch.targets).sum(-1).cpu()
     loss, entropy = losses(pooled, batch.targets).cpu(), model.entropies(weights).cpu()
     accuracy = right.double() / batch.targets.shape[-1]  # the share itself, not float32's next to it
-    return {"accuracy": accuracy.where(loss.isfinite(), math.nan), "loss": loss, "entropy": entropy}
+    largest = scores.abs().amax((-2, -1)).cpu()
+    accuracy = accuracy.where(loss.isfinite(), math.nan)
+    return {"accuracy": accuracy, "loss": loss, "entropy": entropy, "largest_score": largest}

@@ -41,6 +41,7 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
                     "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
                     "keys": keys,
                     "start_entropy": float(learnt.curves["entropy"][seed, 0]),
+                    "largest_score": float(found["largest_score"][seed]),
                     "parameters": learnt.parameters,
                 }
             )

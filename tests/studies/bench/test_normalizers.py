@@ -10,6 +10,7 @@ from torch import Tensor
 from attncli.attention import Bias, alibi_slopes
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
+from attncli.studies.bench import implementations
 from attncli.studies.bench.implementations import Task, make_call
 from tests.reference import matrix, weighted_sum, weights_of
 from tests.scorers.catalogue import normal
@@ -57,6 +58,42 @@ def test_calls_give_what_oracles_give(name: str, alibi: bool) -> None:
             torch.testing.assert_close(one.double(), wanted, rtol=1e-4, atol=1e-5)
         gradients = make_call(replace(task, backward=True), [given])()[len(found) :]
         assert [each.shape for each in gradients] == [each.shape for each in given]
+
+
+@pytest.mark.parametrize("phi", ["elu_plus_one", "relu", "exp"])
+def test_linear_attention_gives_what_kernel_attention_gives(phi: str) -> None:
+    inputs = tuple(normal(BATCH * HEADS, rows, D, seed=rows) for rows in (N, M, M + 1))
+    given = (inputs[0], inputs[1], inputs[2][:, :M])
+    usual = Task("attncli", SCORERS["kernel"](D, D, phi=phi), "output", NORMALIZERS["sum"](), False, HEADS)
+    found, wanted = (
+        make_call(replace(usual, implementation=each, backward=True), [given])() for each in ("linear", "attncli")
+    )
+    assert len(found) == len(wanted) == 4
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_linear_attention_is_offered_where_it_is_the_same_and_makes_no_matrix() -> None:
+    entries = [
+        {"scorer": "kernel", "normalizer": "sum", "label": "it"},
+        {"scorer": "kernel", "label": "softmax"},
+        {"scorer": "dot", "normalizer": "uniform"},
+    ]
+    sizes = {**SMALL, "n": [600], "m": [600], "batch": [1], "heads": [1]}
+    result = result_of(scorers=entries, measure=["scores", "output"], **sizes)
+    rows = {(row["label"], row["measure"]): row for row in result.records if row["implementation"] == "linear"}
+    assert list(rows) == [("it", "output")]
+    row = rows["it", "output"]
+    assert (row["status"], row["reason"]) == ("timed", None)
+    assert row["peak_bytes"] < 600 * 600 * 4 / 8
+
+
+def test_linear_attention_that_is_wrong_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        implementations, "_linear", lambda scorer, queries, keys, values: (queries @ (keys.mT @ values),)
+    )
+    result = result_of(scorers=[{"scorer": "kernel", "normalizer": "sum"}], measure=["output"], **SMALL)
+    assert [row["status"] for row in result.records if row["implementation"] == "linear"] == ["disagrees"]
 
 
 def test_rows() -> None:

@@ -49,7 +49,7 @@ def result_of(
             "loss": 2.0 - right,
             "gradient_norm": 1e-6 if right < 1 else 0.125,
         }
-        row |= {"entropy": 0.25, "start_entropy": 0.0625 if label == "dot" else 2.0}
+        row |= {"entropy": 0.25, "start_entropy": 0.0625 if label == "dot" else 2.0, "largest_score": 3.0}
         rows.append(row | {"steps_to_90": 8 * (seed + 1) if right >= 0.9 else None})
     rise = 1 - torch.exp(-STEPS / 100)
     curves = {

@@ -15,10 +15,11 @@ from attncli.studies.train import model as train_model
 from attncli.studies.train import study as train
 from attncli.studies.train.model import Learnt, Recall, losses, points_of
 from attncli.studies.train.rows import summary
+from attncli.studies.train.task import normal
 from tests.experiments import Notes
 from tests.studies.train.small import batch_of, learnt_by, model_of, options_of, prepared, result_of
 
-MEASURED = ("accuracy", "loss", "entropy", "gradient_norm")
+MEASURED = ("accuracy", "loss", "entropy", "gradient_norm", "largest_score")
 
 
 @pytest.mark.parametrize("name", SCORERS)
@@ -73,9 +74,24 @@ def test_curves_and_what_rows_take_from_them() -> None:
     assert any(row["steps_to_90"] for row in result.records)
 
 
+@pytest.mark.parametrize("softcap", [None, 0.5])
+def test_largest_score_is_of_the_trained_parameters(softcap: float | None) -> None:
+    """Of all pairs of symbols, after the softcap."""
+    entry = {"scorer": "scaled_dot", "softcap": softcap}
+    result = result_of(scorers=[entry], steps=20, d=6, batch=20, lr=0.05)
+    options = options_of(scorers=[entry], steps=20, d=6, batch=20, lr=0.05)
+    for row in result.records:
+        symbols = normal(options, "embeddings", options.vocabulary, options.embedding)[row["seed"]]
+        w_q, w_k = (result.parameters[f"scaled_dot/6/{row['seed']}/{name}"] for name in ("W_q", "W_k"))
+        queries, keys = ((symbols @ each.mT).tolist() for each in (w_q, w_k))
+        scores = [sum(x * y for x, y in zip(q, k, strict=True)) / 6**0.5 for q in queries for k in keys]
+        capped = [softcap * math.tanh(score / softcap) if softcap else score for score in scores]
+        assert row["largest_score"] == pytest.approx(max(map(abs, capped)), rel=1e-4)
+
+
 def test_summary_by_hand() -> None:
     row = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "d": 2, "keys": 4}
-    figures = dict.fromkeys(("loss", "entropy", "gradient_norm", "start_entropy"), 1.0)
+    figures = dict.fromkeys(("loss", "entropy", "gradient_norm", "start_entropy", "largest_score"), 1.0)
     rows = [
         row | figures | {"seed": s, "accuracy": a, "steps_to_90": n}
         for s, a, n in ((0, 0.5, None), (1, 1.0, 30), (2, 0.9, 10))
