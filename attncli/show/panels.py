@@ -196,7 +196,7 @@ class PlainFormatter(Formatter):
 
     def __call__(self, value: float, pos: int | None = None) -> str:
         """Return the label of a single number."""
-        return f"{value:g}"
+        return f"{value:g}".replace("-", "−")
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
         """Return the labels of all ticks."""
@@ -206,10 +206,11 @@ class PlainFormatter(Formatter):
 
 
 def _power(value: float) -> str:
-    """Return a number such as `10⁻⁵`, `2·10⁶` or `0`."""
-    digits, _, exponent = f"{value:.2e}".partition("e")
+    """Return a number such as `10⁻⁵`, `−2·10⁶` or `0`."""
+    digits, _, exponent = f"{abs(value):.2e}".partition("e")
     power = f"10{str(int(exponent)).translate(SUPERSCRIPTS)}"
-    return "0" if not value else power if digits == "1.00" else f"{float(digits):g}·{power}"
+    sign = "−" if value < 0 else ""
+    return "0" if not value else sign + (power if digits == "1.00" else f"{float(digits):g}·{power}")
 
 
 def decades_axis(axes: Axes, text: Callable[[float], str] | None = None) -> None:

@@ -1,6 +1,5 @@
 """The columns of the study `variance`: one row for each label and d, or head of real tensors."""
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,7 +12,6 @@ from attncli.numbers import MISSING, number
 
 short = partial(number, digits=3)
 signed = partial(Column, signed=True)
-STANDARDISED = "(score - mean) / std"
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
 TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 
@@ -49,17 +47,11 @@ COLUMNS = (
 
 
 def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the edges and heights of a histogram of (score - mean) / std, as a density.
+    """Return the edges and heights of the histogram of a scorer's scores, as a density.
 
     Neighbouring bins are merged until chance changes the height of the fullest by 4 % at most.
     """
     edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
-    scores = result.settings["histograms"][label]
     merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
-    edges, counts = (edges[::merged] - scores["mean"]) / scores["std"], counts.reshape(-1, merged).sum(axis=1)
-    return edges, counts / (scores["samples"] * np.diff(edges))
-
-
-def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the density of the standard normal distribution."""
-    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    edges, counts = edges[::merged], counts.reshape(-1, merged).sum(axis=1)
+    return edges, counts / (result.settings["histograms"][label]["samples"] * np.diff(edges))

@@ -1,5 +1,6 @@
 """variance.png: the variance against d (of real tensors by head) beside the histogram of scores at the largest d."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +12,12 @@ from attncli.common.pairs.figure import Curve, Points
 from attncli.common.study import Result
 from attncli.numbers import entries, number
 from attncli.show.figures import Note, Picture
-from attncli.show.panels import legend, name, one_figure, panels, reference
+from attncli.show.panels import PlainFormatter, legend, name, one_figure, panels, reference
 from attncli.show.themes import Sheet
-from attncli.studies.variance.columns import STANDARDISED, density, normal_density
+from attncli.studies.variance.columns import density
 
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
+UNEQUAL = 10.0  # ratio of the largest standard deviation to the smallest from which on the axis is logarithmic
 REACH = 4.5  # standard deviations of the histogram to either side
 
 
@@ -56,15 +58,29 @@ def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) 
 def _draw_histograms(
     axes: Axes, result: Result, lines: Mapping[str, Mapping[str, Any]], standard: Mapping[str, Any]
 ) -> None:
+    """Draw densities relative to their peaks, as wide ones are low; the axis is logarithmic if widths differ much."""
     largest = max(record["d"] for record in result.records)
-    name(axes, f"standardised scores at d = {largest}", STANDARDISED, "density")
+    name(axes, f"scores at d = {largest}", "score", "density / its peak")
+    histograms = result.settings["histograms"]
+    spreads = {label: of for label, of in histograms.items() if of["std"] and math.isfinite(of["std"])}
+    ends = [about["mean"] + side * REACH * about["std"] for about in spreads.values() for side in (-1, 1)]
+    axes.set_xlim(min([-1.0, *ends]), max([1.0, *ends]))
+    stds = [about["std"] for about in spreads.values()] or [1.0]
+    if max(stds) > UNEQUAL * min(stds):
+        axes.set_xscale("symlog", linthresh=min(stds))
+        least, most = (
+            10.0 ** math.floor(math.log10(each)) for each in (10 * min(stds), min(map(abs, axes.get_xlim())))
+        )
+        axes.set_xticks([sign * each for each in {max(min(1.0, most), least), most} for sign in (-1, 1)] + [0.0])
+        axes.xaxis.set_major_formatter(PlainFormatter())
+        axes.minorticks_off()
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
     x = np.linspace(-REACH, REACH, 181)
-    axes.plot(x, normal_density(x), zorder=3, **standard)
-    axes.set_xlim(-REACH, REACH)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.plot(x, np.exp(-(x**2) / 2), zorder=3, **standard)
     for label, line in lines.items():
-        if label in result.settings["histograms"]:
+        if label in spreads:
             edges, heights = density(result, label)
             look = {key: line[key] for key in ("color", "linewidth", "linestyle")}
-            axes.stairs(heights, edges, zorder=2, **look)
+            axes.stairs(heights / heights.max(), edges, zorder=2, **look)
     axes.set_ylim(bottom=0)

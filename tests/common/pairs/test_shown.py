@@ -1,5 +1,6 @@
 """What variance and saturation show: tables with every figure, sentences with their numbers, and the drawn points."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_theory_and_uniform_weights_are_lines() -> None:
     assert heights == [pytest.approx([height] * 2) for height in (1.0, 1 / 4, 3**0.5 / 4)]
 
 
-def test_density_of_standardised_scores() -> None:
+def test_density_of_scores() -> None:
     """With 20 of 100 scores outside of the bins, and bins so few together that the fullest has 625 scores at least."""
     for many in (1, 100):
         counts = torch.zeros(100).double()
@@ -178,9 +179,27 @@ def test_density_of_standardised_scores() -> None:
         tensors = {"histogram/dot/edges": torch.linspace(-5, 15, 101).double(), "histogram/dot/counts": counts}
         settings = {"histograms": {"dot": {"samples": 100 * many, "mean": 5.0, "std": 2.0}}}
         edges, heights = density(Result("variance", "x", settings, [], tensors=tensors), "dot")
-        assert [edges[0], edges[-1]] == pytest.approx([-5, 5])
+        assert [edges[0], edges[-1]] == pytest.approx([-5, 15])
         assert (heights * np.diff(edges)).sum() == pytest.approx(0.8)
         assert len(heights) == (10 if many == 1 else 50)
+
+
+def test_histograms_are_of_scores_as_wide_as_they_spread() -> None:
+    """Logarithmic if one is more than ten times as wide as another; each up to its peak."""
+    for d, scale in ((4, "linear"), (256, "symlog")):
+        axes = drawn(swept("variance", d=[d], samples=4000, scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}]))[
+            0
+        ].axes[1]
+        assert (axes.get_title(), axes.get_xlabel(), axes.get_xscale()) == (f"scores at d = {d}", "score", scale)
+        for patch, std in zip(axes.patches, (math.sqrt(d), 1.0), strict=True):
+            heights, edges, _ = patch.get_data()  # type: ignore[attr-defined]
+            middles = (edges[1:] + edges[:-1]) / 2
+            spread = math.sqrt((heights * middles**2).sum() / heights.sum())
+            assert heights.max() == 1
+            assert spread == pytest.approx(std, rel=0.1)
+            low, high = axes.get_xlim()
+            assert low < -4 * std
+            assert high > 4 * std
 
 
 @pytest.mark.parametrize(
