@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from attncli.commands.command import PlainHelp, typer_command
-from attncli.errors import got
+from attncli.errors import did_you_mean, got
 from attncli.studies import STUDIES
 
 WITH_ARGUMENTS = ("swap",)  # studies with a command of their own, since it has arguments
@@ -17,6 +17,7 @@ NUMBERS = {  # expected values, by pydantic's type of error
     "int_parsing": "a whole number",
     "greater_than_equal": "a number of at least {ge}",
 }
+CHOICES = " is not one of "  # in typer's message, before the names
 
 
 class LateCommand(PlainHelp, TyperCommand):
@@ -45,7 +46,7 @@ class LateCommand(PlainHelp, TyperCommand):
         """Ignore the parameters that typer finds on the placeholder function."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, and word errors in numbers as in the rest of the command line."""
+        """Parse the arguments, and word errors in numbers and choices as in the rest of the command line."""
         try:
             rest: list[str] = self._loaded.parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -55,6 +56,9 @@ class LateCommand(PlainHelp, TyperCommand):
                 found = error.__cause__.errors()[0]
                 if expected := NUMBERS.get(found["type"]):
                     error.message = got(found["input"], f"expected {expected.format(**found.get('ctx', {}))}")
+                elif CHOICES in found["msg"]:
+                    names = [each.strip(" '.") for each in found["msg"].partition(CHOICES)[2].split(",")]
+                    error.message = got(found["input"], did_you_mean(found["input"], names))
             raise
         return rest
 

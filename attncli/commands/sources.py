@@ -104,10 +104,10 @@ def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | No
     if "layers" not in result.settings:
         _refuse_layer(layer)
         return None, ""
-    if layer is None:
-        cure = "its pictures show the heads that change most; expected one with `layer` in place of several, or --layer"
-        raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')
     numbers: dict[str, int] = part_of("attention", "layers").layer_numbers(result)
+    if layer is None:
+        first = next(iter(numbers.values()))
+        raise InputError.of(f'got "{source}", a run over layers of a model; choose one, such as --layer {first}')
     named = {str(number): name for name, number in numbers.items()}
     name = named.get(layer, layer)
     if name not in numbers:

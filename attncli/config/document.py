@@ -184,7 +184,8 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
         if path.suffix.lower() in TENSOR_FILES:
-            message += f", with `data: {{queries: {{file: {path.name}, tensor: NAME}}, ...}}` for tensors of this file"
+            named = f"`data: {{queries: {{file: {path.name}, tensor: NAME}}, keys: ...}}` and `scorers: [dot]`"
+            message = f"got a tensor file; expected a YAML file that names its tensors, with {named}"
     except (OSError, ValueError) as error:
         message = f"cannot be read: {refusal(error)}; expected a YAML file"
     raise InputError.of(message, where=str(path))

@@ -170,3 +170,10 @@ def test_a_character_without_a_font_is_a_warning_even_if_quiet(tmp_path: Path, m
         assert shown.exit_code == 0
         assert "warning: no installed font can draw 力 意 注" in shown.stderr
     assert "warning: no installed font" in attncli("run", config, "--out", tmp_path / "run", "--quiet").stderr
+
+
+def test_unknown_choices(folder: Path) -> None:
+    assert 'got "score"; did you mean `scores`?' in refusal("heatmap", "small.yaml", "--stage", "score")
+    assert 'got "x"; known: scores, capped, biased, weights, dropped' in refusal(
+        "heatmap", "small.yaml", "--stage", "x"
+    )

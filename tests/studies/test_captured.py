@@ -388,7 +388,7 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert first.pictures == ["layers", "heatmaps"]
     first.figure("heatmaps")
     assert "a run over layers of a model; use first/capture.safetensors" in refusal("variance", "--from", "first")
-    assert "expected one with `layer` in place of several, or --layer" in refusal("heatmap", "first")
+    assert "a run over layers of a model; choose one, such as --layer 0" in refusal("heatmap", "first")
     for layer in ("1.layer", "1"):
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
