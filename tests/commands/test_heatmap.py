@@ -174,6 +174,4 @@ def test_a_character_without_a_font_is_a_warning_even_if_quiet(tmp_path: Path, m
 
 def test_unknown_choices(folder: Path) -> None:
     assert 'got "score"; did you mean `scores`?' in refusal("heatmap", "small.yaml", "--stage", "score")
-    assert 'got "x"; known: scores, capped, biased, weights, dropped' in refusal(
-        "heatmap", "small.yaml", "--stage", "x"
-    )
+    assert 'got "html"; known: text, md' in refusal("compare", "a", "b", "--format", "html")
