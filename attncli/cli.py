@@ -35,6 +35,8 @@ COMMANDS = {  # with their help
     "schema": "Print the JSON Schema of experiments, for editors.",
 }
 
+ABOUT = "Compare attention scoring functions on the same tensors and the same mask."
+
 
 class Cli(PlainHelp, TyperGroup):
     """The group of all commands. It prints an InputError as lines on stderr; most other exceptions are bugs."""
@@ -116,7 +118,7 @@ def _fail(error: object) -> None:
 app = typer.Typer(
     cls=Cli,
     name="attncli",
-    help="Compare attention scoring functions on the same tensors and the same mask.",
+    help=f"{ABOUT}\n\nTo begin: attncli run d2l",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -135,7 +137,6 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Compare attention scoring functions on the same tensors and the same mask."""
     os.environ.pop("MPLBACKEND", None)  # pictures become files without one, and a wrong name would end the command
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

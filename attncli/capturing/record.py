@@ -22,7 +22,7 @@ METADATA, VERSION = "attncli", 1  # key of a file's JSON, and version of its for
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Record:
     """Inputs and output of an attention call, by head, with position embeddings applied; masks are broadcast.
 
@@ -51,6 +51,12 @@ class Record:
     reading: int = 0  # number of the reading and variant that reproduces the model's output
     error: float = 0.0  # largest difference between `output` and `rescored()`
     problem: str | None = None  # why it cannot be re-scored
+
+    def __repr__(self) -> str:
+        """Return the call with its sizes in one line, without its numbers."""
+        b, h, n, d = self.queries.shape
+        sizes = f"{b} x {h} heads, {n} queries, {self.keys.shape[-2]} keys, d = {d}, scale {self.scale:.4g}"
+        return f"<Record {self.name or 'function'}: {sizes}{f', {self.problem}' if self.problem else ''}>"
 
     @property
     def name(self) -> str:

@@ -14,6 +14,8 @@ from attncli.studies.bench.options import IMPLEMENTATIONS
 
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
+NOISY = 2.0  # largest factor between the ends of the 95 % interval of a ratio that is stated
+
 
 def size_of(record: Record) -> tuple[int, ...]:
     """Return the sizes of a row, n first."""
@@ -127,6 +129,11 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 
 
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
-    """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
+    """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`.
+
+    A ratio whose interval ends differ by more than a factor of `NOISY` is no answer, and is not stated.
+    """
+    if ends[1] > NOISY * ends[0]:
+        return f", too noisy to compare ({number(ends, 2)} times {what}; repeat it on a quiet machine)"
     same = ", no measurable difference" if ends[0] <= 1 <= ends[1] else ""
     return f", {number(ratio, 3)} times {what} ({number(ends, 3)}{same})"

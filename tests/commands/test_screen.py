@@ -1,0 +1,97 @@
+"""What a command prints fits one screen, whatever the size of its input; `--full` prints everything."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from attncli.show.tables import SCREEN
+from tests.cli import attncli, good
+from tests.studies.bench.small import hurry
+
+MINILM = Path(__file__).parents[2] / "experiments" / "minilm.safetensors"
+MANY_SCORERS = [f"--scorer=scaled_dot:scale={scale}" for scale in range(1, 21)]
+LARGE = """
+data:
+  queries: {shape: [4, 12, 40, 8]}
+  keys: {shape: [4, 12, 300, 8]}
+  values: {shape: [4, 12, 300, 3]}
+scorers: [dot, cosine, additive]
+"""
+COMMANDS = {
+    "d2l": ["run", "d2l"],
+    "many heads, queries and keys": ["run", "large.yaml"],
+    "many scorers": ["run", "d2l_dot_product", *MANY_SCORERS],
+    "scores": ["run", "modified_keys", "--stage=scores"],
+    "layers": ["run", "minilm"],
+    "layers with scores": ["run", MINILM, "--stage=scores"],
+    "several": ["run", "d2l", "modified_keys", "vector_sum", "claims/03_modified_keys"],
+    "all claims of masks": ["run", *(["claims/01a_mask_per_example"] * 30)],
+    "variance": ["variance", "--set=samples=200"],
+    "variance of many scorers": ["variance", "--set=samples=200", "--d=4", *MANY_SCORERS],
+    "variance of a model": ["variance", "--from", MINILM],
+    "saturation": ["saturation", "--rows=20"],
+    "saturation of a model": ["saturation", "--from", MINILM],
+    "train": ["train", "--d=4", "--d=8", "--d=16", "--steps=2", "--seeds=2", "--set=test_keys=[4, 16]"],
+    "bench": ["bench", "--n=4", "--n=8", "--d=4"],
+    "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--by=layer", "--by=head", *MANY_SCORERS[:6]],
+    "explain": ["explain", "d2l"],
+    "scorers": ["scorers"],
+    "init": ["init"],
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(width))
+    plots = ["--no-plots"] * (COMMANDS[name][0] not in ("explain", "scorers", "init"))
+    Path("large.yaml").write_text(LARGE)
+    lines = good(*COMMANDS[name], *plots).splitlines()
+    assert len(lines) <= SCREEN
+    wide = [line for line in lines if len(line.rstrip()) > width and not line.startswith("outputs/")]
+    assert wide == [] or name == "init", "paths and commands are not folded"
+    if COMMANDS[name][0] in ("variance", "saturation", "train", "swap"):
+        assert lines.index("Findings") > len(lines) / 4
+
+
+@pytest.mark.usefixtures("here")
+def test_findings_are_last_above_the_folder_and_full_prints_everything() -> None:
+    short = good("run", MINILM, "--no-plots").splitlines()
+    place = short.index("Findings")
+    after = [line for line in short[place + 1 :] if not line.startswith(("- ", "  "))]
+    assert len(after) == 1
+    assert after[0].startswith("outputs/")
+    full = good("run", MINILM, "--no-plots", "--full").splitlines()
+    assert len(full) > 3 * SCREEN
+    assert not any("left out" in line for line in full)
+    assert sum(" left out; see them with --full" in line for line in short) > 1
+
+
+@pytest.mark.usefixtures("here")
+def test_scores_stand_in_place_of_weights() -> None:
+    weights, scores = (good("run", "modified_keys", "--no-plots", *more) for more in ([], ["--stage=scores"]))
+    row = r"^0 +(-?\d\.\d{3})"
+    assert re.search(row, weights, re.M) != re.search(row, scores, re.M)
+    assert "scores   * row maximum" in scores
+    assert "this run has no stage `capped`; it has scores, weights, output" in " ".join(
+        good("run", "modified_keys", "--no-plots", "--stage=capped").split()
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_scorers_of_the_command_line_replace_those_of_the_config() -> None:
+    result = attncli("run", "claims/03_modified_keys", "--scorer=dot", "--scorer=cosine:scale=2", "--no-plots")
+    assert result.exit_code == 0
+    assert "cosine_2" in result.stdout
+    assert "expectation" not in result.stdout
+    assert "whose expectations are not checked" in result.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_one_line_for_each_of_many_runs() -> None:
+    lines = good("run", *(["claims/01a_mask_per_example"] * 12), "--no-plots").splitlines()
+    assert sum(line.startswith("01a_mask_per_example  outputs/") for line in lines) == 12
+    assert lines[-1] == "All 12 expectations hold; see them with --full"
