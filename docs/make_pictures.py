@@ -113,10 +113,18 @@ def name_of(picture: Path) -> str:
     return "sweep" if picture.stem.startswith("sweep_") else picture.stem
 
 
+def draw_again(picture: Path, command: str) -> str:
+    """Draw a picture of docs/pictures in each theme; return the error of its command, such as a model out of reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for theme, image in draw(command, name_of(picture), Path(folder)):
+                picture.with_stem(picture.stem + THEMES[theme]).write_bytes(image)
+        except subprocess.CalledProcessError as error:
+            return f"{picture.stem}: {error.stderr.decode()}"
+    sys.stdout.write(f"{picture.relative_to(ROOT)}: {command}\n")
+    return ""
+
+
 if __name__ == "__main__":
-    for picture, command in commands().items():
-        if not sys.argv[1:] or picture.stem in sys.argv[1:]:
-            with tempfile.TemporaryDirectory() as folder:
-                for theme, image in draw(command, name_of(picture), Path(folder)):
-                    picture.with_stem(picture.stem + THEMES[theme]).write_bytes(image)
-            sys.stdout.write(f"{picture.relative_to(ROOT)}: {command}\n")
+    wanted = {path: each for path, each in commands().items() if not sys.argv[1:] or path.stem in sys.argv[1:]}
+    sys.exit("".join([draw_again(path, command) for path, command in wanted.items()]) or None)
