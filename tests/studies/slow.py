@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attncli.common.study import Record, Result
@@ -45,6 +46,10 @@ def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
     seen = [score for score, allowed in cells if allowed]
     rows = [row for row, empty in zip(weights.flatten(0, -2).tolist(), empties(valid), strict=True) if not empty]
     entropies = [reference.entropy(shares(row)) for row in rows if sum(row)]
+    plain = reference.for_each_matrix(reference.masked_softmax, scores.double(), valid.expand(scores.shape))
+    is_plain = torch.allclose(weights.double(), plain, atol=1e-5)
+    own = zip(scores.flatten(0, -2).tolist(), valid.expand(scores.shape).flatten(0, -2).tolist(), strict=True)
+    bounds = [least_entropy([score for score, may in zip(*row, strict=True) if may]) for row in own if any(row[1])]
     return {
         "score_mean": _mean(seen),
         "score_std": statistics.pstdev(seen) if seen else None,
@@ -53,7 +58,17 @@ def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
         "max_weight": _mean([max(row) for row in rows]),
         "weight_sum": _mean([math.fsum(row) for row in rows]),
         "empty_rows": sum(empties(valid)),
+        "entropy_bound": _mean(bounds) if is_plain else None,
     }
+
+
+def least_entropy(scores: Sequence[float]) -> float:
+    """Of the softmax of scores as far from their mean: one high, the others low and equal."""
+    size, radius = len(scores), math.dist(scores, [statistics.fmean(scores)] * len(scores))
+    if size == 1:
+        return 0.0
+    high, low = radius * math.sqrt((size - 1) / size), -radius / math.sqrt(size * (size - 1))
+    return reference.entropy(reference.softmax([high, *[low] * (size - 1)]))
 
 
 def _mean(numbers: Sequence[float]) -> float | None:

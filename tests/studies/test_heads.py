@@ -148,7 +148,7 @@ def test_heads_in_the_run_folder_and_loaded(tmp_path: Path) -> None:
     assert (content["heads"], content["head_comparisons"]) == (list(result.heads), list(result.head_comparisons))
     with (tmp_path / "run" / "heads.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [{key: str(value) for key, value in row.items()} for row in result.heads] == rows
+    assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in result.heads] == rows
     loaded = attncli.load(tmp_path / "run")
     assert (list(loaded.heads), list(loaded.head_comparisons)) == (list(result.heads), list(result.head_comparisons))
 

@@ -24,6 +24,13 @@ FIGURES = (
     Column("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", most=1),
     Column("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries."),
     Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries"),
+    Column(
+        "entropy_bound",
+        "entropy\nbound",
+        "Least entropy of softmax for scores of this spread, mean over queries (Zhai et al. 2023); empty if anything "
+        "stands between scores and softmax.",
+        "nats",
+    ),
 )
 PAIR = (
     Column("a", "a", "Label of one scorer.", text=True, kind="place"),

@@ -35,11 +35,12 @@ class Groups:
         self._kept = ~self._grouped(empty)
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
-    def of_scorer(self, rows: ScorerRows) -> list[Record]:
+    def of_scorer(self, rows: ScorerRows, is_bounded: bool = False) -> list[Record]:
         """Return a record for each group: mean and std of its scores, and means over its rows; None without rows.
 
         `score_std` divides by the number of scores, not by one less. `effective_keys` is the mean of exp(entropy).
-        Entropies leave out rows with weights of 0 only.
+        Entropies leave out rows with weights of 0 only. `entropy_bound` is None unless `is_bounded`: the weights are a
+        softmax of the scores as they are.
         """
         spread = self._kept & (self._grouped(rows.weight_sum) != 0)
         mean, deviation = self._moments(rows)
@@ -50,7 +51,10 @@ class Groups:
             "effective_keys": self._mean(rows.entropy.exp(), spread),
             **{name: self._mean(getattr(rows, name), self._kept) for name in AVERAGED},
         }
-        return self._records({**metrics, "empty_rows": self._empty_rows})
+        bounds: list[float | None] = [None] * len(self._places)
+        if is_bounded:
+            bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), spread)
+        return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
 
     def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Record]:
         """Return a record for each group with the differences of two scorers: means, and the largest of weights.
@@ -96,6 +100,17 @@ class Groups:
     def _records(self, metrics: dict[str, list[Any]]) -> list[Record]:
         values = zip(*metrics.values(), strict=True)
         return [place | dict(zip(metrics, each, strict=True)) for place, each in zip(self._places, values, strict=True)]
+
+
+def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:
+    """Return the least entropy of softmax for scores with this L2 norm of their deviations from the mean.
+
+    It is that of one score far above equal others (Zhai et al. 2023, arXiv:2303.06296, theorem 3.1).
+    """
+    others = (count - 1.0).clamp(min=0.0)
+    gap = radius * (count / others.clamp(min=1.0)).sqrt()
+    powers = others * (-gap).exp()
+    return powers.log1p() + powers * gap / (1.0 + powers)
 
 
 def _relative(distance: float, length: float, known: bool) -> float | None:

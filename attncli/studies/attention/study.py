@@ -39,6 +39,7 @@ from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
+from attncli.pooling import is_softmax
 from attncli.scorers import SCORERS
 from attncli.studies.attention.between import between as between
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
@@ -281,9 +282,11 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             rows[entry.label] = found
             count = sum(parameter.numel() for parameter in scorer.parameters())
             without = rules.valid.empty_rows.cpu()  # more rows than of the inputs if the entry has a window
-            (figures,), names = Groups(without, by_head=False).of_scorer(found), names_of(entry) | part.place
+            is_bounded = rules.cap is None and rules.bias is None and is_softmax(rules)
+            (figures,) = Groups(without, by_head=False).of_scorer(found, is_bounded)
+            names = names_of(entry) | part.place
             record = {**names, "parameters": count, **figures}
-            by_head = Groups(without, by_head=True).of_scorer(found)
+            by_head = Groups(without, by_head=True).of_scorer(found, is_bounded)
             if variances is not None:
                 own = metrics_of_calls(inputs, rules.valid, variances, stages[entry.label].get("weights"), found)
                 by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]

@@ -155,6 +155,7 @@ def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterato
         or all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
         "normalizer": set(normalizers) == {DEFAULT_NORMALIZER} or all(map(_names_normalizer, records)),
         "weight_sum": all(each is None or isclose(each, 1.0, rel_tol=TIE) for each in sums),
+        "entropy_bound": most is not None,
     }
     names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
