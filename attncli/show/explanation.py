@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.study import Explanation, Record
-from attncli.errors import printable, shortened
+from attncli.errors import listed, printable, shortened
 from attncli.numbers import number, several
 from attncli.show.tables import FAINT, SCREEN, STRONG, Cells, blocks, length_of, titled
 
@@ -66,7 +66,7 @@ def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableT
         shapes = (f"{printable(name)} {' x '.join(map(str, shape))}" for name, shape in found.parameters.items())
         yield Text(f"parameters: {', '.join(shapes)}", FAINT)
     if found.others:
-        yield Text(f"other labels: {', '.join(map(printable, found.others))}", FAINT)
+        yield Text(f"other labels: {printable(listed(found.others))}", FAINT)
     yield from titled("1. Scores", _scores(found, width, written))
     yield from titled(f"2. Weights: {found.normalizer}", _weights(found, width, written))
     yield from titled("3. Output: the sum of weight * v", _output(found, width))
@@ -77,15 +77,15 @@ def _scores(found: Explanation, width: int, written: int) -> Iterator[Renderable
     if found.formulas.get("score"):
         yield Text(f"score = {found.formulas['score']}")
     chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
-    listed = list[Line](found.of_query.items())
+    written_out = list[Line](found.of_query.items())
     for row in found.keys:
         if row["key"] in chosen and row["valid"]:
             own = {"k": row["k"], **row["steps"], "score": row["score"]}
-            listed += [
+            written_out += [
                 (f"key {_name(row['key'], row['token'])}", []),
                 *((f"  {name}", value) for name, value in own.items()),
             ]
-    yield from _aligned(listed, width)
+    yield from _aligned(written_out, width)
     if 0 < written < len(found.keys) and found.empty_row is None:
         others = len(found.keys) - written
         yield Text(
@@ -210,10 +210,10 @@ def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
     return ["" if value is None else number(value, decimals=0 if whole else decimals) for value in values]
 
 
-def _aligned(listed: Sequence[Line], width: int) -> Iterator[Text]:
+def _aligned(named: Sequence[Line], width: int) -> Iterator[Text]:
     """Yield a line for each name with its numbers, in columns; the end of a long vector is left out."""
-    texts = [_texts(value, 3) if isinstance(value, list) else _texts([value]) for _, value in listed]
-    names = [printable(name) for name, _ in listed]
+    texts = [_texts(value, 3) if isinstance(value, list) else _texts([value]) for _, value in named]
+    names = [printable(name) for name, _ in named]
     first, size = (
         max(map(cell_len, names), default=0),
         max((len(text) for line in texts for text in line if len(line) > 1), default=0),
