@@ -66,7 +66,7 @@ def _shown(run: StoredRun, name: str, number: int) -> Shown:
     here = Path.cwd()
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
     source = None if run.config is None else str(path)  # no command can draw a results.json alone
-    has_numbers = run.result.tensors or is_sweep(run.result)
+    has_numbers = run.config is not None or run.result.tensors or is_sweep(run.result)
     figures = partial(view_of(run.result, "figure").figures, run.result)
     drawn = pictures(lambda look, note: figures(note, look), name, number) if has_numbers else []
     return Shown(name, run.result, listings_of(run.result), drawn, run.content, run.config, source)

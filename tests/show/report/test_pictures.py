@@ -44,6 +44,12 @@ def texts(svg: str) -> list[str]:
     return sorted("".join(each.itertext()) for each in ElementTree.fromstring(svg).iter(f"{SVG}text"))
 
 
+def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
+    good("swap", "tests.studies.swap.models:tower", "--by", "layer", "--out", tmp_path / "run", "--quiet")
+    page = Read(report(tmp_path / "page.html", tmp_path / "run").read_text(encoding="utf-8"))
+    assert [each.attributes["aria-label"] for each in page.all("svg")] == ["Picture swap of swap"] * 2
+
+
 def test_each_study_has_the_pictures_of_its_folder(folders: dict[str, Path], file: Path, tmp_path: Path) -> None:
     """With the same text, in each theme."""
     page = file.read_text(encoding="utf-8")

@@ -198,7 +198,7 @@ def test_names_of_runs_are_those_of_folders_as_far_as_they_tell_them_apart() -> 
 def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
     records = [{"label": "dot", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
     content = {"environment": {"\ud800": "\udfff"}, "command": "attncli \ud800"}
-    page = report([StoredRun(Path(), Result("variance", "\ud800", {}, records), content, "a: 1\n" * 50_000)])
+    page = report([StoredRun(Path(), Result("attention", "\ud800", {}, records), content, "a: 1\n" * 50_000)])
     assert len(page.encode()) < 1_500_000
     read = Read(page)
     notes = {each.text for each in read.all("p", **{"class": "note"})}
