@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ data:
   values: {shape: [4, 12, 300, 3]}
 scorers: [dot, cosine, additive]
 """
-COMMANDS = {
+COMMANDS: dict[str, list[Any]] = {
     "d2l": ["run", "d2l"],
     "many heads, queries and keys": ["run", "large.yaml"],
     "many scorers": ["run", "d2l_dot_product", *MANY_SCORERS],
