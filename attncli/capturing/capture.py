@@ -84,7 +84,9 @@ class Capture(Watch):
             self.missed.append(missed)
 
     def check(self) -> None:
-        """Raise an InputError unless some attention was captured."""
+        """Raise an InputError unless some attention was captured, and every layer that was chosen by its number."""
+        if self._calls:
+            self._chosen.check(list(self._calls))
         if any(record.problem is None for record in self.records):
             return
         found: list[Record | Missed] = [*self.records, *self.missed]

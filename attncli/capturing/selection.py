@@ -1,6 +1,7 @@
 """The choice of layers, heads and calls to keep."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
@@ -38,6 +39,14 @@ class Selection:
         if isinstance(self.layers, str):
             return fnmatchcase(layer, self.layers)
         return any(number in numbers for numbers in self.layers)
+
+    def check(self, layers: Sequence[str]) -> None:
+        """Raise an InputError if the number of a chosen layer is not one of the layers that ran."""
+        for numbers in self.layers if isinstance(self.layers, list) else ():
+            if numbers[-1] >= len(layers):
+                raise InputError.of(
+                    got(numbers[-1], f"expected 0 to {len(layers) - 1}, of {len(layers)} layers"), ["layers"]
+                )
 
     def of_heads(self, record: Record) -> Record:
         """Return the record with the chosen heads only.

@@ -93,6 +93,8 @@ def capture(
     try:
         seen.check()
     except InputError as error:
+        if error.problems[0].path:
+            raise InputError.of(error.problems[0].message, where="--layers") from error
         raise InputError.of(f'got "{model}"; {error}', where="attncli capture") from error
     save_captured(place, seen, about)
     if not quiet:

@@ -204,7 +204,8 @@ def _in_results(csv: str | None) -> str:
 def _of_layers(result: Result, width: int, most: int | None, csv: str | None, stage: str) -> Iterator[RenderableType]:
     """Yield the scorers' means over all heads, layers x heads, the heads that change most, and weights of these."""
     known, layers = result.settings["capture"], result.settings["layers"]
-    text = f', "{known["text"]}"' if known["text"] else ""
+    given = known["text"]
+    text = f', "{given}"' if isinstance(given, str) else f", {len(given)} texts" if given else ""
     yield Text(printable(f"{known['file']}: {known['model'] or 'a model'}{text}"))
     numbers = layer_numbers(result)
     if most is None:
