@@ -44,8 +44,9 @@ class Selection:
         """Raise an InputError if the number of a chosen layer is not one of the layers that ran."""
         for numbers in self.layers if isinstance(self.layers, list) else ():
             if numbers[-1] >= len(layers):
+                last = len(layers) - 1
                 raise InputError.of(
-                    got(numbers[-1], f"expected 0 to {len(layers) - 1}, of {len(layers)} layers"), ["layers"]
+                    got(numbers[-1], f"expected at most {last}, the number of the last layer"), ["layers"]
                 )
 
     def of_heads(self, record: Record) -> Record:

@@ -155,7 +155,7 @@ def test_choices() -> None:
         calls()
     assert len(first.records) == 1
     assert other.records == []
-    with pytest.raises(InputError, match="no layer was chosen; expected some of the 1 with attention, function"):
+    with pytest.raises(InputError, match="layers: got 2; expected at most 0, the number of the last layer"):
         other.check()
     for choice in ({"heads": "x"}, {"heads": "3-"}, {"calls": "some"}):
         with pytest.raises(InputError, match="expected"):

@@ -172,7 +172,8 @@ REFUSED = {
     "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
     "expected a module in the working directory or an installed one",
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
-    "own:module --layers 7": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 with '
+    "own:module --layers 7": "--layers: got 7; expected at most 2, the number of the last layer",
+    "own:module --layers encoder*": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 with '
     "attention, layers.0.self_attn to layers.2.self_attn",
     "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
     "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",

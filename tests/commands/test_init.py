@@ -28,7 +28,7 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     name = Path(builtin).name
     tensors = {
         **{same: f"{same}.npz" for same in ("own_tensors", "12_perceptron")},
-        **dict.fromkeys(("minilm", "captured_scales"), "minilm.safetensors"),
+        **dict.fromkeys(("minilm", "captured_scales", "rounding"), "minilm.safetensors"),
     }.get(name)
     also = f", with {tensors}" if tensors else ""
     data = read_document(here / f"{name}.yaml").data
@@ -37,6 +37,8 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     assert files == sorted([tensors, f"{name}.yaml"] if tensors else [f"{name}.yaml"])
     for file in files:
         assert (here / file).read_bytes() == (builtin_path(builtin).parent / file).read_bytes()
+    if name == "swap":  # its model is on the hub
+        return
     told = good("check", f"{name}.yaml")
     assert told.startswith(f"{name}.yaml: good, study {data.get('study', 'attention')}")
     assert (", a sweep of " in told) == ("sweep" in data)

@@ -17,7 +17,7 @@ def lines(text: str) -> list[list[str]]:
 
 
 def summary_tables(records: Sequence[Record], width: int, names: int = 1) -> list[RenderableType]:
-    scorer, label, _, *figures = (column for column in COLUMNS if column.key != "weight_sum")
+    scorer, label, _, *figures = (column for column in COLUMNS if column.key not in ("weight_sum", "entropy_bound"))
     return list(tables([label, scorer][:names], figures, records, width))
 
 
