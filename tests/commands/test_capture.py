@@ -173,8 +173,8 @@ REFUSED = {
     "expected a module in the working directory or an installed one",
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
     "own:module --layers 7": "--layers: got 7; expected at most 2, the number of the last layer",
-    "own:module --layers encoder*": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 with '
-    "attention, layers.0.self_attn to layers.2.self_attn",
+    "own:module --layers encoder*": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 '
+    "with attention, layers.0.self_attn to layers.2.self_attn",
     "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
     "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
     "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
