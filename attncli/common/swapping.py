@@ -1,5 +1,6 @@
 """Other scorers inside a model: the outputs of attention calls by an entry of a config."""
 
+import functools
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
 from attncli.inputs.captured import inputs_of
+from attncli.pooling import pool_by_rules
+from attncli.scorers import SCORERS
 
 UNIFORM, ZERO = "uniform", "zero"
 
@@ -61,8 +64,10 @@ class Swap(Replacing):
         first = max(m - n, 0)  # with a cache, queries are those of the last tokens
         rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
-        scores = raw_scores(scoring_of(entry, self._scorers[key]), queries, keys)
-        return rules.pooled(rules.stages(scores)["weights"], rules.rounding.values(inputs.values))
+        scorer = scoring_of(entry, self._scorers[key])
+        if type(scorer) not in SCORERS.values():
+            scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
+        return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
 
 
 class _Holder(Model):
