@@ -8,10 +8,10 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.padding import Padding
@@ -20,19 +20,23 @@ from rich.text import Text
 from attncli.api import Loaded, load_experiment
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
-from attncli.commands.streams import EXPECTATION_FAILED, ErrorStream, print_error, print_line, print_note
+from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
 from attncli.common import stopping
 from attncli.common.progress import Progress
 from attncli.common.study import is_kept
 from attncli.config.builtin import experiment_path
-from attncli.config.document import TENSORS, read_document
-from attncli.config.models import DEFAULT_STUDY
+from attncli.config.document import TENSORS, Document, read_document
+from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
 from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
+from attncli.sweeps.findings import failures_of
 from attncli.sweeps.views import is_sweep, view_of
+
+if TYPE_CHECKING:
+    from attncli.sweeps.points import Plan
 
 WEIGHTS = "weights"
 VERDICT_LINES, HOLDING_LINES = 24, 10  # of the expectations of one run; if all hold
@@ -40,12 +44,49 @@ MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 
 
-def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
+@dataclass(frozen=True)
+class LoadedSweep:
+    """A sweep among the experiments of `attncli run`, checked already."""
+
+    plan: "Plan"
+
+    @property
+    def document(self) -> Document:
+        return self.plan.document
+
+    @property
+    def options(self) -> Experiment:
+        return self.plan.options
+
+    def check(self, progress: Progress) -> None:
+        """Return at once, since the plan has been checked."""
+
+    def run(
+        self, progress: Progress, command: str, out: Path | None, overwrite: bool, pictures: bool, report: bool
+    ) -> Finished:
+        """Run the sweep as `attncli sweep` does without options, and save it.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        from attncli.sweeps.running import Task, run_sweep
+        from attncli.sweeps.starting import load_ahead
+
+        load_ahead()
+        task = Task(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
+        finished, problem = run_sweep(task, progress)
+        if problem is not None:
+            progress.note(f"stopped: {problem}")
+        return finished
+
+
+def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded | LoadedSweep]:
     """Return checked experiments; raise InputError with the problems of all files before anything runs."""
-    collector, experiments = Collector(), []
+    collector, experiments = Collector(), list[Loaded | LoadedSweep]()
     for path in configs:
         with collector.under():
-            experiments.append(load_experiment(read_document(experiment_path(path), overrides)))
+            document = read_document(experiment_path(path), overrides)
+            experiments.append(_load_sweep(document) if document.sweep()[0] else load_experiment(document))
     collector.check()
     if len(experiments) > 1:  # a single one is checked when it runs
         for experiment in experiments:
@@ -55,16 +96,26 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     return experiments
 
 
-def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str = WEIGHTS) -> None:
+def _load_sweep(document: Document) -> LoadedSweep:
+    from attncli.sweeps.points import plan_of
+
+    return LoadedSweep(plan_of(document))
+
+
+def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str = WEIGHTS) -> None:
     """Run experiments one after the other, save each in its run folder, and print the results.
 
     Raises:
         InputError: an experiment cannot run, or an expectation could not be judged.
-        typer.Exit: code 1 if an expectation fails, 130 after Ctrl-C, 143 after SIGTERM.
+        typer.Exit: code 1 if an expectation or a point of a sweep fails, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
+    for experiment in experiments:
+        if output.report and isinstance(experiment, LoadedSweep):
+            message = f"got {experiment.document.path}, a sweep; leave it out, and use `attncli report` on its folder"
+            raise InputError.of(message, where="--report")
     command = shlex.join(["attncli", *sys.argv[1:]])
     runs, waiting, interrupted = list[Finished](), list(experiments), False
     try:
@@ -83,10 +134,13 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str = WEI
         show_results(runs, output, as_list=len(experiments) > 1)
         if waiting:
             print_note(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
+    failed = print_failures(runs)
     if interrupted:
         print_note(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(stopping.exit_code())
     check_verdicts(runs)
+    if failed:
+        raise typer.Exit(FAILED)
 
 
 @contextmanager
@@ -180,6 +234,14 @@ def _show_verdicts(runs: Sequence[Finished], output: Output, *, table: bool) -> 
             problems = [Problem(failure(verdict), ("expect", verdict.index)) for verdict in failed]
             for problem in finished.document.located(InputError(problems)).problems:
                 print_error(problem)
+
+
+def print_failures(runs: Sequence[Finished]) -> bool:
+    """Print on stderr which points of sweeps failed; return whether there are any."""
+    lines = [line for finished in runs for line in failures_of(finished.content.get("sweep", {}).get("points", ()))]
+    for line in lines:
+        print_note(line)
+    return bool(lines)
 
 
 def check_verdicts(runs: Sequence[Finished]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from attncli.errors import as_line
 
-EXPECTATION_FAILED = DIFFERENT = 1  # exit codes
+EXPECTATION_FAILED = DIFFERENT = FAILED = 1  # exit codes
 WRONG_INPUT = 2
 
 

@@ -25,7 +25,7 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
-from attncli.commands.streams import print_line, print_note
+from attncli.commands.streams import FAILED, print_line, print_note
 from attncli.common import stopping
 from attncli.errors import InputError, as_line
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from attncli.runs.saving import Finished
     from attncli.sweeps.points import Plan
 
-FAILED = 1  # exit code if a point failed
 ORDER = "attncli.sweep.order"  # key in the command's context: the order of --over and --with
 Config = Annotated[
     Path | None, typer.Argument(metavar="CONFIG", help="A YAML file, a captured model, or a name of an experiment.")
@@ -180,12 +179,10 @@ def _list_points(plan: "Plan", json: bool) -> None:
 
 def _end(finished: "Finished", problem: str | None) -> None:
     """Print which points failed and why the sweep stopped, and end with the exit code for it."""
-    from attncli.commands.experiments import check_verdicts, shortest
-    from attncli.sweeps.findings import failures_of
+    from attncli.commands.experiments import check_verdicts, print_failures, shortest
 
     folder, counts = shortest(finished.folder), finished.result.settings["points"]
-    for line in failures_of(finished.content["sweep"]["points"]):
-        print_note(line)
+    print_failures([finished])
     again = f"`attncli sweep --resume {folder}` goes on"
     if finished.result.interrupted:
         drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""

@@ -232,6 +232,10 @@ def test_points_that_fail_are_told_and_the_others_kept(here: Path, monkeypatch: 
     points = content_of()["sweep"]["points"]
     assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
     assert [row["scorers[0].when"] for row in content_of()["records"]] == [0, 1]
+    swept = {"over": [{"scorers[0].when": "1..2"}]}
+    experiment(here / "y.yaml", scorers=[{"scorer": "failing:Failing"}], sweep=swept)
+    run = attncli("run", "y.yaml", "--no-plots", "--quiet")
+    assert (run.exit_code, run.stderr.splitlines()) == (1, result.stderr.splitlines()[:1])
     none = attncli("sweep", *args[:1], "--over", "scorers[0].when=2,3", "--out", "none", "--no-plots", "--quiet")
     assert (none.exit_code, package.load("none").records, package.load("none").pictures) == (1, [], [])
     stopped = attncli("sweep", *args, "--overwrite", "--fail-fast", "--json")
@@ -257,8 +261,12 @@ def test_expectations_of_swept_columns(here: Path) -> None:
 def test_check_and_run_know_sweeps(here: Path) -> None:
     path = experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
     assert good("check", path) == f"{path}: good, study attention, a sweep of 3 points\n"
-    assert refusal("run", path).startswith(f"{path}:1:")
-    assert "got a sweep; expected one experiment; `attncli sweep" in refusal("run", path)
+    swept = good("run", path, "--no-plots", "--out", "swept")
+    assert swept.startswith("3 points over seed (3): 3 done")
+    assert len(content_of(Path("swept"))["records"]) == 3
+    assert good("run", path, path, "--no-plots").count("x: ") == 2
+    assert "a sweep" in refusal("run", path, "--report", "--out", "reported")
+    assert not Path("reported").exists()
     good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")
     with pytest.raises(ValueError, match=r"got a sweep; .* `sweep=None` drops it"):
         package.run(path)
