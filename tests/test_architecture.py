@@ -49,6 +49,7 @@ MAY_IMPORT = {  # besides itself
     "studies.bench": {*STUDY, "pooling", "textbook"},
     "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for what goes on later
     "studies.swap": {*STUDY, "capturing"},
+    "studies.doctor": {*STUDY, "capturing"},
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
     "expect": {"errors", "numbers", "common.study", "config", "show"},

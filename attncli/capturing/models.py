@@ -70,6 +70,16 @@ class Loaded:
             return self.model(*batch.get("args", ()), **{key: value for key, value in batch.items() if key != "args"})
         return self.model(*(batch if isinstance(batch, tuple | list) else [batch]))
 
+    def outputs(self, batch: Any) -> Any:
+        """Run the model on a batch; raise an InputError if it fails."""
+        try:
+            return self.run(batch)
+        except (InputError, KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError.of(f"running the model gave {type(error).__name__}: {reason}; check its inputs") from error
+
 
 def load(request: Request, batch_size: int) -> Loaded:
     """Load a model and its inputs, at most `batch_size` texts in a batch.

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from attncli.capturing.record import Record
 from attncli.errors import InputError, got
 
 SIDES = ("queries", "keys")
 EXPECTED = "expected a list of names, one list for each text, {queries: [...], keys: [...]}, or the tokenizer's output"
 MOST_SIZES = 5  # listed in a message
+PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|padding|>")
 Names = list[str] | list[list[str]]  # for all batch elements, or a list for each
 
 
@@ -113,3 +117,10 @@ def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bo
 def _rows(names: Names, b: int) -> list[list[str]]:
     """Return a list of names for each of b batch elements."""
     return [[*row] for row in names] if any(map(_is_list, names)) else [[str(name) for name in names]] * b
+
+
+def is_padding(names: Sequence[Any] | None, b: int) -> Tensor | None:
+    """Return which keys (b, m) are padding by their names, also names with positions before them; None if none is."""
+    rows = [] if names is None else _rows(list(names), b)
+    padding = torch.tensor([[str(name).rpartition(" ")[2] in PADDING for name in row] for row in rows])
+    return padding if bool(padding.any()) else None

@@ -102,8 +102,8 @@ def _load_sweep(document: Document) -> LoadedSweep:
     return LoadedSweep(plan_of(document))
 
 
-def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str = WEIGHTS) -> None:
-    """Run experiments one after the other, save each in its run folder, and print the results.
+def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str = WEIGHTS) -> list[Finished]:
+    """Run experiments one after the other, save each in its run folder, and print the results. Return the runs.
 
     Raises:
         InputError: an experiment cannot run, or an expectation could not be judged.
@@ -141,6 +141,7 @@ def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, st
     check_verdicts(runs)
     if failed:
         raise typer.Exit(FAILED)
+    return runs
 
 
 @contextmanager

@@ -42,6 +42,11 @@ Scorers = Annotated[
         autocompletion=scorer_names,
     ),
 ]
+Text = Annotated[
+    list[str] | None,
+    typer.Option("--text", metavar="TEXT", help="Text for the model; several are padded (repeatable)."),
+]
+Texts = Annotated[Path | None, typer.Option("--texts", metavar="FILE", help="File with a text on each line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
 
@@ -109,3 +114,18 @@ def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
     """Return the overrides that --scorer stands for: other scorers, and no expectations, which are about the old."""
     texts = tuple(typed("--scorer", each) for each in scorers)
     return [Override(("scorers",), [*scorers], " ".join(texts), texts), Override(("expect",), [], "--scorer")]
+
+
+def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Override]:
+    """Return the overrides that --text and --texts stand for.
+
+    Raises:
+        InputError: both are given.
+    """
+    if text and texts is not None:
+        raise InputError.of(f'got "{texts}" beside --text; expected one of the two', where="--texts")
+    if text:
+        return [Override(("texts",), [*text], " ".join(typed("--text", each) for each in text))]
+    if texts is not None:
+        return [Override(("texts",), {"file": str(texts.absolute())}, typed("--texts", str(texts)))]
+    return []

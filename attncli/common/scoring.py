@@ -19,6 +19,7 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got
+from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS
@@ -190,6 +191,16 @@ def rules_of(
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
     return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks, rounding_of(entry))
+
+
+def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> Rules:
+    """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks."""
+    call, (n, m) = inputs.call, inputs.valid.shape[-2:]
+    if call is None:
+        return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row)
+    sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
+    first = max(m - n, 0)  # a model that keeps keys of earlier tokens has queries of the last ones
+    return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=sinks, first=first)
 
 
 def rounding_of(entry: ScorerEntry) -> Rounding:

@@ -101,8 +101,8 @@ class Result:
 
     @property
     def labels(self) -> list[str]:
-        """Return the labels of the scorers, in the order of their rows."""
-        return list(by_label(self.records))
+        """Return the labels of the scorers, in the order of their rows; a study may have rows by head alone."""
+        return list(by_label(self.records or self.heads))
 
 
 @dataclass(frozen=True)

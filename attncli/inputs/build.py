@@ -114,6 +114,24 @@ def build_inputs(
     return Inputs(queries, keys, values, valid, bias)
 
 
+def tensors_of(inputs: Inputs) -> dict[str, Tensor]:
+    """Return queries, keys and values, and the bias if there is one."""
+    bias = {} if inputs.bias is None else {"bias": inputs.bias}
+    return {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, **bias}
+
+
+def saved_inputs(data: Any, inputs: Inputs, with_valid: bool = True) -> dict[str, Tensor]:
+    """Return the inputs to store in the run folder, on the CPU; `with_valid` with the joined mask."""
+    saved = tensors_of(inputs)
+    if with_valid:
+        saved["valid"] = inputs.valid.whole
+    if isinstance(getattr(data, "valid_lens", None), FileTensor) and inputs.valid.lengths is not None:
+        saved["valid_lens"] = inputs.valid.lengths
+    if inputs.valid.mask is not None:
+        saved["mask"] = inputs.valid.mask
+    return {name: tensor.cpu() for name, tensor in saved.items()}
+
+
 def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
     """Return the tensors from files and lists, and how to generate the others, dependencies first."""
     collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()

@@ -113,7 +113,8 @@ class Stored(BaseModel):
 
     @model_validator(mode="after")
     def _has_rows(self) -> "Stored":
-        if not self.records and "sweep" not in self.settings:  # in a sweep all points may have failed
+        may_be_empty = {"sweep", "checked"}  # all points may have failed, and a check may have found nothing
+        if not self.records and not may_be_empty & self.settings.keys():
             raise ValueError(self.records)
         return self
 

@@ -29,10 +29,11 @@ LABELS = {
     "bench": list(SCORERS),
     "train": ["dot", "scaled_dot", "additive"],
     "swap": ["one_over_d", "sparsemax", "cosine_16"],
+    "doctor": ["model"],
 }
 
 
-MORE = {"swap": "\nmodel: x"}  # keys without a default
+MORE = {"swap": "\nmodel: x", "doctor": "\nmodel: x"}  # keys without a default
 
 
 @pytest.mark.parametrize("study", LABELS)

@@ -23,7 +23,7 @@ from attncli.common.scoring import (
     of_each,
     outline,
     raw_scores,
-    rules_of,
+    rules_of_inputs,
     scale_of,
     scoring_of,
     worth_compiling,
@@ -32,9 +32,9 @@ from attncli.common.stopping import Keeping, check_stop
 from attncli.common.study import STAGES, Column, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.tensors import CapturedData, FileTensor
+from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, Problem, below, got, in_bytes
-from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens
+from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens, saved_inputs, tensors_of
 from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
@@ -112,15 +112,9 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
             calls = [inputs]
     collector.check()
     if captured is not None:
-        shapes = [{name: tuple(each.shape) for name, each in _tensors_of(inputs).items()} for inputs in calls]
+        shapes = [{name: tuple(each.shape) for name, each in tensors_of(inputs).items()} for inputs in calls]
         _check_size(options, [(of, inputs.call) for of, inputs in zip(shapes, calls, strict=True)], device, progress)
     return Prepared(options, [_part(options, inputs, device) for inputs in calls], device, captured)
-
-
-def _tensors_of(inputs: Inputs) -> dict[str, Tensor]:
-    """Return queries, keys and values, and the bias if there is one."""
-    bias = {} if inputs.bias is None else {"bias": inputs.bias}
-    return {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, **bias}
 
 
 def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Part:
@@ -136,20 +130,10 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     entries = [of_call(entry, inputs.call) for entry in options.scorers]
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
-    rules = of_each(entries, lambda entry: _rules_of(entry, options, inputs))
+    rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
     layer = inputs.call.name if has_layers and inputs.call is not None else None
     return Part(inputs, tokens, scorers, rules, layer)
-
-
-def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:
-    """Return the rules that turn an entry's scores into weights."""
-    call, (n, m) = inputs.call, inputs.valid.shape[-2:]
-    if call is None:
-        return rules_of(entry, inputs.valid, inputs.bias, empty_row=options.mask.empty_row)
-    sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
-    first = max(m - n, 0)  # a model that keeps keys of earlier tokens has queries of the last ones
-    return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=sinks, first=first)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -304,6 +288,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         comparisons.append(pair | whole.of_pair(weights, outputs)[0])
         head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
+    with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}
     return Result(
         options.study,
@@ -320,7 +305,10 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         records,
         comparisons,
         findings_of(comparisons, head_comparisons),
-        inputs={tensor_name(name, layer=part.layer): each for name, each in _saved_inputs(options, inputs).items()},
+        inputs={
+            tensor_name(name, layer=part.layer): each
+            for name, each in saved_inputs(options.data, inputs, with_valid).items()
+        },
         tensors={
             tensor_name(label, stage, layer=part.layer): tensor
             for label, each in stages.items()
@@ -379,18 +367,6 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
     else:
         return
     progress.note(f"warning: {record['label']}: NaN or infinite numbers in the {where} of valid keys")
-
-
-def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
-    """Return the input tensors to store in the run folder, on the CPU."""
-    saved = _tensors_of(inputs)
-    if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
-        saved["valid"] = inputs.valid.whole
-    if isinstance(getattr(options.data, "valid_lens", None), FileTensor) and inputs.valid.lengths is not None:
-        saved["valid_lens"] = inputs.valid.lengths
-    if inputs.valid.mask is not None:
-        saved["mask"] = inputs.valid.mask
-    return {name: tensor.cpu() for name, tensor in saved.items()}
 
 
 def _check_size(

@@ -1,18 +1,17 @@
 """The options of the study `swap`: the model, its texts, the scorers, and where they are put."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from attncli.config.models import STUDY, DType, Experiment
-from attncli.config.opening import read_config
 from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
-from attncli.config.strict import Flag, Model, problem
+from attncli.config.strict import Flag, problem
 from attncli.config.tensors import Layer
-from attncli.config.values import FileName, Indices, each_once
-from attncli.errors import got, refusal
+from attncli.config.texts import ModelName, Texts
+from attncli.config.values import Indices, each_once
+from attncli.errors import got
 
 By = Literal["all", "layer", "head", "up_to", "from"]
 REFERENCES = (MODEL, "uniform", "zero")  # labels of the entries that always run
@@ -24,34 +23,6 @@ DEFAULT_SCORERS: list[Any] = [
 DEFAULT_PLACES: list[By] = ["all", "layer"]
 PLACES, RUN = Flag(panel="Where"), Flag(panel="The model")
 Count = Annotated[int, Field(ge=1, le=10**6)]
-
-
-class TextFile(Model):
-    """A file with a text on each line; empty lines are skipped."""
-
-    file: Annotated[FileName, Field(description="file with a text on each line; relative to the YAML file")]
-
-
-def _lines_of(given: Any, info: ValidationInfo) -> Any:
-    """Return the texts of `{file: ...}` as a list, and a single text as a list of it."""
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, dict):
-        return given
-    path = Path(TextFile.model_validate(given, context=info.context, strict=True).file)
-    try:
-        lines = [line.strip() for line in read_config(path).decode("utf-8-sig").splitlines()]
-    except UnicodeDecodeError:
-        raise problem(f'got "{path}", which is not UTF-8 text', under=["file"]) from None
-    except (OSError, ValueError) as error:
-        raise problem(f'got "{path}"; {refusal(error)}', under=["file"]) from None
-    return [line for line in lines if line]
-
-
-def _in_folder(model: str, info: ValidationInfo) -> str:
-    """Return the path of a model in a folder beside the config; other names stay as they are."""
-    folder = (info.context or {}).get("folder")
-    return str(Path(folder) / model) if folder and (Path(folder) / model).is_dir() else model
 
 
 def _as_list(given: Any) -> Any:
@@ -67,8 +38,6 @@ def _numbers(given: Any) -> Any:
     return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
 
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Texts = Annotated[list[Text], BeforeValidator(_lines_of, json_schema_input_type=list[Text] | Text | TextFile)]
 Places = Annotated[
     list[By],
     Field(min_length=1),
@@ -94,15 +63,8 @@ class SwapOptions(Experiment):
     study: Annotated[Literal["swap"], STUDY] = "swap"
     scorers: Scorers = DEFAULT_SCORERS
 
-    model: Annotated[
-        str,
-        StringConstraints(min_length=1),
-        AfterValidator(_in_folder),
-        Field(
-            description="a folder or a name of the Hugging Face hub; or module:function, which gives (model, inputs)"
-        ),
-    ]
-    texts: Annotated[Texts, Field(default_factory=list, description="texts for the model, a list or {file: texts.txt}")]
+    model: ModelName
+    texts: Texts
     by: Annotated[
         Places,
         Field(description="where scorers are put at a time: all layers, each layer, each head, all up to or from each"),

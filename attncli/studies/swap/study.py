@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -142,7 +141,7 @@ def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> 
             progress.step(index, len(loaded.batches), "the model as it is")
             with Survey() as survey:
                 survey.take_names(loaded.model)
-                own.append(outputs_of(_given(loaded, batch), batch))
+                own.append(outputs_of(loaded.outputs(batch), batch))
             known.append(survey.readings)
             heads, problems = heads | survey.counts, problems | survey.problems
     for name, problem in problems.items():
@@ -153,16 +152,6 @@ def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> 
     entries = several(len(options.scorers) + 3, "entries").replace("entriess", "entries")
     progress.note(f"{runs:,} runs of the model: {entries} at {several(len(prepared.places), 'place')}")
     return prepared
-
-
-def _given(loaded: Loaded, batch: Any) -> Any:
-    try:
-        return loaded.run(batch)
-    except (InputError, KeyboardInterrupt, MemoryError):
-        raise
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError.of(f"running the model gave {type(error).__name__}: {reason}; check its inputs") from error
 
 
 def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> list[str]:
@@ -265,7 +254,7 @@ def _measure(
     for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):
         with Swap(entry, place.layers, heads, seed=prepared.options.seed, known=known) as swap:
             swap.take_names(prepared.loaded.model)
-            new = outputs_of(_given(prepared.loaded, batch), batch)
+            new = outputs_of(prepared.loaded.outputs(batch), batch)
         changes.add(own, new)
         if counter is not None:
             counter.step(text)

@@ -1,0 +1,93 @@
+"""`attncli doctor`: check the attention of every head."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attncli.commands.options import Output, Sets, Text, Texts, import_quickly, overrides_of, text_overrides
+from attncli.commands.streams import FAILED
+from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags, with_flags
+from attncli.config.builtin import experiment_path
+from attncli.config.document import YAML, Document, document_of_data, read_document
+from attncli.config.overrides import Override, typed
+from attncli.errors import InputError, got, looking_at
+from attncli.studies import options_model
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A config, run folder or captured model; or a model with --text: a folder, or a name of the hub; or "
+        "module:function of your own.",
+    ),
+]
+Fail = Annotated[bool, typer.Option("--fail", help="Exit with 1 if there is a fault.")]
+OWN = ("data", "mask", "tokens", "model", "texts")  # keys without flags
+STUDIES = ("attention", "doctor")  # with sources
+ENDINGS = (*YAML, ".safetensors")
+
+
+def doctor(
+    given: Mapping[StudyFlag, Any],
+    output: Output,
+    source: Source,
+    text: Text = None,
+    texts: Texts = None,
+    fail: Fail = False,
+    sets: Sets = None,
+) -> None:
+    """Check the attention of every head: faults, and what is remarkable."""
+    import_quickly(pictures=not output.no_plots)
+    from attncli.api import load_experiment
+    from attncli.commands.experiments import run_and_show
+
+    overrides = [*overrides_of(sets), *overrides_of_flags(given)]
+    of_texts = text_overrides(text, texts)
+    if of_texts or _is_function(source):
+        model = Override(("model",), source, typed("SOURCE", source))
+        document = document_of_data("attncli doctor", {"study": "doctor"}, [*overrides, model, *of_texts])
+    else:
+        document = _of_config(Path(source), overrides)
+    runs = run_and_show([load_experiment(document)], output)
+    if fail and any(row["kind"] == "fault" for run in runs for row in run.result.records):
+        raise typer.Exit(FAILED)
+
+
+def _is_function(source: str) -> bool:
+    from attncli.capturing.models import Request
+
+    return Request(source).is_function
+
+
+def _of_config(given: Path, overrides: list[Override]) -> Document:
+    """Return the experiment of the study doctor on the inputs of a config, a run or a captured file.
+
+    Raises:
+        InputError: there is no such file, or its study has no queries and keys.
+    """
+    path = experiment_path(given.parent if given.name == "results.json" else given)
+    with looking_at(path, "SOURCE"):
+        is_folder = path.is_dir()
+    if is_folder and not (path / "config.yaml").is_file():
+        latest = path / "latest"
+        cure = f"did you mean `{latest}`?" if latest.is_dir() else "a model needs --text"
+        raise InputError.of(f'got "{given}", which is not a run folder; {cure}', where="SOURCE")
+    if not is_folder and path.suffix.lower() not in ENDINGS and not path.exists():
+        expected = "expected a config, a run folder or a captured model, or a model with --text"
+        raise InputError.of(f'got "{given}"; no such file; {expected}', where="SOURCE")
+    document = read_document(path / "config.yaml" if is_folder else path)
+    study = document.study(options_model.__globals__["STUDIES"])
+    if study not in STUDIES:
+        raise document.located(InputError.of(got(study, f"expected the study {' or '.join(STUDIES)}"), ["study"]))
+    if study == "doctor":
+        return document.changed(overrides)
+    own, others = (set(options_model(each).model_fields) for each in ("doctor", "attention"))
+    dropped = (others - own) | {"expect", "figure", "sweep"}
+    kept = {key: value for key, value in document.data.items() if key not in dropped}
+    return replace(document, data={**kept, "study": "doctor", "name": "doctor"}).changed(overrides)
+
+
+COMMAND = with_flags("doctor", doctor, [flag for flag in flags_of("doctor") if flag.key not in OWN])

@@ -1,0 +1,1 @@
+"""The attention of heads: what is wrong, and what is remarkable."""

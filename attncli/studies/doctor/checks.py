@@ -1,0 +1,136 @@
+"""The checks of the study `doctor`, each with its limit; docs/studies/doctor.md has their sources."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attncli.common.study import Column
+from attncli.numbers import number
+
+FEWEST_KEYS = 8  # a layer with fewer is not judged: chance alone would reach the limits
+FEWEST_QUERIES = 6
+FEWEST_IN_SIGHT = 3  # valid keys of a query that counts
+SATURATED = 0.99  # the largest weight of a saturated query
+TIMES_SHARE = 3  # the weight on the first key is at least this multiple of an equal share
+EVEN = 0.95  # share of the largest entropy from which on heads are alike by being even
+HALF = 65504.0  # largest number of float16
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of each head.
+
+    Something is found if the number is above the limit, or with `is_below` if it is below. `heading` and `about` are of
+    the column with the number. `says` is a sentence on what was found.
+    """
+
+    key: str
+    letter: str
+    kind: Literal["fault", "remark"]
+    limit: float
+    heading: str
+    about: str
+    says: str
+    unit: str = ""
+    is_below: bool = False
+
+    @property
+    def column(self) -> Column:
+        """The column with the number of each head."""
+        return Column(self.key, self.heading, self.about, self.unit, lambda value: number(value, 3))
+
+
+CHECKS = (
+    Check(
+        "dead_query",
+        "X",
+        "fault",
+        0,
+        "dead\nqueries",
+        "Number of queries without a valid key.",
+        "Their output is 0, uniform or NaN, as the kernel likes; give them a valid key.",
+    ),
+    Check(
+        "padding",
+        "M",
+        "fault",
+        1e-6,
+        "weight on\npadding",
+        "Mean weight on keys that are padding.",
+        "Weight is on padding; give the attention mask to the model.",
+    ),
+    Check(
+        "overflow",
+        "O",
+        "fault",
+        HALF / 4,
+        "largest\nproduct",
+        "Largest absolute score, before or after the scale.",
+        "Scores may overflow in float16; scale the queries before the product, or use bfloat16.",
+    ),
+    Check(
+        "uniform",
+        "U",
+        "remark",
+        0.98,
+        "entropy\n/ ln m",
+        "Entropy of the weights over the largest possible, ln of the number of valid keys.",
+        "The weights are nearly equal, so the head hardly needs scores.",
+    ),
+    Check(
+        "saturated",
+        "S",
+        "remark",
+        0.9,
+        "saturated\nqueries",
+        f"Share of queries with a weight above {SATURATED}.",
+        "Nearly all weight is on one key, so hardly any gradient passes the softmax (Zhai et al. 2023).",
+    ),
+    Check(
+        "first_key",
+        "F",
+        "remark",
+        0.3,
+        "weight on\nfirst key",
+        "Mean weight on the first key.",
+        "An attention sink, which a cache must keep (Xiao et al. 2024).",
+    ),
+    Check(
+        "previous_key",
+        "P",
+        "remark",
+        0.9,
+        "previous\nkey",
+        "Share of queries with the largest weight on the key before them.",
+        "The largest weight is on the key before the query, a positional head (Voita et al. 2019).",
+    ),
+    Check(
+        "next_key",
+        "N",
+        "remark",
+        0.9,
+        "next\nkey",
+        "Share of queries with the largest weight on the key after them.",
+        "The largest weight is on the key after the query, a positional head (Voita et al. 2019).",
+    ),
+    Check(
+        "duplicate",
+        "D",
+        "remark",
+        0.02,
+        "nearest\nhead",
+        "Mean JS divergence from the head of the layer with the largest overlap of weights.",
+        "Another head of the layer has nearly the same weights; one may be enough (Michel et al. 2019).",
+        "bits",
+        is_below=True,
+    ),
+    Check(
+        "silent",
+        "Z",
+        "remark",
+        0.02,
+        "length of\noutput",
+        "Mean length of the output over the median of the layer's heads.",
+        "The output is near 0 beside the other heads of the layer.",
+        is_below=True,
+    ),
+)

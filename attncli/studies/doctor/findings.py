@@ -1,0 +1,58 @@
+"""The findings of the study `doctor`: a sentence for each check, faults first, and what cannot be told."""
+
+from collections.abc import Iterator, Sequence
+
+from attncli.common.study import Finding, Record, Result, by_label
+from attncli.numbers import number, several
+from attncli.studies.doctor.checks import CHECKS, FEWEST_KEYS, FEWEST_QUERIES, Check
+
+MOST_NAMED = 3
+
+
+def findings_of(result: Result) -> list[Finding]:
+    """Return a sentence for each check that found something, and one if nothing was found or told."""
+    groups, found = by_label(result.records), list[Finding]()
+    heads = by_label(result.heads)
+    for check in CHECKS:
+        for label, rows in groups.items():
+            own = [row for row in rows if row["check"] == check.key]
+            if own:
+                prefix = f"{label}: " if len(heads) > 1 else ""
+                numbers = {"count": len(own), "heads": len(heads[label]), "most": _ranked(own, check)[0]["value"]}
+                found.append(Finding(prefix + _sentence(check, own, len(heads[label]), result), label, numbers))
+    quiet = [label for label in heads if label not in groups]
+    if quiet:
+        of = "" if len(heads) == 1 else f" with {', '.join(quiet)}"
+        what = "No fault" if result.settings["untold"] else "Nothing"
+        found.append(Finding(f"{what} found in {several(len(heads[quiet[0]]), 'head')}{of}."))
+    return [*found, *_untold(result)]
+
+
+def _sentence(check: Check, rows: Sequence[Record], heads: int, result: Result) -> str:
+    """Return which heads the check found, those furthest beyond the limit first, and what it means."""
+    named = [f"{name} ({number(row['value'], 2)})" for row in _ranked(rows, check) if (name := place(row, result))]
+    first = ", ".join(named[:MOST_NAMED]) or f"{number(rows[0]['value'], 2)}"
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    count = f" in {len(rows)} of {several(heads, 'head')}" if all(row["head"] is not None for row in rows) else ""
+    fault = "fault, " if check.kind == "fault" else ""
+    return f"{fault}{check.key}{count}: {first}{more}. {check.says}"
+
+
+def _ranked(rows: Sequence[Record], check: Check) -> list[Record]:
+    return sorted(rows, key=lambda row: row["value"], reverse=not check.is_below)
+
+
+def place(row: Record, result: Result) -> str:
+    """Return the place of a row in words, such as `layer 0 head 2`, with the number of the layer."""
+    layers = result.settings.get("layers", {})
+    words = [] if row["layer"] is None else [f"layer {layers[row['layer']]}"]
+    return " ".join(words + ([] if row["head"] is None else [f"head {row['head']}"]))
+
+
+def _untold(result: Result) -> Iterator[Finding]:
+    layers = result.settings["untold"]
+    if layers:
+        numbers = [str(result.settings["layers"][layer]) for layer in layers if layer is not None]
+        where = f" in layer{'s' * (len(numbers) > 1)} {', '.join(numbers)}" if numbers else ""
+        fewest = f"fewer than {FEWEST_KEYS} keys, or than {FEWEST_QUERIES} queries"
+        yield Finding(f"Cannot tell more than faults{where}: {fewest}.", numbers={"layers": len(layers)})

@@ -1,0 +1,176 @@
+"""The numbers of each head that the checks are about, and what is found in them."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attncli.studies.doctor.checks import (
+    CHECKS,
+    EVEN,
+    FEWEST_IN_SIGHT,
+    FEWEST_KEYS,
+    FEWEST_QUERIES,
+    SATURATED,
+    TIMES_SHARE,
+    Check,
+)
+
+Numbers = dict[str, float | None]  # by check; None where it does not apply, or cannot be told
+
+
+@dataclass(frozen=True)
+class Call:
+    """The attention of one scorer in one layer.
+
+    `largest` is the largest absolute score of each head, before or after the scale. `padding` tells which keys are
+    padding; if there are as many queries, so are the queries. Query i stands at position `first` + i of the keys.
+    """
+
+    weights: Tensor  # b h n m
+    output: Tensor  # b h n v
+    valid: Tensor  # b h n m
+    largest: Tensor  # h
+    padding: Tensor | None = None  # b m
+    first: int = 0
+
+    @property
+    def live(self) -> Tensor:
+        """Whether each query (b, h, n) is one of a token: not of padding."""
+        n, m = self.weights.shape[-2:]
+        live = torch.ones((), dtype=torch.bool) if self.padding is None or n != m else ~self.padding[:, None]
+        return live.expand(self.weights.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Head:
+    """The numbers of a head.
+
+    `share` is the mean of equal weights, beside which the weight on the first key is judged. `twin` is the most similar
+    head of the layer. `is_judged`: it has enough keys and queries to tell more than faults.
+    """
+
+    numbers: Numbers
+    share: float
+    twin: int | None
+    is_judged: bool
+
+    @property
+    def found(self) -> list[tuple[Check, float, float]]:
+        """The checks with a number beyond their limit, with number and limit."""
+        found = list[tuple[Check, float, float]]()
+        for check in CHECKS:
+            number, limit = self.numbers.get(check.key), self.limit(check)
+            if number is not None and (number < limit if check.is_below else not number <= limit):
+                found.append((check, number, limit))
+        return found
+
+    def limit(self, check: Check) -> float:
+        """The limit of a check, for this head."""
+        return max(check.limit, TIMES_SHARE * self.share) if check.key == "first_key" else check.limit
+
+
+def heads_of(call: Call) -> list[Head]:
+    """Return the numbers of each head.
+
+    Means are over queries that see at least FEWEST_IN_SIGHT keys and whose weights are finite, of weights divided by
+    their sum.
+    """
+    sums = call.weights.sum(-1, keepdim=True)  # b h n 1
+    shares = call.weights / sums.where(sums > 0, 1.0)
+    counts = call.valid.sum(-1)  # b h n
+    seen = call.live & (counts > 0)
+    judged = seen & (counts >= FEWEST_IN_SIGHT) & (sums[..., 0] > 0) & shares.isfinite().all(-1)
+    of_heads = zip(*(each.unbind(1) for each in (shares, counts, judged, call.valid)), strict=True)
+    heads = [_of_weights(call.first, *each) for each in of_heads]
+    nearest = _nearest(shares, judged, [_may_be_duplicate(head) for head in heads])
+    lengths = _lengths(call.output, seen)
+    found = list[Head]()
+    for number, head in enumerate(heads):
+        divergence, twin = nearest.get(number, (None, None))
+        numbers = head.numbers | {
+            "duplicate": divergence,
+            "silent": lengths[number] if head.is_judged else None,
+            "dead_query": float((call.live[:, number] & (counts[:, number] == 0)).sum()),
+            "padding": _on_padding(call, shares[:, number], seen[:, number]),
+            "overflow": float(call.largest[number].nan_to_num(math.inf, math.inf)),
+        }
+        found.append(Head(numbers, head.share, twin, head.is_judged))
+    return found
+
+
+def _of_weights(start: int, shares: Tensor, counts: Tensor, judged: Tensor, valid: Tensor) -> Head:
+    """Return the numbers of one head that follow from its weights (b, n, m)."""
+    b, n, m = shares.shape
+    w, count = shares[judged].double(), counts[judged].double()  # rows m; rows
+    first = valid.any(-2).int().argmax(-1)  # b; the first key that any query sees
+    place = torch.arange(start, start + n).expand(b, n)[judged]
+    is_judged = len(w) >= FEWEST_QUERIES and float(count.max()) >= FEWEST_KEYS
+    if not is_judged:
+        return Head(dict.fromkeys(("uniform", "saturated", "first_key", "previous_key", "next_key")), 0.0, None, False)
+    top, where = w.max(-1)
+    before, after = place > 0, place + 1 < m
+    numbers = {
+        "uniform": -torch.xlogy(w, w).sum() / count.log().sum(),
+        "saturated": (top > SATURATED).double().mean(),
+        "first_key": w.gather(-1, first[:, None].expand(b, n)[judged][:, None]).mean(),
+        "previous_key": (where == place - 1)[before].double().mean(),
+        "next_key": (where == place + 1)[after].double().mean(),
+    }
+    known = {key: None if math.isnan(number) else float(number) for key, number in numbers.items()}
+    return Head(known, float((1 / count).mean()), None, True)
+
+
+def _may_be_duplicate(head: Head) -> bool:
+    """Whether similar weights say something: they are neither even, nor on the first key."""
+    is_sink = "first_key" in {check.key for check, _, _ in head.found}
+    return head.is_judged and (head.numbers["uniform"] or 0.0) < EVEN and not is_sink
+
+
+def _nearest(shares: Tensor, judged: Tensor, able: list[bool]) -> dict[int, tuple[float, int]]:
+    """Return the most similar other head of each able head, with the mean JS divergence of their weights in bits.
+
+    The most similar head has the largest overlap, the sum of sqrt(p q) over the keys. 1 minus the overlap is at most
+    the JS divergence in bits, and at least ln 2 times as large.
+    """
+    heads = [head for head, is_able in enumerate(able) if is_able]
+    if len(heads) < 2:
+        return {}
+    some = shares[:, heads].masked_fill(~judged[:, heads, :, None], 0.0)
+    roots = some.sqrt().transpose(0, 1).flatten(1)  # heads, b * n * m
+    rows = judged[:, heads].transpose(0, 1).flatten(1).to(roots.dtype)  # heads, b * n
+    overlap = (roots @ roots.mT) / (rows @ rows.mT).clamp(min=1.0)
+    overlap.fill_diagonal_(-1.0)
+    found = dict[int, tuple[float, int]]()
+    for place, other in enumerate(overlap.argmax(-1).tolist()):
+        both = judged[:, heads[place]] & judged[:, heads[other]]
+        p, q = (shares[:, heads[each]][both].double() for each in (place, other))
+        found[heads[place]] = float(_js_bits(p, q).mean()), heads[other]
+    return {head: each for head, each in found.items() if not math.isnan(each[0])}
+
+
+def _js_bits(p: Tensor, q: Tensor) -> Tensor:
+    """Return the Jensen-Shannon divergence of each row in bits."""
+    middle = (p + q) / 2
+    inside = middle.where(middle > 0, 1.0)
+    return (torch.xlogy(p, p / inside) + torch.xlogy(q, q / inside)).sum(-1).clamp(min=0.0) / math.log(4)
+
+
+def _lengths(output: Tensor, seen: Tensor) -> list[float | None]:
+    """Return the mean length of each head's output over the median of all heads; None if there is only one."""
+    lengths = output.double().norm(dim=-1)  # b h n
+    seen = seen & lengths.isfinite()
+    means = lengths.masked_fill(~seen, 0.0).sum((0, 2)) / seen.sum((0, 2))
+    middle = float(means.nanquantile(0.5))
+    if len(means) < 2 or not middle > 0:
+        return [None] * len(means)
+    return [None if math.isnan(each) else each / middle for each in means.tolist()]
+
+
+def _on_padding(call: Call, shares: Tensor, seen: Tensor) -> float | None:
+    """Return the mean weight on padding of a head's queries; None if it is not known which keys are padding."""
+    if call.padding is None:
+        return None
+    weight = shares.masked_fill(~call.padding[:, None], 0.0).sum(-1)[seen]
+    return float(weight.double().mean()) if len(weight) else 0.0

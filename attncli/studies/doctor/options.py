@@ -1,0 +1,67 @@
+"""The options of the study `doctor`: tensors, a captured file, or a model with texts."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from attncli.config.models import STUDY, DType, Experiment
+from attncli.config.scorer_entries import MODEL, Scorers, model_entry
+from attncli.config.strict import Flag, problem
+from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
+from attncli.config.texts import ModelName, Texts
+
+RUN = Flag(panel="The model")
+DEFAULT_SCORERS: list[Any] = [{"scorer": "scaled_dot"}]
+OWN_SCORER: list[Any] = [model_entry(MODEL)]  # of a captured model
+OF_DATA = ("mask", "tokens")  # keys beside queries, keys and values
+OF_MODEL = ("texts", "attn", "revision")
+
+
+class DoctorOptions(Experiment):
+    """`study: doctor`."""
+
+    study: Annotated[Literal["doctor"], STUDY] = "doctor"
+    scorers: Scorers = DEFAULT_SCORERS
+    data: Annotated[DataSource | None, Field(description="queries, keys and values, or a captured model")] = None
+    mask: Annotated[Mask, Field(description="which keys a query may attend to, beside the valid lengths")] = Mask()
+    tokens: Annotated[Tokens, Field(description="names of queries and keys; keys named [PAD] are padding")] = (
+        TokenNames()
+    )
+    model: ModelName | None = None
+    texts: Texts
+    attn: Annotated[
+        Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN
+    ] = "auto"
+    revision: Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN] = None
+    dtype: Annotated[DType | None, Field(description="dtype of the tensors or the model; default: the file's")] = None  # type: ignore[assignment]
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "DoctorOptions":
+        if self.data is not None and self.model is not None:
+            raise problem(f"got data together with a model, {BESIDE}", under=["data"])
+        if self.data is None and self.model is None:
+            raise problem("the key `data` or the key `model` is missing", under=["data"])
+        given, of = ("a model", OF_DATA) if self.model is not None else ("data", OF_MODEL)
+        of = (*of, "mask") if isinstance(self.data, CapturedData) else of
+        if beside := next((key for key in of if key in self.model_fields_set), None):
+            given = "`capture`" if beside in OF_DATA and self.model is None else given
+            raise problem(f"got {beside} together with {given}, which has no use for it; leave it out", under=[beside])
+        return self
+
+    @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data with short forms written out, and the model's own scorer by default for a captured model."""
+        is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
+        has_scorers = "scorers" in data or "scorer" in data
+        is_models = is_captured or data.get("model") is not None
+        return super().normalised({**data, "scorers": OWN_SCORER} if is_models and not has_scorers else data)
+
+    def unused(self) -> set[str]:
+        """Return the keys without effect: those of another kind of source."""
+        if self.model is not None:
+            return {*OF_DATA}
+        return {*OF_MODEL, *(["mask"] if isinstance(self.data, CapturedData) else [])}
+
+
+OPTIONS = DoctorOptions

@@ -1,0 +1,291 @@
+"""Check the attention of each head: faults, and what is remarkable."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.attention import Rules
+from attncli.capturing.capture import Capture, evaluating
+from attncli.capturing.models import Request, load
+from attncli.capturing.tokens import is_padding
+from attncli.common.memory import attention_bytes, require_memory
+from attncli.common.progress import Progress
+from attncli.common.scoring import (
+    build_scorer,
+    formulas_of,
+    inputs_of_entry,
+    of_call,
+    of_each,
+    raw_scores,
+    rules_of_inputs,
+    scale_of,
+    scoring_of,
+    stored_parameters,
+)
+from attncli.common.stopping import Keeping
+from attncli.common.study import Record, Result, Rows, tensor_name
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.tensors import CapturedData, Data
+from attncli.errors import InputError, below
+from attncli.inputs.build import Inputs, Shapes, build_inputs, saved_inputs, tensors_of
+from attncli.inputs.captured import inputs_of, read_calls
+from attncli.inputs.device import resolve_device
+from attncli.inputs.seeding import seeded
+from attncli.numbers import several
+from attncli.studies.doctor.columns import HEADS
+from attncli.studies.doctor.findings import findings_of
+from attncli.studies.doctor.heads import Call, Head, heads_of
+from attncli.studies.doctor.options import DoctorOptions
+
+STAGES = 6  # tensors of the size of the weights that are held at a time
+CURE = "use fewer or shorter texts, or fewer queries and keys"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The inputs of one layer, with the scorer and the rules of each entry; `padding` (b, m) tells which keys are."""
+
+    inputs: Inputs
+    layer: str | None
+    padding: Tensor | None
+    scorers: Sequence[nn.Module]
+    rules: Sequence[Rules]
+
+    @property
+    def heads(self) -> Sequence[int | None]:
+        """The numbers of the heads; [None] without an axis of heads. Further axes count as heads, too."""
+        leading = self.inputs.valid.shape[1:-2]
+        return range(math.prod(leading)) if leading else [None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The checked input of `run`. `settings` has facts about the source."""
+
+    options: DoctorOptions
+    parts: Sequence[Part]
+    device: torch.device
+    settings: Record
+
+    @property
+    def chosen(self) -> Sequence[int] | None:
+        """The heads that are listed; None for all."""
+        return self.options.data.heads if isinstance(self.options.data, CapturedData) else None
+
+
+@torch.no_grad()
+def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
+    """Read or make the inputs, or run the model once; build the scorers."""
+    progress.step(0, 1, "inputs")
+    device = resolve_device(options.device)
+    parts: list[tuple[Inputs, str | None, Tensor | None]]
+    if options.model is not None:
+        parts, settings = _of_model(options, device, progress)
+    elif isinstance(options.data, CapturedData):
+        with below("data"):
+            captured, calls = read_calls(options.data, _dtype(options), device)
+        names = [each.call.name for each in calls if each.call is not None]
+        padding = [is_padding(each.tokens.get("keys"), len(each.keys)) for each in calls]
+        parts = list(zip(calls, names, padding, strict=True))
+        about = {key: captured.about.get(key) for key in ("model", "text")}
+        layers = {name: captured.numbers[name] for name in names}
+        settings = {"capture": {"file": captured.path.name, **about}, "layers": layers}
+    else:
+        assert options.data is not None, "validated"
+        inputs = _of_data(options, options.data, device, progress)
+        parts, settings = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))], {}
+    for inputs, _, _ in parts:
+        _check_size({name: tuple(each.shape) for name, each in tensors_of(inputs).items()}, device)
+    return Prepared(options, [_part(options, *each, device) for each in parts], device, settings)
+
+
+def _dtype(options: DoctorOptions) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, options.dtype or "float32")
+    return dtype
+
+
+def _of_data(options: DoctorOptions, data: Data, device: torch.device, progress: Progress) -> Inputs:
+    return build_inputs(
+        data,
+        options.mask,
+        options.tokens,
+        seed=options.seed,
+        dtype=_dtype(options),
+        device=device,
+        check_size=lambda shapes: _check_size(shapes, device),
+        note=progress.note,
+    )
+
+
+def _check_size(shapes: Shapes, device: torch.device) -> None:
+    require_memory(attention_bytes(shapes, torch.float32, [STAGES]), device, CURE)
+
+
+def _of_model(
+    options: DoctorOptions, device: torch.device, progress: Progress
+) -> tuple[list[tuple[Inputs, str | None, Tensor | None]], Record]:
+    """Run the model on all texts at once; return the inputs of each call with its name and padding, and settings."""
+    assert options.model is not None, "validated"
+    progress.step(0, 1, "the model")
+    way = None if options.attn == "auto" else options.attn
+    request = Request(
+        options.model,
+        tuple(options.texts),
+        dtype=options.dtype,
+        revision=options.revision,
+        attention=way,
+        device=device,
+    )
+    if request.is_function and options.texts:
+        message = f"{several(len(options.texts), 'text')} for a function, which brings its own inputs; leave them out"
+        raise InputError.of(f"got {message}", ["texts"])
+    if not request.is_function and not options.texts:
+        raise InputError.of("got no texts; expected some for the model to read", ["texts"])
+    with below("model"):
+        loaded = load(request, max(len(options.texts), 1))
+        (batch,) = loaded.batches
+        with evaluating(loaded.model), Capture() as seen:
+            seen.take_names(loaded.model)
+            loaded.outputs(batch)
+        seen.check()
+    left_out = {each.name: each.problem for each in seen.records if each.problem is not None}
+    for name, problem in {**left_out, **{each.layer: each.problem for each in seen.missed}}.items():
+        progress.note(f"warning: {name} is left out: {problem}")
+    calls = [each for each in seen.records if each.problem is None]
+    found: list[tuple[Inputs, str | None, Tensor | None]] = [
+        (inputs_of(each, torch.float32, device), each.name, _padding_in(batch, each.keys.shape[0], each.keys.shape[-2]))
+        for each in calls
+    ]
+    settings = {
+        "model": "/".join(Path(options.model).parts[-2:]),
+        "texts": len(options.texts),
+        "layers": {name: number for number, (_, name, _) in enumerate(found)},
+    }
+    return found, settings
+
+
+def _padding_in(batch: Any, b: int, m: int) -> Tensor | None:
+    """Return which keys (b, m) are padding, from a tokenizer's output; None if that is unknown or does not fit.
+
+    A fast tokenizer's output knows it even if its mask was left out of the model's inputs.
+    """
+    masks = [each.attention_mask for each in getattr(batch, "encodings", None) or ()]
+    given = masks or (batch.get("attention_mask") if isinstance(batch, Mapping) else None)
+    mask = None if given is None else torch.as_tensor(given).cpu()
+    return None if mask is None or tuple(mask.shape) != (b, m) else mask == 0
+
+
+def _part(
+    options: DoctorOptions, inputs: Inputs, layer: str | None, padding: Tensor | None, device: torch.device
+) -> Part:
+    q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
+    entries = [of_call(entry, inputs.call) for entry in options.scorers]
+    scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
+    rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
+    return Part(inputs, layer, padding, scorers, rules)
+
+
+def expected_rows(prepared: Prepared) -> Rows:
+    """Return the rows that the result will have: the numbers of each head. Only the run tells what is found."""
+    entries = prepared.options.scorers
+    heads = [place for part in prepared.parts for entry in entries for place in _places(prepared, part, entry)]
+    layers = {number: name for name, number in prepared.settings.get("layers", {}).items()}
+    return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
+
+
+def _places(prepared: Prepared, part: Part, entry: ScorerEntry) -> list[Record]:
+    """Return the columns that name each listed head of a layer."""
+    names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
+    return [{**names, "head": head} for head in part.heads if prepared.chosen is None or head in prepared.chosen]
+
+
+@torch.no_grad()
+def run(prepared: Prepared, progress: Progress) -> Result:
+    """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
+    options, parts = prepared.options, prepared.parts
+    records, heads, untold = list[Record](), list[Record](), list[str | None]()
+    parameters = dict[str, Tensor]()
+    with Keeping(heads) as kept:
+        for index, part in enumerate(parts):
+            progress.step(index, len(parts), part.layer or "heads")
+            for place, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):
+                with below("scorers", place):
+                    found = dict(zip(part.heads, heads_of(_call(options, entry, part, place)), strict=True))
+                places = _places(prepared, part, entry)
+                heads += [{**each, **_in_order(found[each["head"]])} for each in places]
+                records += _found(places, found)
+                parameters |= stored_parameters(entry, scorer)
+                if not all(each.is_judged for each in found.values()):
+                    untold.append(part.layer)
+    inputs = {} if prepared.options.model is not None else _stored(prepared)
+    settings = {
+        **prepared.settings,
+        "checked": len(heads) // len(options.scorers),
+        "untold": list(dict.fromkeys(untold)),
+        "formulas": formulas_of(options.scorers),
+    }
+    result = Result(
+        options.study,
+        options.name,
+        settings,
+        records,
+        inputs=inputs,
+        parameters=parameters,
+        heads=heads,
+        interrupted=kept.interrupted,
+    )
+    return replace(result, findings=findings_of(result))
+
+
+def _stored(prepared: Prepared) -> dict[str, Tensor]:
+    return {
+        tensor_name(name, layer=part.layer): tensor
+        for part in prepared.parts
+        for name, tensor in saved_inputs(prepared.options.data, part.inputs).items()
+    }
+
+
+def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) -> Call:
+    """Return the attention of an entry in a layer, on the CPU."""
+    inputs, rules, scorer = part.inputs, part.rules[place], part.scorers[place]
+    queries, keys = inputs_of_entry(of_call(entry, inputs.call), inputs.queries, inputs.keys)
+    with seeded(options.seed, f"forward.{entry.stream}", queries.device):  # a scorer may have dropout
+        scores = raw_scores(scoring_of(entry, scorer), queries, keys)
+    weights = rules.stages(scores)["weights"]
+    output = rules.pooled(weights, rules.rounding.values(inputs.values))
+    scores, weights, output, valid = (_four(each.cpu()) for each in (scores, weights, output, rules.valid.whole))
+    before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scale_of(scorer)
+    factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
+    largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
+    (n, m), causal = inputs.valid.shape[-2:], inputs.valid.causal
+    first = max(m - n, 0) if inputs.call is not None else m - n if causal == "bottom_right" else 0
+    return Call(weights, output, valid, largest, part.padding, first)
+
+
+def _four(tensor: Tensor) -> Tensor:
+    """Return a tensor (b, ..., n, m) as (b, h, n, m)."""
+    return tensor[:, None] if tensor.ndim == 3 else tensor.flatten(1, -3)
+
+
+def _in_order(head: Head) -> Record:
+    return {column.key: head.numbers[column.key] for column in HEADS[4:]}
+
+
+def _found(places: Sequence[Record], found: Mapping[int | None, Head]) -> list[Record]:
+    """Return a row for each thing found in the listed heads of a layer; one for dead queries of all heads."""
+    rows = list[Record]()
+    for place in places:
+        head = found[place["head"]]
+        for check, value, limit in head.found:
+            says = check.says if check.key != "duplicate" else f"As head {head.twin}. {check.says}"
+            of = {"check": check.key, "kind": check.kind, "value": value, "limit": limit, "about": says}
+            rows.append({**place, **of})
+    dead = [row for row in rows if row["check"] == "dead_query"]
+    if len(places) > 1 and len(dead) == len(places) and len({row["value"] for row in dead}) == 1:
+        rows = [{**dead[0], "head": None}, *(row for row in rows if row["check"] != "dead_query")]
+    return rows

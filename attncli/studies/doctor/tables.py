@@ -1,0 +1,48 @@
+"""The tables of the study `doctor`: layers and heads with a letter for each kind, and every row on request."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.common.study import Result
+from attncli.errors import printable
+from attncli.numbers import several
+from attncli.show.tables import Cells, blocks, ends, formulas_if, left_out, numbered_layers, remark, titled
+from attncli.show.tables import tables as record_tables
+from attncli.studies.doctor.checks import CHECKS
+from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE
+from attncli.studies.doctor.letters import NOTHING, grids, heads_in
+
+FEWEST_LAYERS = 6
+
+
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield a grid of layers and heads for each label, then their letters; with `most` None also all rows."""
+    yield Text(printable(_source(result)))
+    rows, names = numbered_layers(result.records, result.settings.get("layers", {}), most)
+    yield from remark(names)
+    for label, grid in grids(result).items():
+        shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
+        layers = [Cells("layer", [name for name, _ in shown])] * (len(grid) > 1 or "layers" in result.settings)
+        columns = [Cells(str(head), [letters.get(head, "") for _, letters in shown]) for head in heads_in(grid)]
+        title = "Layers and heads" if layers else "Heads"
+        yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
+        yield from left_out(len(grid) - len(shown), len(grid), "layers")
+    found = {row["check"] for row in rows}
+    letters = [f"{check.letter} {check.key}" for check in CHECKS if check.key in found]
+    yield Text()
+    yield Text("   ".join([*letters, f"{NOTHING} nothing found"]))
+    if most is None:
+        yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:], rows, width))
+        yield from titled("All heads", record_tables(PLACE[1:], HEADS[len(PLACE) :], result.heads, width))
+    yield from formulas_if(most, result.heads, result.settings)
+
+
+def _source(result: Result) -> str:
+    """Return where the attention comes from, and how much of it there is."""
+    settings = result.settings
+    layers = [several(len(settings["layers"]), "layer")] if "layers" in settings else []
+    texts = [several(settings["texts"], "text")] if settings.get("texts") else []
+    name = settings.get("model") or settings.get("capture", {}).get("file") or result.name
+    return f"{name}: {', '.join([*layers, several(settings['checked'], 'head'), *texts])}"

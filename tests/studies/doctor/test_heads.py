@@ -1,0 +1,186 @@
+"""The checks of heads: nothing in random heads, each planted fault and nothing else, and numbers by slow loops."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.studies.doctor.checks import CHECKS
+from attncli.studies.doctor.heads import Call, heads_of
+
+D, SEEDS = 32, 100
+
+
+def random_call(n: int, causal: bool, heads: int, seed: int = 0, scale: float = 1) -> Call:
+    """Return random queries, keys and values of unit variance, with the usual scale times `scale`."""
+    randomness = torch.Generator().manual_seed(seed)
+    q, k, v = torch.randn(3, 1, heads, n, D, generator=randomness)
+    valid = torch.ones(n, n, dtype=torch.bool)
+    return call_of(scale * q @ k.mT * D**-0.5, v, valid.tril() if causal else valid)
+
+
+def call_of(scores: Tensor, values: Tensor, valid: Tensor) -> Call:
+    valid = valid.expand(scores.shape)
+    weights = scores.masked_fill(~valid, -torch.inf).softmax(-1).nan_to_num(0.0)
+    largest = scores.masked_fill(~valid, 0.0).abs().amax((0, 2, 3))
+    return Call(weights, weights @ values, valid, largest, first=scores.shape[-1] - scores.shape[-2])
+
+
+def found_in(call: Call) -> dict[int, set[str]]:
+    """Return the checks that found something, by head."""
+    found = {head: {check.key for check, _, _ in each.found} for head, each in enumerate(heads_of(call))}
+    return {head: names for head, names in found.items() if names}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n", [16, 32, 64, 128, 256, 512])
+def test_nothing_in_random_heads(n: int, causal: bool) -> None:
+    """Heads of a layer are independent, so that a layer of 25 heads counts as 25 seeds."""
+    layers = [random_call(n, causal, SEEDS // 4, seed) for seed in range(4)]
+    assert [found_in(each) for each in layers] == [{}] * len(layers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n", [16, 32, 64, 128, 256, 512])
+def test_nothing_in_layers_of_random_heads(n: int, causal: bool) -> None:
+    for seed in range(SEEDS):
+        assert found_in(random_call(n, causal, 12, seed)) == {}, seed
+
+
+def plant(change: Callable[[Tensor, Tensor, Tensor], None], n: int = 40, heads: int = 6) -> Call:
+    """Return random heads whose scores, values and mask the function may change."""
+    randomness = torch.Generator().manual_seed(1)
+    scores, values = (torch.randn(2, heads, n, size, generator=randomness) for size in (n, D))
+    valid = torch.ones(2, heads, n, n, dtype=torch.bool)
+    change(scores, values, valid)
+    return call_of(scores, values, valid)
+
+
+def uniform(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 1] *= 0.1
+
+
+def saturated(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 1] *= 1000
+
+
+def first_key(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 1, :, 0] += 4
+
+
+def previous_key(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 1].diagonal(-1, -2, -1).add_(5)
+
+
+def next_key(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 1].diagonal(1, -2, -1).add_(5)
+
+
+def silent(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    values[:, 1] *= 0.01
+
+
+def duplicate(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 4] = scores[:, 1] + 0.1 * scores[:, 4]
+
+
+def dead_query(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    valid[:, 1, 7] = False
+
+
+def overflow(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+    scores[:, 1, 3, 5] = -20000
+
+
+PLANTED = [uniform, saturated, first_key, previous_key, next_key, silent, dead_query, overflow]
+
+
+@pytest.mark.parametrize("change", PLANTED)
+def test_a_planted_fault_and_only_that_is_found(change: Callable[[Tensor, Tensor, Tensor], None]) -> None:
+    assert found_in(plant(change)) == {1: {change.__name__}}
+
+
+def test_duplicates_are_found_in_both_heads() -> None:
+    call = plant(duplicate)
+    assert found_in(call) == {1: {"duplicate"}, 4: {"duplicate"}}
+    heads = heads_of(call)
+    assert (heads[1].twin, heads[4].twin) == (4, 1)
+
+
+def test_padding_is_found_unless_it_is_masked() -> None:
+    padding = torch.zeros(2, 40, dtype=torch.bool)
+    padding[1, 30:] = True
+
+    def mask(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+        valid &= ~padding[:, None, None]
+
+    call = replace(plant(lambda scores, values, valid: None), padding=padding)
+    assert found_in(call) == {head: {"padding"} for head in range(6)}
+    assert found_in(replace(plant(mask), padding=padding)) == {}
+
+
+def test_queries_of_padding_do_not_count() -> None:
+    """They have no valid key, and what they attend to says nothing."""
+    padding = torch.zeros(2, 40, dtype=torch.bool)
+    padding[:, 30:] = True
+
+    def change(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+        valid &= ~padding[:, None, None]
+        valid[:, :, 35:] = False
+        scores[:, 1, 30:, 0] += 100
+
+    assert found_in(replace(plant(change), padding=padding)) == {}
+
+
+def test_faults_are_told_of_few_keys_and_nothing_else() -> None:
+    def change(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+        scores[:, 1] *= 0.1
+        scores[:, 2, 0, 0] = torch.inf
+        valid[:, 3, 1] = False
+
+    call = plant(change, n=7)
+    assert found_in(call) == {2: {"overflow"}, 3: {"dead_query"}}
+    assert not any(head.is_judged for head in heads_of(call))
+    assert found_in(plant(uniform, n=8)) == {1: {"uniform"}}
+
+
+def test_every_check_is_planted() -> None:
+    assert {change.__name__ for change in PLANTED} | {"duplicate", "padding"} == {check.key for check in CHECKS}
+
+
+def test_numbers_are_those_of_slow_loops() -> None:
+    padding = torch.zeros(1, 12, dtype=torch.bool)
+    padding[0, 10:] = True
+    call = replace(random_call(12, causal=True, heads=3, seed=5, scale=3), padding=padding)
+    numbers = [head.numbers for head in heads_of(call)]
+    w = call.weights[0].double().tolist()
+    lengths = [math.fsum(math.hypot(*row) for row in call.output[0, head, :10].tolist()) / 10 for head in range(3)]
+    for head in range(3):
+        rows = [(i, w[head][i][: i + 1]) for i in range(2, 10)]  # with at least three keys, and not of padding
+        entropy = math.fsum(-x * math.log(x) for _, row in rows for x in row)
+        assert numbers[head]["uniform"] == pytest.approx(entropy / math.fsum(math.log(len(row)) for _, row in rows))
+        assert numbers[head]["saturated"] == sum(max(row) > 0.99 for _, row in rows) / 8
+        assert numbers[head]["first_key"] == pytest.approx(math.fsum(row[0] for _, row in rows) / 8)
+        assert numbers[head]["previous_key"] == sum(row.index(max(row)) == i - 1 for i, row in rows) / 8
+        assert numbers[head]["next_key"] == 0
+        assert numbers[head]["silent"] == pytest.approx(lengths[head] / sorted(lengths)[1])
+        assert numbers[head]["padding"] == 0
+        twin = max({0, 1, 2} - {head}, key=lambda other: overlap(w[head], w[other]))
+        assert numbers[head]["duplicate"] == pytest.approx(js_bits(w[head], w[twin]))
+
+
+def js_bits(a: list[list[float]], b: list[list[float]]) -> float:
+    """Return the mean JS divergence of the rows 2 to 9 of two heads."""
+
+    def to_middle(p: list[float], q: list[float]) -> float:
+        return math.fsum(x * math.log2(2 * x / (x + y)) for x, y in zip(p, q, strict=True) if x > 0)
+
+    return math.fsum((to_middle(a[i], b[i]) + to_middle(b[i], a[i])) / 2 for i in range(2, 10)) / 8
+
+
+def overlap(a: list[list[float]], b: list[list[float]]) -> float:
+    return math.fsum(math.sqrt(x * y) for i in range(2, 10) for x, y in zip(a[i], b[i], strict=True))
