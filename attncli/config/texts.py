@@ -45,9 +45,7 @@ Texts = Annotated[
     BeforeValidator(_lines_of, json_schema_input_type=list[Text] | Text | TextFile),
     Field(default_factory=list, description="texts for the model, a list or {file: texts.txt}"),
 ]
-ModelName = Annotated[
-    str,
-    StringConstraints(min_length=1),
-    AfterValidator(_in_folder),
-    Field(description="a folder or a name of the Hugging Face hub; or module:function, which gives (model, inputs)"),
-]
+ModelName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_in_folder)]
+MODEL_NAME = Field(
+    description="a folder or a name of the Hugging Face hub; or module:function, which gives (model, inputs)"
+)

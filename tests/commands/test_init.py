@@ -28,7 +28,7 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     name = Path(builtin).name
     tensors = {
         **{same: f"{same}.npz" for same in ("own_tensors", "12_perceptron")},
-        **dict.fromkeys(("minilm", "captured_scales", "rounding"), "minilm.safetensors"),
+        **dict.fromkeys(("minilm", "captured_scales", "rounding", "doctor"), "minilm.safetensors"),
     }.get(name)
     also = f", with {tensors}" if tensors else ""
     data = read_document(here / f"{name}.yaml").data

@@ -9,7 +9,7 @@ from attncli.config.models import STUDY, DType, Experiment
 from attncli.config.scorer_entries import MODEL, Scorers, model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
-from attncli.config.texts import ModelName, Texts
+from attncli.config.texts import MODEL_NAME, ModelName, Texts
 
 RUN = Flag(panel="The model")
 DEFAULT_SCORERS: list[Any] = [{"scorer": "scaled_dot"}]
@@ -28,7 +28,7 @@ class DoctorOptions(Experiment):
     tokens: Annotated[Tokens, Field(description="names of queries and keys; keys named [PAD] are padding")] = (
         TokenNames()
     )
-    model: ModelName | None = None
+    model: Annotated[ModelName | None, MODEL_NAME] = None
     texts: Texts
     attn: Annotated[
         Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN

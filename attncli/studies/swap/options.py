@@ -9,7 +9,7 @@ from attncli.config.models import STUDY, DType, Experiment
 from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import Layer
-from attncli.config.texts import ModelName, Texts
+from attncli.config.texts import MODEL_NAME, ModelName, Texts
 from attncli.config.values import Indices, each_once
 from attncli.errors import got
 
@@ -63,7 +63,7 @@ class SwapOptions(Experiment):
     study: Annotated[Literal["swap"], STUDY] = "swap"
     scorers: Scorers = DEFAULT_SCORERS
 
-    model: ModelName
+    model: Annotated[ModelName, MODEL_NAME]
     texts: Texts
     by: Annotated[
         Places,
