@@ -337,7 +337,8 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None) -> Tensor:
     scores = scores.masked_fill(blocked, -torch.inf)
     if bool(empty.any()):
         scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone is NaN, which anomaly detection stops at
-    return scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
+    weights = scores.softmax(-1)  # ... n m
+    return weights.masked_fill(blocked, 0.0) if weights.requires_grad else weights.masked_fill_(blocked, 0.0)
 
 
 def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) -> Tensor:

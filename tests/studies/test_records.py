@@ -1,12 +1,14 @@
 """Records and comparisons of the attention study against their definitions."""
 
 import math
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from attncli.attention import Valid
 from attncli.studies.attention.columns import FIGURES
 from attncli.studies.attention.rows import pair_rows, scorer_rows
 from tests.experiments import Notes, result_of, runs_of
@@ -49,9 +51,35 @@ def test_disjoint_weights_are_one_bit_apart() -> None:
     ],
 )
 def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
-    p, q, valid = torch.tensor([a]), torch.tensor([b]), torch.ones(1, 3, dtype=torch.bool)
-    rows = pair_rows(p, q, scorer_rows(p, p, valid), scorer_rows(q, q, valid))
+    p, q, valid = torch.tensor([a]), torch.tensor([b]), Valid((1, 3))
+    rows = pair_rows(p, q, scorer_rows(p, p, valid), scorer_rows(q, q, valid), valid)
     assert rows.top1_agreement.tolist() == [agree]
+
+
+@pytest.mark.parametrize("total", [1.0, 1e-3, 300.0])
+@pytest.mark.parametrize("m", [2, 1000])
+@pytest.mark.parametrize("peak", [0.0, 1e-6, 0.5, 1 - 1e-3, 1 - 1e-6])  # the share of the first key, beyond 1 / m
+def test_the_entropy_is_exact_from_0_to_ln_m(m: int, peak: float, total: float) -> None:
+    """And the other figures, and the divergence of weights that hardly differ."""
+    weights = torch.full((2, m), (1 - peak) / m, dtype=torch.float64)
+    weights[:, 0] += peak
+    weights[1] *= 1 + 1e-3 * torch.arange(m) / m
+    weights = (weights * total).float()
+    exact = [[Decimal(weight) for weight in row] for row in weights.tolist()]
+    shares = [[weight / sum(row) for weight in row] for row in exact]
+    middle = [(p + q) / 2 for p, q in zip(*shares, strict=True)]
+    entropies = [-sum(p * p.ln() for p in row) for row in (*shares, middle)]
+    valid = Valid((1, m))
+    a, b = (scorer_rows(each, each, valid) for each in weights[:, None])
+    for found, row, entropy in zip((a, b), exact, entropies, strict=False):
+        assert found.entropy.item() == pytest.approx(float(entropy), rel=1e-9, abs=0.0)
+        assert found.weight_sum.item() == pytest.approx(float(sum(row)), rel=1e-9, abs=0.0)
+        assert found.max_weight.item() == float(max(row))
+    pair = pair_rows(weights[:1], weights[1:], a, b, valid)
+    divergence = float((entropies[2] - (entropies[0] + entropies[1]) / 2) / Decimal(2).ln())
+    assert pair.js_divergence.item() == pytest.approx(divergence, rel=1e-9, abs=1e-14)
+    furthest = max(abs(p - q) for p, q in zip(*exact, strict=True))
+    assert pair.max_abs_difference.item() == float(furthest)
 
 
 def test_spread_of_scores_far_from_zero() -> None:

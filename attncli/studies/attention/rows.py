@@ -6,15 +6,36 @@ valid key are meaningless.
 """
 
 import math
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from attncli.attention import Valid
 from attncli.common.study import TIE
+from attncli.common.threads import in_order, on_threads
+from attncli.pooling import Place, tiles
 
-AT_A_TIME = 2**18  # numbers of a matrix to convert to float64 at a time
+AT_A_TIME = 2**18  # numbers of a tile, which is converted to float64
+SMALLEST = torch.finfo(torch.float64).tiny  # in place of 0, whose logarithm is infinite
+
+
+class Workspace(threading.local):
+    """Matrices that all tiles of a thread reuse, since allocating them takes as long as the work on them."""
+
+    def __init__(self, like: Tensor, matrices: int = 2) -> None:
+        self._flat = like.new_empty(matrices, 0)
+
+    def __call__(self, index: int, shape: tuple[int, ...]) -> Tensor:
+        size = math.prod(shape)
+        if self._flat.shape[1] < size:
+            self._flat = self._flat.new_empty(len(self._flat), size)
+        return self._flat[index, :size].view(shape)
 
 
 @dataclass(frozen=True)
@@ -51,65 +72,99 @@ class PairRows:
     max_abs_difference: Tensor
 
 
-def scorer_rows(scores: Tensor, weights: Tensor, valid: Tensor) -> ScorerRows:
-    """Return the metrics of scores and weights (..., n, m), with a boolean `valid` of their shape."""
-
-    def of_some(scores: Tensor, weights: Tensor, valid: Tensor) -> tuple[Tensor, ...]:
-        blocked = ~valid
-        known = scores.double().masked_fill(blocked, 0.0)
-        count = valid.sum(-1, dtype=torch.float64)
-        mean = known.sum(-1) / count.clamp(min=1.0)
-        squares = (known - mean[:, None]).masked_fill_(blocked, 0.0).square_().sum(-1)
-        exact = weights.double()
-        sums = exact.sum(-1)
-        return count, mean, squares, _entropy(exact / sums[:, None]), exact.amax(-1), sums
-
-    return ScorerRows(*_map_rows(of_some, len(fields(ScorerRows)), scores, weights, valid))
+def scorer_rows(scores: Tensor, weights: Tensor, valid: Valid) -> ScorerRows:
+    """Return the metrics of scores and weights (..., n, m) with these valid keys."""
+    return ScorerRows(*_by_tiles(partial(rows_of_tile, valid), len(fields(ScorerRows)), scores, weights))
 
 
-def pair_rows(weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows) -> PairRows:
-    """Return the differences of two scorers' weights (..., n, m), given the metrics `a` and `b` of each scorer."""
-    known = torch.stack([each.reshape(-1) for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
+def rows_of_tile(
+    valid: Valid, place: Place, workspace: Workspace, scores: Tensor, weights: Tensor
+) -> tuple[Tensor, ...]:
+    """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights.
 
-    def of_some(weights_a: Tensor, weights_b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
-        p, q = weights_a.double(), weights_b.double()
-        sum_p, largest_p, entropy_p, sum_q, largest_q, entropy_q = known[..., None].unbind(-2)  # rows 1
-        middle = (p / sum_p).add_(q / sum_q).mul_(0.5)
-        divergence = _entropy(middle) - (entropy_p + entropy_q)[:, 0] / 2
-        first = (p >= largest_p * (1 - TIE)).logical_and_(q >= largest_q * (1 - TIE)).any(-1)
-        furthest = (p - q).abs_().amax(-1)
-        agreed = first.double().masked_fill(~furthest.isfinite(), math.nan)
+    The workspace is float64 on the CPU.
+    """
+    free, reach = valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
+    known = _copied(scores[..., : max(reach, 1)], workspace, 0)
+    last = known[..., free:]
+    tile = valid.tile(*place, slice(free, known.shape[-1]))
+    allowed = torch.ones(1, 0, dtype=torch.bool) if tile is None else tile.cpu()
+    allowed = allowed.expand(*allowed.shape[:-1], last.shape[-1])
+    last.masked_fill_(~allowed, 0.0)
+    count = free + allowed.sum(-1, dtype=torch.float64)
+    mean = known.sum(-1) / count.clamp(min=1.0)
+    known -= mean[..., None]
+    last *= allowed
+    squares = torch.linalg.vector_norm(known, dim=-1).square()
+    weights = weights[..., : max(reach, 1)].cpu()
+    exact = _copied(weights, workspace, 0)
+    sums = exact.sum(-1)
+    exact *= (1.0 / sums)[..., None]
+    return count, mean, squares, _entropy(exact, workspace), weights.amax(-1), sums
+
+
+def pair_rows(weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows, valid: Valid) -> PairRows:
+    """Return the differences of two scorers' weights (..., n, m), given the metrics `a` and `b` of each scorer.
+
+    Weights are 0 at keys that are not `valid`.
+    """
+    known = torch.stack([each for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
+
+    def of_tile(place: Place, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
+        reach = max(valid.reach(*place)[1], 1)
+        a, b = a[..., :reach].cpu(), b[..., :reach].cpu()
+        sum_a, largest_a, entropy_a, sum_b, largest_b, entropy_b = known[..., None].unbind(-2)  # ... rows 1
+        exact = _copied(a, workspace, 0)
+        furthest = _copied(b, workspace, 1).sub_(exact).abs_().amax(-1)
+        middle = exact.mul_(0.5 / sum_a).add_(_copied(b, workspace, 1).mul_(0.5 / sum_b))
+        divergence = _entropy(middle, workspace) - (entropy_a + entropy_b)[..., 0] / 2
+        scaled = a * (largest_b / largest_a).to(a)
+        first = torch.minimum(scaled, b, out=scaled).amax(-1, keepdim=True) >= largest_b * (1 - TIE)
+        agreed = first[..., 0].double().masked_fill(~furthest.isfinite(), math.nan)
         return divergence.clamp(min=0.0) / math.log(2), agreed, furthest
 
     spread = (a.weight_sum != 0) & (b.weight_sum != 0)
-    return PairRows(spread, *_map_rows(of_some, 3, weights_a, weights_b, known))
+    return PairRows(spread, *_by_tiles(of_tile, 3, weights_a, weights_b, known))
 
 
 def output_rows(a: Tensor, b: Tensor) -> Tensor:
     """Return the squared L2 norms (2, ..., n) of the rows of a - b and of a, two scorers' outputs (..., n, v)."""
 
-    def of_some(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-        x, y = a.double(), b.double()
-        return (x - y).square_().sum(-1), x.square().sum(-1)
+    def of_tile(place: Place, workspace: Workspace, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        x, y = _copied(a, workspace, 0), _copied(b, workspace, 1)
+        lengths = x.square().sum(-1)
+        return x.sub_(y).square_().sum(-1), lengths
 
-    return _map_rows(of_some, 2, a, b)
+    return _by_tiles(of_tile, 2, a, b)
 
 
-def _map_rows(of_some: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
-    """Return `count` metrics (count, ..., n) of the rows of matrices (..., n, columns), computed in blocks of rows.
+def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
+    """Return `count` metrics (count, ..., n) of the rows of matrices (..., n, columns), computed tile by tile.
 
+    `of_tile(place, workspace, *tiles)` returns them for one tile; each thread has a tile of its own.
     They are written into one tensor. Many small results between freed large ones would fragment the memory.
     """
-    flat = [matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices]
-    step = max(AT_A_TIME // flat[0].shape[-1], 1)
-    found = torch.empty(count, len(flat[0]), dtype=torch.float64)
-    for start in range(0, len(flat[0]), step):
-        rows = slice(start, start + step)
-        for each, result in zip(found, of_some(*(matrix[rows].cpu() for matrix in flat)), strict=True):
-            each[rows] = result
-    return found.view(count, *matrices[0].shape[:-1])
+    found = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
+    workspace = Workspace(found)
+
+    def fill(place: Place) -> None:
+        index = (place[0], ..., place[1]) if found.ndim > 2 else (..., place[1])
+        with torch.no_grad():  # other threads have gradients on
+            metrics = of_tile(place, workspace, *(matrix[*index, :] for matrix in matrices))
+            for each, metric in zip(found, metrics, strict=True):
+                each[index] = metric
+
+    with on_threads(1) as threads:
+        deque(in_order(fill, tiles(matrices[0].shape, AT_A_TIME), threads), 0)
+    return found
 
 
-def _entropy(weights: Tensor) -> Tensor:
-    nats: Tensor = torch.special.entr(weights).sum(-1)  # rows
-    return nats
+def _copied(matrix: Tensor, workspace: Workspace, index: int) -> Tensor:
+    return workspace(index, matrix.shape).copy_(matrix)
+
+
+def _entropy(weights: Tensor, workspace: Workspace) -> Tensor:
+    """Return the entropy of the rows of float64 weights. NumPy's logarithm takes a third of the time of torch's."""
+    logs = torch.clamp(weights, min=SMALLEST, out=workspace(1, weights.shape))
+    np.log(logs.numpy(), out=logs.numpy())
+    return -logs.mul_(weights).sum(-1)

@@ -260,9 +260,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             with below("scorers", index):
                 stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
             if found is None:
-                found = scorer_rows(
-                    stages[entry.label]["scores"], stages[entry.label]["weights"], rules.valid.whole.cpu()
-                )
+                found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], rules.valid)
             rows[entry.label] = found
             count = sum(parameter.numel() for parameter in scorer.parameters())
             without = rules.valid.empty_rows.cpu()  # more rows than of the inputs if the entry has a window
@@ -283,7 +281,9 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         progress.step(len(entries), len(entries), "comparisons")
     stages = {record["label"]: stages[record["label"]] for record in records}
     for a, b in itertools.combinations(stages, 2):
-        weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b]) if options.weights else None
+        weights = None
+        if options.weights:
+            weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], inputs.valid)
         outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
         comparisons.append(pair | whole.of_pair(weights, outputs)[0])
         head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]

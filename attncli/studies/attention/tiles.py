@@ -1,7 +1,6 @@
 """Compute outputs and the metrics of every row in tiles, without holding the weights of all queries."""
 
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
 from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
-from attncli.studies.attention.rows import ScorerRows, scorer_rows
+from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
 
 AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
 TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile is one part of the workspace, beside its stages and metrics
@@ -62,19 +61,6 @@ def pool_with_rows(
     return output, ScorerRows(*metrics)
 
 
-class Workspace(threading.local):
-    """Matrices that all tiles of a thread reuse, since allocating them takes as long as the work on them."""
-
-    def __init__(self, like: Tensor) -> None:
-        self._flat = like.new_empty(3, 0)
-
-    def __call__(self, index: int, shape: tuple[int, ...]) -> Tensor:
-        size = math.prod(shape)
-        if self._flat.shape[1] < size:
-            self._flat = self._flat.new_empty(3, size)
-        return self._flat[index, :size].view(shape)
-
-
 def _jobs(
     output: Tensor,
     metrics: Tensor,
@@ -96,7 +82,7 @@ def _jobs(
     share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
     enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products with few queries are slow
     most = min(enough, pooling.WORKSPACE_BYTES // (share * queries.element_size()))
-    workspace = Workspace(queries)
+    workspace, exact = Workspace(queries, 3), Workspace(metrics)
 
     @torch.no_grad()  # other threads have gradients on
     def fill(place: Place) -> None:
@@ -105,7 +91,7 @@ def _jobs(
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         with _located(place, head):
             pooled = _by_softmax(scorer, *some, rules, place, workspace) if is_fast else None
-            pooled = _by_stages(scorer, *some, rules, place) if pooled is None else pooled
+            pooled = _by_stages(scorer, *some, rules, place, exact) if pooled is None else pooled
         output[*batch, rows, :], found = pooled
         for metric, each in zip(metrics, found, strict=True):
             metric[*batch, rows] = each
@@ -191,11 +177,8 @@ def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def _by_stages(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, workspace: Workspace
 ) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
     weights = rules.stages(scores, *place)["weights"]
-    valid = rules.valid.tile(*place)
-    allowed = torch.ones((), dtype=torch.bool, device=scores.device) if valid is None else valid
-    found = scorer_rows(scores, weights, allowed.expand(scores.shape))
-    return rules.pooled(weights, values), tuple(getattr(found, name) for name in ROWS)
+    return rules.pooled(weights, values), rows_of_tile(rules.valid, place, workspace, scores, weights)
