@@ -26,15 +26,18 @@ SMALLEST = torch.finfo(torch.float64).tiny  # in place of 0, whose logarithm is 
 
 
 class Workspace(threading.local):
-    """Matrices that all tiles of a thread reuse, since allocating them takes as long as the work on them."""
+    """Matrices that all tiles of a thread reuse, since allocating them takes as long as the work on them.
 
-    def __init__(self, like: Tensor, matrices: int = 2) -> None:
-        self._flat = like.new_empty(matrices, 0)
+    `most` is the usual number of entries of the largest tile.
+    """
+
+    def __init__(self, like: Tensor, most: int, matrices: int = 2) -> None:
+        self._flat, self._most = like.new_empty(matrices, 0), most
 
     def __call__(self, index: int, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)
         if self._flat.shape[1] < size:
-            self._flat = self._flat.new_empty(len(self._flat), size)
+            self._flat = self._flat.new_empty(len(self._flat), max(size, self._most))
         return self._flat[index, :size].view(shape)
 
 
@@ -145,7 +148,7 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
     They are written into one tensor. Many small results between freed large ones would fragment the memory.
     """
     found = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
-    workspace = Workspace(found)
+    workspace = Workspace(found, AT_A_TIME)
 
     def fill(place: Place) -> None:
         index = (place[0], ..., place[1]) if found.ndim > 2 else (..., place[1])

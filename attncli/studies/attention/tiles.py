@@ -82,7 +82,7 @@ def _jobs(
     share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
     enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products with few queries are slow
     most = min(enough, pooling.WORKSPACE_BYTES // (share * queries.element_size()))
-    workspace, exact = Workspace(queries, 3), Workspace(metrics)
+    workspace, exact = Workspace(queries, most, 3), Workspace(metrics, most)
 
     @torch.no_grad()  # other threads have gradients on
     def fill(place: Place) -> None:
