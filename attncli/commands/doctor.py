@@ -14,7 +14,7 @@ from attncli.config.builtin import experiment_path
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
 from attncli.errors import InputError, got, looking_at
-from attncli.studies import options_model
+from attncli.studies import STUDIES, options_model
 
 Source = Annotated[
     str,
@@ -26,7 +26,7 @@ Source = Annotated[
 ]
 Fail = Annotated[bool, typer.Option("--fail", help="Exit with 1 if there is a fault.")]
 OWN = ("data", "mask", "tokens", "model", "texts")  # keys without flags
-STUDIES = ("attention", "doctor")  # with sources
+WITH_SOURCES = ("attention", "doctor")  # studies
 ENDINGS = (*YAML, ".safetensors")
 
 
@@ -46,6 +46,9 @@ def doctor(
 
     overrides = [*overrides_of(sets), *overrides_of_flags(given)]
     of_texts = text_overrides(text, texts)
+    if of_texts and source.lower().endswith(ENDINGS):
+        message = f'got "{source}" together with --text; expected a model to read it, or no --text'
+        raise InputError.of(message, where="SOURCE")
     if of_texts or _is_function(source):
         model = Override(("model",), source, typed("SOURCE", source))
         document = document_of_data("attncli doctor", {"study": "doctor"}, [*overrides, model, *of_texts])
@@ -79,9 +82,10 @@ def _of_config(given: Path, overrides: list[Override]) -> Document:
         expected = "expected a config, a run folder or a captured model, or a model with --text"
         raise InputError.of(f'got "{given}"; no such file; {expected}', where="SOURCE")
     document = read_document(path / "config.yaml" if is_folder else path)
-    study = document.study(options_model.__globals__["STUDIES"])
-    if study not in STUDIES:
-        raise document.located(InputError.of(got(study, f"expected the study {' or '.join(STUDIES)}"), ["study"]))
+    study = document.study(STUDIES)
+    if study not in WITH_SOURCES:
+        expected = f"expected {' or '.join(WITH_SOURCES)}, which have queries and keys"
+        raise document.located(InputError.of(got(study, expected), ["study"]))
     if study == "doctor":
         return document.changed(overrides)
     own, others = (set(options_model(each).model_fields) for each in ("doctor", "attention"))

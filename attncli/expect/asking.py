@@ -117,7 +117,9 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
 
 def _meant(metric: str, rows: Rows) -> str:
     """Return a suggestion for an unknown metric: a similar one, or the list of all metrics that are numbers."""
-    columns = {column.key: column.text for column in (*rows.columns, *rows.comparison_columns)}
+    of_heads = [column for column in rows.head_columns if column.kind != "place"]  # all that is known before some runs
+    stated = (*rows.columns, *rows.comparison_columns) or of_heads
+    columns = {column.key: column.text for column in stated}
     columns |= {stage: False for stage in STAGES if any(stage in shapes for shapes in rows.shapes.values())}
     known = {key: text for key, text in columns.items() if key not in rows.left_out and not key.endswith(INTERVAL)}
     near = difflib.get_close_matches(metric, known, n=1)

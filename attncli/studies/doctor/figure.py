@@ -24,7 +24,8 @@ SMALLEST = (2.4, 0.5)  # inches of a panel
 LEAST = (1.6, 1.1)  # em; smallest readable cell
 PER_LINE = 3  # letters of a cell
 ORDER = (11, 1, 8, 0, 3, 5, 2, 4, 7, 6)  # of the checks' colours in the palette: red ones for faults
-SHARES = {"fault": 0.65, "remark": 0.3}  # of the colour of a check in the background of its cells
+SHARES = {"fault": 0.55, "remark": 0.3}  # of the colour of a check in the background of its cells
+EMPTY = 0.04  # share of the text colour in the background of other cells
 PLACES = {check.letter: place for place, check in enumerate(CHECKS)}
 
 
@@ -58,11 +59,11 @@ def _draw(axes: Axes, sheet: Sheet, letters: Mapping[str, Mapping[int, str]]) ->
     axes.imshow(cells, aspect="auto", interpolation="none")
     for y, row in enumerate(letters.values()):
         for x, head in enumerate(heads):
-            text = row.get(head, "")
-            shown = "\n".join(textwrap.wrap(text, PER_LINE))
-            size = sheet.points * (0.8 if len(text) <= PER_LINE else 0.55)
-            share = 0.35 if text == NOTHING else 1.0
-            axes.text(x, y, shown, ha="center", va="center", fontsize=size, linespacing=0.9, color=sheet.ink(share))
+            text = row.get(head, NOTHING)
+            if text != NOTHING:
+                size = sheet.points * (0.8 if len(text) <= PER_LINE else 0.55)
+                shown = "\n".join(textwrap.wrap(text, PER_LINE))
+                axes.text(x, y, shown, ha="center", va="center", fontsize=size, linespacing=0.9)
     axes.set_xticks(range(len(heads)), map(str, heads))
     axes.set_yticks(range(len(letters)) if [*letters] != [""] else [], [*letters] if [*letters] != [""] else [])
     axes.set(xlabel="Heads", ylabel="Layers" if [*letters] != [""] else "")
@@ -77,7 +78,7 @@ def _ground(sheet: Sheet, letters: str) -> tuple[float, float, float]:
     """Return the background of a cell: the colour of its first check, stronger for a fault."""
     place = PLACES.get(letters[0])
     if place is None:
-        return to_rgb(sheet.ground)
+        return to_rgb(sheet.ink(EMPTY))
     colour = sheet.ink() if sheet.theme == "print" else PALETTE[ORDER[place]][sheet.theme == "dark"]
     share = SHARES[CHECKS[place].kind] / (2 if sheet.theme == "print" else 1)
     return to_rgb(mixed(colour, sheet.ground, share))

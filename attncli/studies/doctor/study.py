@@ -28,7 +28,7 @@ from attncli.common.scoring import (
     stored_parameters,
 )
 from attncli.common.stopping import Keeping
-from attncli.common.study import Record, Result, Rows, tensor_name
+from attncli.common.study import Record, Result, Rows
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.errors import InputError, below
@@ -100,7 +100,8 @@ def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
         inputs = _of_data(options, options.data, device, progress)
         parts, settings = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))], {}
     for inputs, _, _ in parts:
-        _check_size({name: tuple(each.shape) for name, each in tensors_of(inputs).items()}, device)
+        key = "data" if options.model is None else "model"
+        _check_size({name: tuple(each.shape) for name, each in tensors_of(inputs).items()}, device, key)
     return Prepared(options, [_part(options, *each, device) for each in parts], device, settings)
 
 
@@ -122,8 +123,8 @@ def _of_data(options: DoctorOptions, data: Data, device: torch.device, progress:
     )
 
 
-def _check_size(shapes: Shapes, device: torch.device) -> None:
-    require_memory(attention_bytes(shapes, torch.float32, [STAGES]), device, CURE)
+def _check_size(shapes: Shapes, device: torch.device, key: str = "data") -> None:
+    require_memory(attention_bytes(shapes, torch.float32, [STAGES]), device, CURE, (key,))
 
 
 def _of_model(
@@ -222,7 +223,6 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                 parameters |= stored_parameters(entry, scorer)
                 if not all(each.is_judged for each in found.values()):
                     untold.append(part.layer)
-    inputs = {} if prepared.options.model is not None else _stored(prepared)
     settings = {
         **prepared.settings,
         "checked": len(heads) // len(options.scorers),
@@ -234,20 +234,12 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         options.name,
         settings,
         records,
-        inputs=inputs,
+        inputs=saved_inputs(options.data, parts[0].inputs) if isinstance(options.data, Data) else {},
         parameters=parameters,
         heads=heads,
         interrupted=kept.interrupted,
     )
     return replace(result, findings=findings_of(result))
-
-
-def _stored(prepared: Prepared) -> dict[str, Tensor]:
-    return {
-        tensor_name(name, layer=part.layer): tensor
-        for part in prepared.parts
-        for name, tensor in saved_inputs(prepared.options.data, part.inputs).items()
-    }
 
 
 def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) -> Call:

