@@ -3,6 +3,7 @@
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,9 +89,35 @@ def test_queries_without_a_key_are_told_once_for_all_heads() -> None:
     data = {**{role: {"shape": [2, 4, 16, 8]} for role in ROLES}, "valid_lens": [0, 16]}
     experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"])
     lines = good("doctor", "x.yaml", "--no-plots", "--out", "out")
+    assert lines.splitlines()[5].split() == ["X"] * 4
     (row,) = json.loads(Path("out/results.json").read_text())["records"]
     assert (row["head"], row["check"], row["kind"], row["value"]) == (None, "dead_query", "fault", 16)
     assert "- fault, dead_query: 16. Their output is 0" in lines
+
+
+def test_masked_keys_may_have_any_score() -> None:
+    keys = torch.randn(1, 2, 16, 8, generator=torch.Generator().manual_seed(0))
+    keys[..., 9:, :] = 1e6
+    data = {"queries": {"shape": [1, 2, 16, 8]}, "keys": keys.tolist(), "valid_lens": [9]}
+    assert found(experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"])) == set()
+
+
+@pytest.mark.parametrize(("causal", "shift"), [("bottom_right", 16), ("top_left", 0)])
+def test_positions_of_fewer_queries_than_keys(causal: str, shift: int) -> None:
+    bias = 8 * torch.ones(8, 24).tril(shift - 1).triu(shift - 1)
+    data = {"queries": {"shape": [1, 2, 8, 4]}, "keys": {"shape": [1, 2, 24, 4]}, "bias": bias.tolist()}
+    config = experiment(Path("x.yaml"), data=data, mask={"causal": causal}, scorers=["scaled_dot"])
+    assert (None, 0, "previous_key") in found(config)
+
+
+def test_padding_of_a_captured_file_is_known_by_its_tokens() -> None:
+    model, inputs = careless()
+    with torch.no_grad():
+        seen = package.capture(model, inputs["x"])
+    package.save(seen, "seen.safetensors", tokens=[["a"] * 12, ["[PAD]"] * 4 + ["b"] * 8])
+    assert {row for row in found("seen.safetensors") if row[2] == "padding"} == {
+        ("attention", head, "padding") for head in range(4)
+    }
 
 
 def test_a_captured_file_with_layers_and_heads() -> None:
@@ -147,6 +174,42 @@ def with_mask() -> tuple[nn.Module, Any]:
 def test_a_model_that_ignores_its_mask() -> None:
     rows = swept("doctor", f"{HERE}:careless")["records"]
     assert {(row["head"], row["kind"]) for row in rows if row["check"] == "padding"} == {(h, "fault") for h in range(4)}
+
+
+class Tokenized(dict[str, Tensor]):
+    """The output of a fast tokenizer, without its mask."""
+
+    encodings = (SimpleNamespace(attention_mask=[1] * 12), SimpleNamespace(attention_mask=[0] * 4 + [1] * 8))
+
+
+def forgetful() -> tuple[nn.Module, Tokenized]:
+    model, inputs = careless()
+    return model, Tokenized(x=inputs["x"])
+
+
+def test_a_mask_that_was_forgotten() -> None:
+    assert {row[1] for row in found(f"{HERE}:forgetful") if row[2] == "padding"} == {0, 1, 2, 3}
+
+
+class Scaled(nn.Module):
+    """A model that scales its queries before the product, or after it."""
+
+    def __init__(self, before: bool) -> None:
+        super().__init__()
+        self.before = before
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        scale, after = (0.25, 1.0) if self.before else (1.0, 0.25)
+        return torch.nn.functional.scaled_dot_product_attention(q * scale, k, k, scale=after)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_scale_before_the_product_keeps_it_small(before: bool) -> None:
+    q, k = torch.randn(2, 1, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    q[..., 5, 0], k[..., 7, 0] = -200, 200  # a product of -40000
+    seen = package.capture(Scaled(before), q, k)
+    package.save(seen, "seen.safetensors")
+    assert any(check == "overflow" for _, _, check in found("seen.safetensors")) is not before
 
 
 @pytest.mark.parametrize("family", FAMILIES)

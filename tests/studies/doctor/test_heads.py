@@ -111,6 +111,36 @@ def test_duplicates_are_found_in_both_heads() -> None:
     assert (heads[1].twin, heads[4].twin) == (4, 1)
 
 
+@pytest.mark.parametrize("change", [uniform, first_key])
+def test_heads_that_are_alike_by_nature_are_no_duplicates(change: Callable[[Tensor, Tensor, Tensor], None]) -> None:
+    def twice(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+        change(scores, values, valid)
+        scores[:, 4] = scores[:, 1]
+
+    assert found_in(plant(twice)) == {1: {change.__name__}, 4: {change.__name__}}
+
+
+def test_the_first_key_is_the_first_in_sight() -> None:
+    def change(scores: Tensor, values: Tensor, valid: Tensor) -> None:
+        valid[0, ..., :5], valid[1, ..., :9] = False, False
+        scores[0, 1, :, 5] += 4
+        scores[1, 1, :, 9] += 4
+
+    assert found_in(plant(change)) == {1: {"first_key"}}
+
+
+def test_weights_are_divided_by_their_sum_and_queries_without_weight_do_not_count() -> None:
+    call = plant(duplicate)
+    factors = torch.rand(call.weights.shape[:-1], generator=torch.Generator().manual_seed(0))[..., None] + 0.1
+    factors[:, 0, ::2] = 0
+    scaled, valid = heads_of(replace(call, weights=call.weights * factors)), call.valid.clone()
+    valid[:, 0, ::2] = False
+    without = heads_of(replace(call, weights=call.weights.masked_fill(~valid, 0.0), valid=valid))
+    for head, other in zip(scaled, without, strict=True):
+        for key in {check.key for check in CHECKS} - {"dead_query", "silent", "padding"}:
+            assert head.numbers[key] == pytest.approx(other.numbers[key], rel=1e-5), key
+
+
 def test_padding_is_found_unless_it_is_masked() -> None:
     padding = torch.zeros(2, 40, dtype=torch.bool)
     padding[1, 30:] = True
