@@ -109,8 +109,9 @@ def small(file: Path) -> bytes:
 
 
 def name_of(picture: Path) -> str:
-    """Return the name of a picture in its run folder."""
-    return "sweep" if picture.stem.startswith("sweep_") else picture.stem
+    """Return the name of a picture in its run folder: that of the study in front of the name of the experiment."""
+    first = picture.stem.partition("_")[0]
+    return first if first in ("bench", "sweep", "train") else picture.stem
 
 
 def draw_again(picture: Path, command: str) -> str:

@@ -1,21 +1,26 @@
-"""Judge the claims of experiments/claims in this process, without files.
+"""Judge the claims of experiments/claims and experiments/papers.
 
-`python -m tests.claims` runs them all and prints the table of docs/claims.md.
+`python -m tests.claims claims` runs those of one folder and prints the table of docs/claims.md, with `papers` that of
+docs/papers.md.
 """
 
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from attncli.commands.experiments import load_experiments
 from attncli.common.progress import Progress
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
-from attncli.expect.judging import Verdict, judge
+from attncli.expect.judging import Verdict
 from attncli.expect.tables import lines_of
 
-PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
-LONG = ["04_variance", "08_learning", "09_cost"]  # seconds each
+FOLDERS = ("claims", "papers")
+PATHS = {path.stem: path for folder in FOLDERS for path in sorted((builtin_folder() / folder).glob("*.yaml"))}
+LEARNING = ["britz_2017", "dehghani_2023", "luong_2015", "tsai_2019", "yang_2022"]
+LONG = ["04_variance", "08_learning", "09_cost", "katharopoulos_2020", *LEARNING]  # seconds each
 HEADER = "| experiment | claim | source | expected | measured | holds |"
 MARKS = {"NO": "**no**"}
 
@@ -23,9 +28,9 @@ MARKS = {"NO": "**no**"}
 def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
     """Run one file, and return its result and the verdicts of its expectations."""
     (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
-    prepared = loaded.study.prepare(loaded.options, Progress())
-    result = loaded.study.run(prepared, Progress())
-    return result, judge(result, loaded.options.expect, loaded.study.expected_rows(prepared))
+    with tempfile.TemporaryDirectory() as folder:
+        finished = loaded.run(Progress(), "", Path(folder, "run"), overwrite=False, pictures=False, report=False)
+    return finished.result, finished.verdicts
 
 
 def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
@@ -42,5 +47,6 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    table = [row for name in PATHS for row in table_rows(name, result_of(name)[1])]
+    names = [name for name, path in PATHS.items() if path.parent.name in sys.argv[1:]]
+    table = [row for name in names for row in table_rows(name, result_of(name)[1])]
     sys.stdout.write(markdown(table) + "\n")

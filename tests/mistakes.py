@@ -20,8 +20,11 @@ from torch import Tensor, nn
 import attncli
 from attncli import attention, textbook
 from attncli.common.pairs.entries import Entries
+from attncli.common.scoring import inputs_of_entry, rules_of
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
+from attncli.studies.bench import implementations
 from attncli.studies.train.task import seeds_of
 
 Mistake = Callable[[MonkeyPatch], None]
@@ -81,7 +84,7 @@ no_root = _forward_of("scaled_dot", lambda self, q, k: q @ k.mT / k.shape[-1])
 always_a_quarter = _forward_of("scaled_dot", lambda self, q, k: 0.25 * q @ k.mT)
 dot_is_scaled = _forward_of("dot", lambda self, q, k: q @ k.mT / q.shape[-1] ** 0.5)
 no_cosine = _forward_of("cosine", lambda self, q, k: self.scale * q @ k.mT)
-cosine_without_its_scale = _forward_of("cosine", lambda self, q, k: F.cosine_similarity(q[..., None, :], k, dim=-1))
+cosine_without_its_scale = _forward_of("cosine", lambda self, q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT)
 product_for_sum = _forward_of("vector_sum", lambda self, q, k: q @ k.mT)
 gaussian_without_the_two = _forward_of("gaussian", lambda self, q, k: -2.0 * self.scale * torch.cdist(q, k).square())
 
@@ -110,6 +113,7 @@ sparsemax_is_softmax = _normalizer_of("sparsemax", lambda self, s, v: s.softmax(
 sparsemax_for_entmax = _normalizer_of("entmax", lambda self, s, v: NORMALIZERS["sparsemax"]()(s, v))
 nothing_left_out = _normalizer_of("softmax_plus_one", lambda self, s, v: s.softmax(-1))
 softmax_plus_one_for_softmax = _normalizer_of("softmax", lambda self, s, v: NORMALIZERS["softmax_plus_one"]()(s, v))
+sum_is_uniform = _normalizer_of("sum", lambda self, s, v=None: 0.0 * s + 1 / s.shape[-1])
 sigmoid_competes = _normalizer_of("sigmoid", lambda self, s, v: _divided(s.sigmoid()))
 relu_competes = _normalizer_of("relu", lambda self, s, v: _divided(s.relu()))
 
@@ -187,3 +191,35 @@ def dropout_in_place(patch: MonkeyPatch) -> None:
     """Show the weights after dropout."""
     dropped = attention.dropped
     replace(patch, dropped, lambda weights, *how: weights.copy_(dropped(weights, *how)))
+
+
+def norm_left_out(patch: MonkeyPatch) -> None:
+    """Ignore `qk_norm`."""
+    replace(patch, inputs_of_entry, lambda entry, queries, keys: (queries, keys))
+
+
+def softcap_left_out(patch: MonkeyPatch) -> None:
+    replace(patch, attention.softcap, lambda scores, cap: scores)
+
+
+def _rules_without(**changes: Any) -> Mistake:
+    """Ignore a key of the entries."""
+
+    def wrong(entry: ScorerEntry, *arguments: Any, **options: Any) -> Any:
+        return rules_of(entry.model_copy(update=changes), *arguments, **options)
+
+    return lambda patch: replace(patch, rules_of, wrong)
+
+
+window_left_out = _rules_without(window=None)
+first_keys_left_out = _rules_without(first_keys=0)
+
+
+def linear_makes_the_matrix(patch: MonkeyPatch) -> None:
+    """Compute kernel attention with all weights at once."""
+
+    def wrong(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor]:
+        weights = _divided(scorer(queries, keys).double())
+        return ((weights.clone() @ values.double()).to(values.dtype),)
+
+    patch.setattr(implementations, "_linear", wrong)

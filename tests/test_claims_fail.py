@@ -1,4 +1,4 @@
-"""Each expectation of experiments/claims fails if a likely mistake is planted in the code."""
+"""Each expectation of experiments/claims and papers fails if a likely mistake is planted in the code."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from attncli.sweeps import running
+from attncli.sweeps.work import run_point
 from tests import mistakes
 from tests.claims import LONG, PATHS
 from tests.cli import attncli
@@ -67,6 +69,18 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # for each file: the expectations 
     "18_no_competition": {"sigmoid_competes": {1}, "relu_competes": {2}, "softmax_plus_one_for_softmax": {0}},
     "19_alibi": {"alibi_alike_in_all_heads": {0}, "alibi_turned_round": {0}},
     "20_cosine": {"no_cosine": {0, 1}, "cosine_without_its_scale": {2}},
+    "britz_2017": {"scores_left_out steps=300 seeds=2": {0, 1}, "dot_is_scaled seeds=2": {2}},
+    "dehghani_2023": {"scores_left_out steps=100": {0, 1, 2, 3, 4}, "norm_left_out": {2, 3}},
+    "gemma_2024": {"scores_left_out": {0, 1, 2, 3}, "softcap_left_out": {2, 3}},
+    "henry_2020": {"scores_left_out": {0, 1, 2, 3, 4}, "cosine_without_its_scale": {3, 4}, "scale_left_out": {1, 2}},
+    "katharopoulos_2020": {"linear_makes_the_matrix": {0, 1, 2}},
+    "luong_2015": {"scores_left_out steps=300 seeds=2": {0, 1, 2}},
+    "ramapuram_2024": {"sigmoid_competes": {0, 1, 2, 3}, "softmax_plus_one_for_softmax": {4}},
+    "ramsauer_2021": {"scores_left_out": {0, 1, 2}, "root_whatever_was_asked": {0}, "scale_left_out": {1, 2}},
+    "tsai_2019": {"scores_left_out steps=300 seeds=2": {0, 1, 3}, "sum_is_uniform seeds=2": {2}},
+    "xiao_2023": {"window_left_out": {1, 2, 3}, "first_keys_left_out": {2, 3}, "scores_left_out": {0}},
+    "yang_2022": {"no_root": {1, 2, 3}, "root_whatever_was_asked": {0}},
+    "zhai_2023": {"scale_left_out": {0, 1, 2, 3, 4, 5}, "norm_left_out": {5}},
 }
 
 
@@ -79,6 +93,12 @@ def cases() -> list[object]:
         for name, planted in MISTAKES.items()
         for number, (mistake, failing) in enumerate(planted.items())
     ]
+
+
+@pytest.fixture(autouse=True)
+def _points_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the points of sweeps in this process, in which the mistakes are planted."""
+    monkeypatch.setattr(running, "on_processes", lambda jobs, *_: (run_point(job) for job in jobs))
 
 
 def failed(name: str, folder: Path, *changes: str) -> set[int]:

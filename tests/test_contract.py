@@ -44,6 +44,10 @@ SMALLER = {
     "longer_sequences": ["steps=3", "seeds=2"],
     "claims/08_learning": ["steps=1", "seeds=2"],
     "claims/04_variance": ["samples=40000"],
+    "papers/britz_2017": ["steps=1", "seeds=2"],
+    "papers/katharopoulos_2020": ["n=[4, 8]", "d=4", "expect=[]"],
+    "papers/luong_2015": ["steps=1", "seeds=2"],
+    "papers/tsai_2019": ["steps=1", "seeds=2"],
 }
 ALL = [{"scorer": name} for name in ("additive", "cosine", "dot", "gaussian", "general", "scaled_dot", "vector_sum")]
 TENSORS: dict[str, Any] = {

@@ -122,9 +122,9 @@ def test_learning_is_better_with_the_scale(runs: Path) -> None:
 
 
 def test_sweeps_are_those_that_are_run() -> None:
-    assert {name for name in builtin_names() if "\nsweep:" in builtin_path(name).read_text(encoding="utf-8")} == {
-        *SWEEPS
-    }
+    texts = {name: builtin_path(name).read_text(encoding="utf-8") for name in builtin_names()}
+    swept = {name for name, text in texts.items() if "\nsweep:" in text}
+    assert {name for name in swept if not name.startswith("papers/")} == {*SWEEPS}  # test_claims.py has the others
 
 
 @pytest.mark.parametrize("name", SWEEPS)

@@ -138,9 +138,9 @@ def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, st
     if interrupted:
         print_note(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(stopping.exit_code())
-    check_verdicts(runs)
     if failed:
         raise typer.Exit(FAILED)
+    check_verdicts(runs)
     return runs
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.config.builtin import builtin_names, builtin_path
+from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.errors import InputError
 
 Name = Annotated[
@@ -33,7 +33,7 @@ def init(name: Name = None, out: Out = Path()) -> None:
         for each in below:
             title = builtin_path(each).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
             typer.echo(f"{each:{width}}  {title}")
-        typer.echo("\nattncli run NAME (or sweep NAME) runs one; attncli init NAME copies one into this folder.")
+        typer.echo("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
 
 
 def _copy(name: str, out: Path) -> None:
@@ -43,15 +43,16 @@ def _copy(name: str, out: Path) -> None:
 
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")
-    beside = [path for path in sorted(config.parent.iterdir()) if path.suffix != ".yaml" and path.name in text]
+    files = [path for path in sorted(builtin_folder().rglob("*")) if path.suffix not in ("", ".yaml")]
+    beside = [path for path in files if path.name in text]
     with writing(out), writing_files():
         out.mkdir(parents=True, exist_ok=True)
         for copy in (out / path.name for path in [config, *beside]):
             if copy.exists():
                 message = "the file exists and is not replaced; move it, or use --out"
                 raise InputError.of(message, where=str(copy))
-        for path in [config, *beside]:
+        for path in beside:
             shutil.copyfile(path, out / path.name)
+        (out / config.name).write_text(text.replace("../", ""), encoding="utf-8")
     also = f", with {' and '.join(path.name for path in beside)}" if beside else ""
-    command = "sweep" if "\nsweep:" in text else "run"
-    typer.echo(f"{out / config.name} is yours{also}; next: attncli {command} {out / config.name}")
+    typer.echo(f"{out / config.name} is yours{also}; next: attncli run {out / config.name}")

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_lists_every_experiment_with_its_title(here: Path) -> None:
     lines = good("init").splitlines()
     names = sorted(path.stem for path in builtin_folder().glob("*.yaml"))
-    names += sorted(f"claims/{path.stem}" for path in (builtin_folder() / "claims").glob("*.yaml"))
+    for folder in ("claims", "papers"):
+        names += sorted(f"{folder}/{path.stem}" for path in (builtin_folder() / folder).glob("*.yaml"))
     assert [line.split()[0] for line in lines[: len(names)]] == names
     for line, name in zip(lines, names, strict=False):
         title = builtin_path(name).read_text(encoding="utf-8").splitlines()[0]
@@ -28,15 +29,17 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     name = Path(builtin).name
     tensors = {
         **{same: f"{same}.npz" for same in ("own_tensors", "12_perceptron")},
-        **dict.fromkeys(("minilm", "captured_scales", "rounding", "doctor"), "minilm.safetensors"),
+        **dict.fromkeys(("minilm", "captured_scales", "rounding", "doctor", "xiao_2023"), "minilm.safetensors"),
     }.get(name)
     also = f", with {tensors}" if tensors else ""
     data = read_document(here / f"{name}.yaml").data
-    assert stdout == f"{name}.yaml is yours{also}; next: attncli {'sweep' if 'sweep' in data else 'run'} {name}.yaml\n"
+    assert stdout == f"{name}.yaml is yours{also}; next: attncli run {name}.yaml\n"
     files = names_in(here)
     assert files == sorted([tensors, f"{name}.yaml"] if tensors else [f"{name}.yaml"])
-    for file in files:
-        assert (here / file).read_bytes() == (builtin_path(builtin).parent / file).read_bytes()
+    if tensors:
+        assert (here / tensors).read_bytes() == next(builtin_folder().rglob(tensors)).read_bytes()
+    text = builtin_path(builtin).read_text(encoding="utf-8")
+    assert (here / f"{name}.yaml").read_text(encoding="utf-8") == text.replace("../minilm", "minilm")
     if name == "swap":  # its model is on the hub
         return
     told = good("check", f"{name}.yaml")
@@ -57,7 +60,7 @@ def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
     assert [line.split()[0] for line in listed] == names
     assert (empty, last) == (
         "",
-        "attncli run NAME (or sweep NAME) runs one; attncli init NAME copies one into this folder.",
+        "attncli run NAME runs one; attncli init NAME copies one into this folder.",
     )
     assert names_in(here) == []
 
