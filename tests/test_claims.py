@@ -73,7 +73,7 @@ def test_every_claim_has_a_file_and_rows_of_the_page() -> None:
 def test_every_paper_has_a_section_and_a_picture() -> None:
     page = PAGES[FOLDERS.index("papers")]
     for name in (name for name in PATHS if name[-4:].isdigit()):
-        assert f"papers/{name}" in re.findall(r"Made by `attncli \w+ (\S+)", page)
+        assert f"papers/{name}" in re.findall(r"Made by `attncli \w+ ([\w/]+)", page)
 
 
 @pytest.mark.parametrize("name", PATHS)
