@@ -116,6 +116,25 @@ class Valid:
         is_plain = self.mask is None and self.window is None and not shortens
         return is_plain and (self.causal == "top_left" or bool(self.causal and n == m))
 
+    @property
+    def lengths_alone(self) -> bool:
+        """Whether only a length for each batch element applies, with or without a causal mask from the top left."""
+        is_plain = self.lengths is not None and self.lengths.ndim == 1 and self.mask is None and self.window is None
+        return is_plain and (self.causal != "bottom_right" or self.shape[-2] == self.shape[-1])
+
+    def before_length(self, elements: slice) -> "Valid":
+        """Return the valid keys of some batch elements among the keys before the greatest of their lengths.
+
+        For `lengths_alone`. A batch element without a valid key may have weights at all keys, which then remain.
+        """
+        assert self.lengths is not None
+        lengths = self.lengths[elements]
+        found = set(lengths.tolist())
+        m = self.shape[-1] if 0 in found else max(found, default=0)
+        shape = (*lengths.shape[: len(self.shape) - 2], *self.shape[1:-2], self.shape[-2], m)
+        remaining = None if found == {m} else lengths
+        return replace(self, shape=shape, lengths=remaining, causal=self.causal and "top_left")
+
     @cached_property
     def _limits(self) -> Tensor | None:
         """Limits (..., n or 1, 1), or None: query i may attend only to keys below limits[..., i, 0]."""

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +25,7 @@ from attncli.normalizers import softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
+RUN = 2**16  # scores of batch elements with equal lengths from which a call of their own is faster than a mask
 TILE_SHARE = 8  # a tile of scores takes an eighth: softcap, bias, mask and normaliser hold several of its size
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
@@ -52,8 +55,9 @@ def pool(
     """Return the output (..., n, v) of `attend(scorer(queries, keys), values, ...)` without its weights.
 
     If scores are dot products (the scorer has `as_dot`), torch's fused `scaled_dot_product_attention` is used.
-    Otherwise a few queries at a time are scored against all keys. Memory beside inputs and output is bounded. With
-    gradients, the backward pass computes scores again, and the inputs' gradients take memory in addition.
+    Otherwise a few queries at a time are scored against all keys. Batch elements of equal length are pooled together,
+    without the keys beyond it. Memory beside inputs and output is bounded, or holds the output of one batch element.
+    With gradients, the backward pass computes scores again, and the inputs' gradients take memory in addition.
 
     Args:
         scorer: gives scores (..., n, m); a row of scores must depend on its query only.
@@ -79,11 +83,41 @@ def pool(
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
     """Return the output of `pool` for rules, which are not checked."""
     queries, keys, values = at_least_float32(queries, keys, values)
+    known = type(scorer) in SCORERS.values()  # others may see that keys are missing
+    if not (known and rules.valid.lengths_alone and rules.bias is None and is_softmax(rules)):
+        return _pool(scorer, queries, keys, values, rules)
+    row = math.prod(rules.valid.shape[1:-1]) * values.shape[-1] * values.element_size()  # bytes of output
+    elements = list(runs(rules.valid, max(WORKSPACE_BYTES // 2 // max(row, 1), 1)))
+    outputs = _of_runs(scorer, queries, keys, values, rules, elements)
+    if len(elements) == 1:
+        return next(outputs)
+    if torch.is_grad_enabled():  # then writing to a part of the output would copy its whole gradient
+        return torch.cat(list(outputs))
+    output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
+    for some in elements:
+        output[some] = next(outputs)
+    return output
+
+
+def _of_runs(
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, elements: list[slice]
+) -> Iterator[Tensor]:
+    """Yield the output of each run of batch elements, computed without the keys beyond their lengths."""
+    sizes = [each.stop - each.start for each in elements]
+    parts = zip(*(torch.split(t, sizes) if t.ndim > 2 else [t] for t in (queries, keys, values)), strict=True)
+    for some, (queries, keys, values) in zip(elements, parts, strict=True):
+        valid = rules.valid.before_length(some)
+        m = valid.shape[-1]
+        yield _pool(scorer, queries, keys[..., :m, :], values[..., :m, :], replace(rules, valid=valid))
+
+
+def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
+    """Return the output, by torch's kernel if it gives it at once, otherwise tile by tile."""
     dot = _as_dot(scorer, queries, keys, values, rules)
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
+    for elements, rows in tiles(rules.valid, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         place = elements, rows
@@ -95,18 +129,28 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     return output
 
 
-def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
-    """Yield batch elements and queries with at most `most` scores of `shape` = (..., n, m), but at least one query.
+def runs(valid: Valid, together: int) -> Iterator[slice]:
+    """Yield at most `together` batch elements, of equal length unless masking different lengths costs less."""
+    counts = [math.prod(valid.shape[:-2][:1])]
+    if valid.lengths is not None and valid.lengths.ndim == 1:
+        found = torch.unique_consecutive(valid.lengths, return_counts=True)[1].tolist()
+        counts = found if math.prod(valid.shape) >= RUN * len(found) else counts
+    for count, end in zip(counts, accumulate(counts), strict=True):
+        for first in range(end - count, end, together):
+            yield slice(first, min(first + together, end))
+
+
+def tiles(valid: Valid, most: int) -> Iterator[Place]:
+    """Yield batch elements of `runs` and queries with at most `most` scores, but at least one query.
 
     An element is divided only if it has more scores.
     """
-    *leading, n, m = shape
-    b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
-    together = min(max(most // max(row * n, 1), 1), b)
-    step = max(most // max(row * together, 1), 1)
-    for first in range(0, b, together):
+    *leading, n, m = valid.shape
+    row = max(math.prod(leading[1:]) * m, 1)
+    for elements in runs(valid, max(most // max(row * n, 1), 1)):
+        step = max(most // (row * (elements.stop - elements.start)), 1)
         for start in range(0, n, step):
-            yield slice(first, min(first + together, b)), slice(start, min(start + step, n))
+            yield elements, slice(start, min(start + step, n))
 
 
 def _pooled(

@@ -185,6 +185,78 @@ def test_empty_rows(name: str, empty_row: Any) -> None:
             pool_by_rules(make(name, D), *given, rules)
 
 
+@varied(
+    mixes=24,
+    name=NAMES,
+    dtype=[torch.float64, torch.float32],
+    leading=[(6,), (6, 2), (6, 2, 2)],
+    lengths=[[2, 2, 6, 2, 0, 0], [3, 0, 6, 1, 5, 5], [4] * 6, [0] * 6],
+    causal=[None, "top_left", "bottom_right"],
+    window=[None, 2],
+    sizes=[(M, M), (N, M), (4, M)],
+    biased=[False, True],
+    junk=[0.0, torch.nan, torch.inf],
+    empty_row=["uniform", "zero", "nan"],
+    workspace=WORKSPACES,
+)
+def test_each_length_is_a_cut(
+    name: str,
+    dtype: torch.dtype,
+    leading: Shape,
+    lengths: list[int],
+    causal: Any,
+    window: int | None,
+    sizes: tuple[int, int],
+    biased: bool,
+    junk: float,
+    empty_row: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Outputs and gradients are those under the mask of all keys, and padding has no effect."""
+    monkeypatch.setattr(pooling, "RUN", 1)
+    scorer, (queries, keys, values) = make(name, D).to(dtype), tensors(leading, dtype=dtype, sizes=sizes)
+    shape = (*leading, *sizes)
+    bias = Bias(shape, bias_of((1, sizes[1]))) if biased else None
+    rules = Rules(Valid(shape, torch.tensor(lengths), causal, window=window), empty_row=empty_row, bias=bias)
+    assert_as_attend(scorer, (queries, keys, values), rules)
+    wanted = pool_by_rules(scorer, queries, keys, values, rules)
+    for at, length in enumerate(lengths):
+        if not bool(rules.valid.empty_rows[at].any()):  # these may have weights at all keys
+            keys[at, ..., length:, :] = values[at, ..., length:, :] = junk
+    assert_pooled(pool_by_rules(scorer, queries, keys, values, rules), wanted)
+
+
+def test_a_run_has_one_call_without_the_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int, bool]] = []
+
+    def counted(queries: Tensor, keys: Tensor, *others: Any, **options: Any) -> Tensor:
+        calls.append((len(keys), keys.shape[-2], options["is_causal"]))
+        return scaled_dot_product_attention(queries, keys, *others, **options)
+
+    monkeypatch.setattr(pooling, "scaled_dot_product_attention", counted)
+    queries, keys, values = tensors((7,))
+    keys[5, 2:] = values[5, 2:] = torch.nan
+    monkeypatch.setattr(pooling, "RUN", 7 * N * M // 4)
+    for causal in (None, "top_left"):
+        given = Rules(Valid((7, N, M), torch.tensor([2, 2, 6, 6, 6, 2, 0]), causal))
+        pool_by_rules(make("dot", D), queries, keys, values, given)
+        assert calls == [(2, 2, bool(causal)), (3, 6, bool(causal)), (1, 2, bool(causal))]
+        calls.clear()
+
+
+def test_runs() -> None:
+    """Of equal lengths, at most some elements at once, and not where they have few scores."""
+    lengths = torch.tensor([3, 3, 3, 1, 3, 3])
+    for n, together, wanted in [
+        (2**15, 9, [(0, 3), (3, 4), (4, 6)]),
+        (2**15, 2, [(0, 2), (2, 3), (3, 4), (4, 6)]),
+        (2**10, 9, [(0, 6)]),
+        (2**10, 4, [(0, 4), (4, 6)]),
+    ]:
+        found = pooling.runs(Valid((6, n, 3), lengths), together)
+        assert [(each.start, each.stop) for each in found] == wanted
+
+
 @every_scorer
 def test_values_of_another_dtype(name: str) -> None:
     """Nothing is lost where one tensor alone is float64."""
@@ -275,7 +347,8 @@ def test_the_fused_kernel_is_used(name: str, leading: Shape, calls: list[str]) -
     pool_by_rules(make(name, D), *given, RULES["bias"]((*leading, N, M)))
     pool_by_rules(make(name, D), *given, RULES["bias of the keys and lengths"]((*leading, N, M)))
     pool_by_rules(make(name, D), *given, Rules(Valid((*leading, N, M)), bias=Bias((*leading, N, M), alibi=True)))
-    assert calls == ["plain", "masked", "masked", "causal", "masked", "masked", "masked"]
+    lengths = "masked" if leading else "plain"  # a single length masks nothing: the keys beyond it are left out
+    assert calls == ["plain", lengths, "masked", "causal", "masked", "masked", "masked"]
     for other in set(SCORERS) - set(DOTS):
         pool(make(other, D), *given)
     assert len(calls) == 7
@@ -299,7 +372,7 @@ def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: py
 )
 def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> None:
     queries, keys, values = tensors((2, 3, 2) if why == "axes" else (2,), 3 if why == "unequal sizes" else D)
-    rules = Rules(Valid((2, 3, 2, N, M)) if why == "axes" else Valid((2, N, M), torch.tensor([3, M - 1])))
+    rules = Rules(Valid((2, 3, 2, N, M)) if why == "axes" else Valid((2, N, M), torch.tensor([3, M])))
     match why:
         case "softcap":
             rules = replace(rules, cap=1.0)
