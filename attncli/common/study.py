@@ -315,7 +315,7 @@ class Study(Protocol[Options, Prepared]):
     The module may also have `between(a, b)`, which returns rows with the distances between the tensors of two results,
     for `attncli compare`. The module `columns` in the same folder has the columns of each kind of rows: `COLUMNS` and,
     for rows that the study makes, `COMPARISONS`, `HEADS` and `HEAD_COMPARISONS`. Its `METRIC` is the key of the column
-    that sweeps draw by default.
+    that sweeps draw by default; with `SWEPT = "heads"` they collect the rows by head in place of the records.
     """
 
     def prepare(self, options: Options, progress: Progress) -> Prepared:

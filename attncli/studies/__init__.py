@@ -65,6 +65,12 @@ def metric_of(name: str) -> str:
     return metric
 
 
+def swept_rows_of(name: str) -> str:
+    """Return the kind of rows that a sweep over a study collects: `records`, or `SWEPT` of the study's `columns`."""
+    rows: str = getattr(part_of(name, "columns"), "SWEPT", "records")
+    return rows
+
+
 def part_of(name: str, part: str) -> ModuleType:
     """Return a module of a study's folder.
 

@@ -7,7 +7,7 @@ from typing import Any
 from attncli.common.study import INTERVAL, LAYER, Column, Record, Result
 from attncli.errors import show
 from attncli.studies import columns_of as columns_of_study
-from attncli.studies import metric_of
+from attncli.studies import metric_of, swept_rows_of
 
 OWN = "record."  # prefix of a study's column if the key is swept, too
 REPLICATES = ("seed", f"{OWN}seed")  # columns that differ between repetitions of a run
@@ -48,7 +48,8 @@ def swept_keys(result: Result) -> list[str]:
 def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
     """Return the columns of the rows by key: first the swept keys, then the study's columns that the rows have."""
     keys = swept_keys(result)
-    stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[rows], LAYER)}
+    kind = swept_rows_of(result.study) if rows == "records" else rows
+    stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[kind], LAYER)}
     columns = {key: swept_column(key) for key in keys}
     for key in dict.fromkeys(key for row in getattr(result, rows) for key in row if key not in keys):
         unknown = Column(key, key, "", signed=True)
@@ -59,7 +60,8 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
 def names_of(result: Result) -> list[str]:
     """Return the columns that identify a row up to the seed: the other swept keys, label, head, size and so on."""
     keys = swept_keys(result)
-    own = {column.key for column in columns_of_study(result.study)["records"] if column.kind == "place"}
+    stated = columns_of_study(result.study)[swept_rows_of(result.study)]
+    own = {column.key for column in stated if column.kind == "place"}
     names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
     return [
         key for key, column in columns_of(result).items() if (key in names or column.text) and key not in REPLICATES

@@ -20,7 +20,7 @@ from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_by
 from attncli.expect.asking import check_expectations
 from attncli.numbers import several
 from attncli.runs.resolved import config_of
-from attncli.studies import STUDIES, load_study, options_model, part_of
+from attncli.studies import STUDIES, load_study, options_model, part_of, swept_rows_of
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 
@@ -223,7 +223,10 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
         try:
             with noting_needs() as needs, document.locating():
                 prepared: PreparedStudy = study.prepare(options, Progress())
-                rows[_seedless(points[place])] = study.expected_rows(prepared)
+                expected = study.expected_rows(prepared)
+                if swept_rows_of(options.study) == "heads":
+                    expected = replace(expected, columns=expected.head_columns, records=expected.heads, heads=())
+                rows[_seedless(points[place])] = expected
         except InputError as error:
             too_large_here = elsewhere and needs and needs[-1] > available_memory(torch.device("cpu"))
             for problem in () if too_large_here else error.problems:
@@ -268,7 +271,8 @@ def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
     own = (replace(column, key=renamed(column.key, keys)) for column in known)
     left_out = {key: option for rows in tried for key, option in rows.left_out.items()}
     columns = [*map(swept_column, keys), *own]
-    return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out)
+    layers = {number: name for rows in tried for number, name in rows.layers.items()}
+    return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
 
 
 def _records(points: Iterable[Point], trial: Trial) -> list[Record]:

@@ -22,7 +22,7 @@ from attncli.common.threads import on_threads
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable, shortened
 from attncli.modes import torch_isolated
-from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies import STUDIES, load_study, options_model, swept_rows_of
 
 # A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
 # kept (`heads`, by default true).
@@ -123,6 +123,8 @@ def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
     with shared_by(sharing), on_threads(None if options_model(name).measures_time else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
+    if (rows := swept_rows_of(name)) != "records":
+        return {"records": nan_to_null(getattr(result, rows))}
     kinds = ("records", "heads") if job.get("heads", True) else ("records",)
     return {kind: nan_to_null(getattr(result, kind)) for kind in kinds}
 

@@ -19,4 +19,5 @@ COLUMNS = (
 )
 HEADS = (*PLACE, *(check.column for check in CHECKS))
 TITLES = {"records": "Found", "heads": "All heads"}
-METRIC = "value"
+METRIC = "uniform"
+SWEPT = "heads"  # since what is found differs from point to point

@@ -243,6 +243,31 @@ def test_what_cannot_be_told() -> None:
     assert "Cannot tell more than faults in layers 0, 1" in seven
 
 
+def test_a_sweep_collects_the_numbers_of_all_heads() -> None:
+    config: dict[str, Any] = {"study": "doctor", "data": {"capture": str(MINILM), "layers": [0, 1]}}
+    config["scorers"] = [{"scorer": "scaled_dot", "label": "own"}]
+    config["expect"] = [{"where": {"layer": 0, "head": 2, "scale": [1, 2]}, "metric": "saturated", "above": 0.9}]
+    config["sweep"] = {"over": [{"scorers[0].scale": [0.01, 1, 2]}]}
+    Path("x.yaml").write_text(json.dumps(config).replace('"scale": [1', '"scorers[0].scale": [1'))
+    good("sweep", "x.yaml", "--jobs", "1", "--out", "out", "--metric", "first_key", "--quiet")
+    result = package.load("out")
+    assert len(result.records) == 3 * 2 * 12
+    assert {row["layer"] for row in result.records} == {f"encoder.layer.{each}.attention.self" for each in (0, 1)}
+    shares = [row["uniform"] for row in result.records if row["head"] == 3 and "layer.1." in row["layer"]]
+    assert shares == sorted(shares, reverse=True)
+    assert all(each["holds"] for each in result.expectations)
+
+
+def test_runs_are_compared_by_what_was_found_and_by_every_number() -> None:
+    for scale, name in ((0.177, "a"), (1, "b")):
+        good("doctor", MINILM, "--scorer", f"scaled_dot:scale={scale},label=own", "--out", name, "--quiet", "--report")
+    assert "layers" in Path("a/report.html").read_text()
+    found = package.compare("a", "b")
+    only_one = {row["where"]["check"] for row in found.differences if row["metric"] == "row"}
+    assert "saturated" in only_one
+    assert {"uniform", "overflow"} <= {row["metric"] for row in found.differences if row["rows"] == "heads"}
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_everything_in_many_heads_fits_one_screen(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
