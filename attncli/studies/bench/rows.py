@@ -14,7 +14,7 @@ from attncli.studies.bench.options import IMPLEMENTATIONS
 
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
-NOISY = 2.0  # largest factor between the ends of the 95 % interval of a ratio that is stated
+NOISY = 2.0  # largest factor between the ends of the 95 % interval of a ratio that is stated as one number
 
 
 def size_of(record: Record) -> tuple[int, ...]:
@@ -79,15 +79,16 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 
 
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
-    """Return a finding for each label: the time at the largest size that was timed, of attncli's code if possible.
+    """Return a finding for each label: the time at the largest size that was timed.
 
-    It is about the first measure, or the last if normalisers differ, since scores do not depend on normalisers.
+    It is of attncli's code if possible, in linear form if there is one. It is about the first measure, or the last if normalisers differ, since scores do not depend on normalisers.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
     def rank(row: Record) -> tuple[Any, ...]:
         order = -IMPLEMENTATIONS.index(row["implementation"])
-        return not _is_baseline(row), order, size_of(row), row["num_hiddens"] or 0
+        is_linear = row["implementation"] == "linear"
+        return not _is_baseline(row), is_linear, order, size_of(row), row["num_hiddens"] or 0
 
     found = []
     for rows in by_label(records).values():
@@ -131,9 +132,13 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
     """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`.
 
-    A ratio whose interval ends differ by more than a factor of `NOISY` is no answer, and is not stated.
+    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated. If such an interval
+    contains 1, the times are too noisy to compare.
     """
     if ends[1] > NOISY * ends[0]:
-        return f", too noisy to compare ({number(ends, 2)} times {what}; repeat it on a quiet machine)"
+        wide = f"{number(ends, 2)} times {what}"
+        if ends[0] <= 1 <= ends[1]:
+            return f", too noisy to compare ({wide}; repeat it on a quiet machine)"
+        return f", {wide} (noisy; repeat it on a quiet machine)"
     same = ", no measurable difference" if ends[0] <= 1 <= ends[1] else ""
     return f", {number(ratio, 3)} times {what} ({number(ends, 3)}{same})"

@@ -116,6 +116,27 @@ def test_one_sentence_a_label_with_its_numbers() -> None:
     assert numbers["growth"] == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((1.5, 2.9), ", 2.00 times the time of a (1.50 to 2.90)."),
+        ((0.7, 1.3), "(0.700 to 1.30, no measurable difference)."),
+        ((0.4, 5.0), ", too noisy to compare (0.40 to 5.0 times the time of a; repeat it on a quiet machine)."),
+        ((17.0, 37.0), ", 17 to 37 times the time of a (noisy; repeat it on a quiet machine)."),
+    ],
+)
+def test_noise_hides_a_number_but_no_clear_direction(ends: tuple[float, float], said: str) -> None:
+    row = sample(SIZES, FEW).records[0] | {"ratio": 2.0, "ratio_ci": ends, "baseline": "a"}
+    (found,) = findings_of([row], [])
+    assert found.text.endswith(said)
+
+
+def test_kernel_attention_is_judged_by_its_linear_form() -> None:
+    row = sample(SIZES, FEW).records[0]
+    (found,) = findings_of([row, row | {"implementation": "linear"}], [])
+    assert found.text.startswith(f"{row['label']} (linear): ")
+
+
 def test_a_finding_is_of_the_largest_size_with_a_time() -> None:
     late = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "dot" and row["n"] > 256)
     assert finding(late, "dot").text.startswith("dot: 66.2 µs and 256.0 KiB for scores at n = 256, ")
