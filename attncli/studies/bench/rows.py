@@ -81,7 +81,8 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
     """Return a finding for each label: the time at the largest size that was timed.
 
-    It is of attncli's code if possible, in linear form if there is one. It is about the first measure, or the last if normalisers differ, since scores do not depend on normalisers.
+    It is of attncli's code if possible, in linear form if there is one, and of the first measure; of the last one if
+    normalisers differ, since scores do not depend on normalisers.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
@@ -132,8 +133,8 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
     """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`.
 
-    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated. If such an interval
-    contains 1, the times are too noisy to compare.
+    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated. Times whose
+    interval contains 1, too, are too noisy to compare.
     """
     if ends[1] > NOISY * ends[0]:
         wide = f"{number(ends, 2)} times {what}"
