@@ -92,7 +92,7 @@ def heads_of(call: Call) -> list[Head]:
         numbers = head.numbers | {
             "duplicate": divergence,
             "silent": lengths[number] if head.is_judged else None,
-            "dead_query": float((call.live[:, number] & (counts[:, number] == 0)).sum()),
+            "dead_query": int((call.live[:, number] & (counts[:, number] == 0)).sum()),
             "padding": _on_padding(call, shares[:, number], seen[:, number]),
             "overflow": float(call.largest[number].nan_to_num(math.inf, math.inf)),
         }

@@ -42,7 +42,7 @@ from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
 from attncli.studies.doctor.options import DoctorOptions
 
-STAGES = 6  # tensors of the size of the weights that are held at a time
+STAGES = 2  # tensors like the weights, of which the check holds three times as many
 CURE = "use fewer or shorter texts, or fewer queries and keys"
 
 
@@ -187,7 +187,8 @@ def _part(
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     entries = [of_call(entry, inputs.call) for entry in options.scorers]
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
-    rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
+    empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # they are what is looked for
+    rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
     return Part(inputs, layer, padding, scorers, rules)
 
 
@@ -245,7 +246,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) -> Call:
     """Return the attention of an entry in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[place], part.scorers[place]
-    queries, keys = inputs_of_entry(of_call(entry, inputs.call), inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     with seeded(options.seed, f"forward.{entry.stream}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]

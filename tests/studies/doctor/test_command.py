@@ -87,7 +87,7 @@ def test_a_fault_ends_with_1_if_asked_for_and_a_remark_does_not() -> None:
 
 def test_queries_without_a_key_are_told_once_for_all_heads() -> None:
     data = {**{role: {"shape": [2, 4, 16, 8]} for role in ROLES}, "valid_lens": [0, 16]}
-    experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"])
+    experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"], mask={"empty_row": "error"})
     lines = good("doctor", "x.yaml", "--no-plots", "--out", "out")
     assert lines.splitlines()[5].split() == ["X"] * 4
     (row,) = json.loads(Path("out/results.json").read_text())["records"]
