@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -121,17 +122,19 @@ def save_run(
     try:
         writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
         _save_tables(folder, records=result.records, heads=result.heads)
-        save_named(folder / TENSORS, kept)
-        if (captured := captured_file(config, result)) is not None:
-            shutil.copyfile(captured, folder / CAPTURED)
-        if (style := config.get("figure", {}).get("style")) is not None:
-            shutil.copyfile(style, folder / STYLE)
-        if result.parameters:
-            save_named(folder / PARAMETERS, result.parameters)
-        if reason := save_weights_csv(folder / "weights.csv", result):
-            note(f"weights.csv is left out: {reason}")
-        for name, write in files.items():
-            write(folder / name)
+        with ThreadPoolExecutor(1) as beside:
+            written = beside.submit(save_named, folder / TENSORS, kept)  # while pictures are drawn
+            if (captured := captured_file(config, result)) is not None:
+                shutil.copyfile(captured, folder / CAPTURED)
+            if (style := config.get("figure", {}).get("style")) is not None:
+                shutil.copyfile(style, folder / STYLE)
+            if result.parameters:
+                save_named(folder / PARAMETERS, result.parameters)
+            if reason := save_weights_csv(folder / "weights.csv", result):
+                note(f"weights.csv is left out: {reason}")
+            for name, write in files.items():
+                write(folder / name)
+            written.result()
         content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
         writer_of(to_json(content))(folder / RESULTS)
     except OSError as error:

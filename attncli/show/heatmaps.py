@@ -205,7 +205,7 @@ class _Content:
     @property
     def texts(self) -> list[str]:
         """All texts except numbers."""
-        names = (name for panel in self.panels for name in (panel.label, *panel.queries, *panel.keys))
+        names = {name for panel in self.panels for name in (panel.label, *panel.queries, *panel.keys)}
         return [self.look.title or self.title, *map(str, names)]
 
     def scales(self, numbers: Sequence[Numbers]) -> list[ColourScale]:

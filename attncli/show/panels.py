@@ -3,7 +3,8 @@
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -113,10 +114,31 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
 def _execute(figure: Picture) -> bool:
     """Run matplotlib's layout; return whether the panels have room beside their texts."""
     layout: Any = figure.get_layout_engine()
-    with warnings.catch_warnings(record=True) as caught:
+    with ExitStack() as stack:
+        for bar in (each for each in figure.axes if each.get_subplotspec() is None):
+            stack.enter_context(_measured_once(bar))
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         layout.execute(figure)
     return not any("constrained_layout" in str(each.message) for each in caught)
+
+
+@contextmanager
+def _measured_once(bar: Axes) -> Iterator[None]:
+    """Measure a colour bar once at each position inside the `with`; a layout asks for it at each panel of the bar."""
+    found = dict[Any, Any]()
+
+    def measured(*args: Any, **options: Any) -> Any:
+        position = bar.get_position(original=True).bounds
+        if position not in found:
+            found[position] = type(bar).get_tightbbox(bar, *args, **options)
+        return found[position]
+
+    vars(bar)["get_tightbbox"] = measured
+    try:
+        yield
+    finally:
+        del vars(bar)["get_tightbbox"]
 
 
 def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:

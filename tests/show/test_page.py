@@ -2,11 +2,13 @@
 
 import io
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from PIL import Image
@@ -53,6 +55,25 @@ def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Pat
     assert [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 4.1 * 72])
     save_figure(page, tmp_path / "a.svg")
     assert 'viewBox="0 0 237.6 295.2"' in (tmp_path / "a.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "looks", [{}, {"size": [5.0, 4.0]}, {"scale": "panel"}, {"colours": "log"}, {"theme": "dark", "font_size": 20}]
+)
+def test_measuring_a_colour_bar_once_changes_no_pixel(looks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured for each panel, as matplotlib does, it would be the same."""
+    calls, measure = list[Any](), Axes.get_tightbbox
+
+    def counted(axes: Axes, *args: Any, **options: Any) -> Any:
+        calls.append(axes)
+        return measure(axes, *args, **options)
+
+    monkeypatch.setattr(Axes, "get_tightbbox", counted)
+    found, few = as_png(heat(**looks)), len(calls)
+    monkeypatch.setattr("attncli.show.panels._measured_once", nullcontext)
+    calls.clear()
+    assert as_png(heat(**looks)) == found
+    assert few < len(calls) or looks == {"scale": "panel"}
 
 
 @pytest.mark.parametrize(("width", "height", "points"), PAGES)

@@ -6,10 +6,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from attncli.attention import Valid
 from attncli.common.scoring import of_call
 from attncli.common.study import Finding, Record, Result, by_label, tensor_name
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
@@ -40,14 +38,14 @@ def variances_of(inputs: Inputs) -> list[float | None]:
 
 
 def metrics_of_calls(
-    inputs: Inputs, valid: Valid, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
+    inputs: Inputs, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
 ) -> list[Record]:
-    """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer with these valid keys.
+    """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer.
 
     Unknown metrics are None, such as the weight on the first key if `weights` is None.
     """
     heads, d = len(variances), inputs.queries.shape[-1]
-    counts = valid.whole.flatten(0, 1).cpu().sum(-1, dtype=torch.float64)  # heads n
+    counts = rows.count.reshape(heads, -1)  # heads n
     kept = counts > 0
     spread = kept & (rows.weight_sum.reshape(heads, -1) != 0)
     entropies = rows.entropy.reshape(heads, -1).masked_fill(~spread, 0.0).sum(-1)

@@ -270,7 +270,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             record = {**names, "parameters": count, **figures}
             by_head = Groups(without, by_head=True).of_scorer(found, is_bounded)
             if variances is not None:
-                own = metrics_of_calls(inputs, rules.valid, variances, stages[entry.label].get("weights"), found)
+                own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
                 by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
             _warn_of_numbers(record, stages[entry.label], without, progress)
             for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
