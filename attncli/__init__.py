@@ -3,7 +3,7 @@
 result = attncli.run("d2l", seed=1)  # a built-in experiment, a YAML file, or a dict with the same keys
 result = attncli.sweep("d2l", over={"seed": range(5)})  # a grid of experiments
 result = attncli.load("outputs/d2l/latest")  # a run folder
-seen = attncli.capture(model, inputs)  # what entered the attention calls of a PyTorch model
+seen = attncli.capture(model, inputs)  # the inputs of the attention calls of a PyTorch model
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "sa
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is loaded when it is first asked for."""
+    """Import a public name at its first use, so that `import attncli` does not load torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name.lower() == "capture":
@@ -30,5 +30,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is loaded, and what waits to be asked for."""
+    """Return the names of the module, including public names that are not imported yet."""
     return sorted({*globals(), *__all__})

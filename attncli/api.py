@@ -113,7 +113,7 @@ class Result(StudyResult):
             batch: the batch element.
             head: the head, if there are heads.
             layer: the layer of a captured model, by its name or number; by default the first of the run.
-            most: the number of keys that are listed, those with the largest weights; None for all.
+            most: the number of keys to list, in order of their weights; None for all.
 
         Raises:
             InputError: the run has no such place, or has no queries, as in other studies.
@@ -254,7 +254,7 @@ def sweep(
         config: an experiment, as in `attncli.run`.
         over: the values of each swept key, such as `{"seed": range(5), "scorers[0].scale": "0.1..10:log5"}`. Each key
             is one axis of the grid. In a list of mappings each mapping is one axis, and its keys change together. By
-            default the axes are those under `sweep` in the config.
+            default the axes under `sweep` in the config.
         metric: the column for the picture and the findings.
         jobs: the number of points to compute at a time; by default one for each core.
         timeout: the time in seconds after which a point is given up.

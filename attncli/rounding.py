@@ -1,6 +1,6 @@
 """Attention in low precision, simulated in float32: inputs are rounded, or more as in a fused kernel, or each step.
 
-The gradient of rounding is that of the identity.
+Rounding has the gradient of the identity.
 """
 
 from dataclasses import dataclass

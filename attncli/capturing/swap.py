@@ -19,7 +19,7 @@ MOST_NAMED = 3  # calls in a message
 
 
 class Replacing(Watch):
-    """Replaces the outputs of attention calls inside the `with` by those of `compute`.
+    """Replaces the outputs of attention calls inside the `with` by the outputs of `compute`.
 
     A call is named after its layer, from the second call in one run of the model on with its number: `layer#1`. Each
     layer must be called in the same way in every run.

@@ -97,7 +97,7 @@ def _count(names: Names | None) -> str:
 def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bool) -> dict[str, list[list[str]]]:
     """Return the names of a call's `queries` and `keys`, a list for each batch element, without sides that do not fit.
 
-    `is_writing`: the layer has several calls, as in a model that generates tokens. Then the names are those of all
+    `is_writing`: the layer has several calls, as in a model that generates tokens. Then `tokens` has the names of all
     tokens: the keys of a call are the first tokens, and its queries are the last of these keys.
     """
     b, n, m = record.queries.shape[0], record.queries.shape[-2], record.keys.shape[-2]

@@ -152,7 +152,7 @@ class Trail:
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _held(self, step: Step) -> Step:
-        """Note a step that made no tensor of its own, since its operation consists of several steps."""
+        """Note a step that made no separate tensor, since its operation consists of several steps."""
         self._frames[-1][0].add(step)
         return step
 

@@ -146,7 +146,7 @@ def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, st
 
 @contextmanager
 def working(name: str, output: Output) -> Iterator[Progress]:
-    """Show the progress of the `with` block on stderr, and send what custom scorers print to stderr, too."""
+    """Show the progress of the `with` block on stderr, and redirect the prints of custom scorers to stderr."""
     with redirect_stdout(ErrorStream()), running(name, output.quiet, output.json) as progress:
         yield progress
 

@@ -1,4 +1,4 @@
-"""Commands whose modules are loaded when they are used, so that `attncli --help` loads none of them."""
+"""Commands with lazy imports: `attncli --help` does not load the modules of the commands."""
 
 import functools
 import importlib

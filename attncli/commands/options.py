@@ -53,7 +53,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and c
 
 @dataclass(frozen=True)
 class Output:
-    """Options of `run` and the study commands: where a run is saved, and what is printed."""
+    """Options of `run` and the study commands: where to save a run, and how much to print."""
 
     out: Out = None
     overwrite: Overwrite = False

@@ -9,7 +9,7 @@ class Progress:
     """Receives notes and the steps of the work without showing them; subclasses show them."""
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Report that `done` of `total` steps are finished and `what` is under way; called about every second.
+        """Report about every second that `done` of `total` steps are finished, and the current part of the work.
 
         Raises:
             Interrupted: the user has stopped the work.
@@ -28,7 +28,7 @@ class Counter:
         self._lock = threading.Lock()
 
     def step(self, what: str) -> None:
-        """Report that one more step is finished; `what` names the part of the work."""
+        """Report that one more step is finished, and the current part of the work."""
         with self._lock:
             self._done += 1
             self._progress.step(self._done, self._total, what)

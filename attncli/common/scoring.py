@@ -204,7 +204,7 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> 
 
 
 def rounding_of(entry: ScorerEntry) -> Rounding:
-    """Return what is rounded, and to which dtype, in the computation of an entry."""
+    """Return the stages of an entry's computation that are rounded, and their dtype."""
     return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")
 
 

@@ -80,10 +80,10 @@ class Result:
     """The result of a study.
 
     `settings` has options and facts of the run, with the scorers' `formulas` by label. `records` has a row for each
-    scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons` have such rows for each batch
-    element and head, if the study makes them. `inputs` are the tensors given to the study, and `tensors` those that it
-    made. `parameters` are parameters of scorers as `<label>/<state_dict name>`, or trained parameters as
-    `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped the run, so rows are missing.
+    scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons` have the same rows for each
+    batch element and head, if the study makes them. `inputs` are the tensors given to the study, and `tensors` the
+    tensors that it made. `parameters` are parameters of scorers as `<label>/<state_dict name>`, or trained parameters
+    as `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped the run, so rows are missing.
     """
 
     study: str
@@ -156,13 +156,13 @@ class Explanation:
 
     `place` has `layer`, `layer_number`, `batch`, `head` and `query`, None for axes that the experiment lacks, and the
     query's `token`. `formula` is the scorer's and, unless it is softmax, the normaliser's. `formulas` has the `score`
-    and the `weight` in terms of the steps before them, and those of `capped` and `dropped`. `of_query` has `q` and the
-    steps that no key changes, `of_weights` the normaliser's numbers for the whole query. `keys` has a row for each
-    listed key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and `biased` (with
-    a bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times v. `rest` sums
-    up the other keys with a weight. `sink` is the model's additional key without a value. `masked` are the keys that
-    are not valid. `empty_row` says which weights a query has whose keys are all masked, else it is None. `parameters`
-    has the shapes of the scorer's parameters, `others` the labels of the other scorers.
+    and the `weight` in terms of the steps before them, and also `capped` and `dropped`. `of_query` has `q` and the
+    steps that do not depend on the key, `of_weights` the normaliser's numbers for the whole query. `keys` has a row for
+    each listed key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and `biased`
+    (with a bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times v.
+    `rest` sums up the other keys with a weight. `sink` is the model's additional key without a value. `masked` are the
+    keys that are not valid. `empty_row` is the rule for the weights if all keys of the query are masked, else None.
+    `parameters` has the shapes of the scorer's parameters, `others` the labels of the other scorers.
     """
 
     name: str

@@ -30,7 +30,7 @@ class Swap(Replacing):
     Args:
         entry: an entry of `scorers`, as text or mapping; the name of a normaliser, which is applied to the model's own
             scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`, no output at all.
-        layers: numbers of attention calls in the order in which they run, or names of layers; None for all.
+        layers: numbers of attention calls in the order of their execution, or names of layers; None for all.
         heads: numbers of heads; None for all.
 
     Raises:
@@ -61,7 +61,7 @@ class Swap(Replacing):
         if key not in self._scorers:
             made = build_scorer(entry, d, inputs.keys.shape[-1], self._seed, dtype)
             self._scorers[key] = made.to(inputs.queries.device)
-        first = max(m - n, 0)  # with a cache, queries are those of the last tokens
+        first = max(m - n, 0)  # with a cache, the queries belong to the last tokens
         rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
         scorer = scoring_of(entry, self._scorers[key])

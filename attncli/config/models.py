@@ -70,7 +70,7 @@ class Experiment(Model):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the YAML data in which `scorers` is a list of mappings, without short forms."""
+        """Return a copy of the YAML data with `scorers` as a list of mappings, without short forms."""
         written = dict(data)
         if "scorers" not in written and "scorer" in written:
             written["scorers"] = written.pop("scorer")

@@ -31,7 +31,7 @@ class TooLargeError(OSError):
 
 
 class UnfitFileError(OSError):
-    """The path is not a regular file; `kind` says what it is, such as `a pipe`."""
+    """The path is not a regular file but of another `kind`, such as `a pipe`."""
 
     def __init__(self, path: Path, kind: str) -> None:
         super().__init__(errno.EINVAL, f"it is {kind}", str(path))

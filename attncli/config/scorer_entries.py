@@ -205,7 +205,7 @@ def scorer_of(text: str) -> dict[str, Any] | str:
 
 
 def model_entry(entry: Any) -> Any:
-    """Return an entry in which the name of a normaliser stands for the model's own scores with this normaliser."""
+    """Return the entry, with the name of a normaliser replaced by the model's own scores and this normaliser."""
     from attncli.normalizers import NORMALIZERS
 
     if entry == MODEL:

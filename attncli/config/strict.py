@@ -50,7 +50,7 @@ class KnownKeys:
     _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
-        """Suggest the allowed key most similar to `key`, in `parent` or one level below; or list those of `parent`."""
+        """Suggest the allowed key most similar to `key`, in `parent` or one level below, or list its keys."""
         here = self.here.get(id(parent), [])
         if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {

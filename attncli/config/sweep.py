@@ -37,7 +37,7 @@ def values_of(text: str) -> list[Any]:
 
 
 def _spread(terms: Sequence[Any]) -> list[Any]:
-    """Return the values of a list in which text such as `0..4` stands for a range, both ends included.
+    """Return the values of a list, with text such as `0..4` expanded to a range that includes both ends.
 
     Raises:
         InputError: the list is empty, or ranges are invalid; paths are indices of the list.

@@ -58,7 +58,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
 
 
 def _with_layers(columns: Record, layers: Mapping[int, str]) -> Record:
-    """Return a copy of columns with values in which numbers of layers are replaced by their names."""
+    """Return a copy of columns with values, with the numbers of layers replaced by their names."""
     if not layers or "layer" not in columns:
         return {**columns}
 
@@ -161,7 +161,7 @@ def same(value: Any, wanted: Any) -> bool:
 
 
 def _too_many(rows: Sequence[Record], where: Record) -> str:
-    """Return the error that several rows match, with the columns in which they differ: `measure (scores, output)`."""
+    """Return the error that several rows match, with the columns where they differ: `measure (scores, output)`."""
     differ = list[str]()
     for column in rows[0]:
         values = list(dict.fromkeys(plain(row[column]) for row in rows if isinstance(row[column], str | int | None)))

@@ -129,7 +129,7 @@ def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
 def verdict_tables(
     experiments: Sequence[tuple[str, Sequence[Verdict]]], width: int, lines: int | None
 ) -> list[RenderableType]:
-    """Return what to print: a table of all verdicts, and last how many expectations hold; nothing without verdicts.
+    """Return a table of all verdicts and the number of expectations that hold, or an empty list without verdicts.
 
     `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If that
     takes more than `lines`, it has the expectations alone that do not hold.

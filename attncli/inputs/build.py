@@ -70,7 +70,7 @@ def build_inputs(
     """Read the tensors of a config from files and lists, and generate the others.
 
     `check_size` is called with the shapes of all tensors, leading axes repeated, before any is generated; it may raise.
-    `note` is called with a sentence about every input whose meaning is ambiguous.
+    `note` is called with a sentence about every ambiguous input.
 
     Raises:
         InputError: inputs do not fit; it has all problems, with full paths in the YAML.

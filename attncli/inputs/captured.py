@@ -24,7 +24,7 @@ from attncli.inputs.files import TensorFile, broken, problem
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
-    """The JSON about a captured call whose output can be recomputed from its tensors."""
+    """The JSON of a captured call, if its output can be recomputed from its tensors."""
 
     kind: Annotated[str, Field(alias="class")]
     how: str

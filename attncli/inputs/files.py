@@ -79,7 +79,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A tensor file whose header has been checked. Tensors are read when requested."""
+    """A tensor file with a checked header. Tensors are read when requested."""
 
     path: Path
     entries: Entries

@@ -12,7 +12,7 @@ from torch import Tensor
 from attncli.capturing.record import LOW
 from attncli.errors import InputError
 
-PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # names of masks in which True is padding
+PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # names of masks that are True at padding
 
 
 def marks_padding(name: str) -> bool:

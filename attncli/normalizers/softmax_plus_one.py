@@ -20,7 +20,7 @@ class SoftmaxPlusOne(nn.Module):
         return weights.masked_fill(~valid, 0.0)  # ... n m; otherwise NaN at a valid key would reach masked keys
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the exponentials relative to the largest score or 0, their sum with that of the 1, and the weights."""
+        """Return the exponentials relative to the largest score or 0, the denominator, and the weights."""
         top = largest_score(scores, valid).clamp(min=0.0)
         powers = exponentials(scores - top, valid)
         one, total = (-top).exp(), powers.sum(-1, keepdim=True)

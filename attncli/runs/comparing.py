@@ -218,7 +218,7 @@ def _by_label(value: Any) -> Any:
 def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, rounding: float) -> Iterator[Record]:
     """Yield the differences of the inputs, then of all other tensors that both runs have.
 
-    `inputs` are the inputs whose fingerprints differ. If both runs have the tensor, its numbers are compared, too.
+    `inputs` are the inputs with different fingerprints. If both runs have the tensor, its numbers are compared, too.
     """
     for each in inputs:
         name = each["key"]

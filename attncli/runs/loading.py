@@ -57,7 +57,7 @@ class StoredTensors(Mapping[str, Tensor]):
     """
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
-        """Take all tensors of a file, or only those with the given names that the file has."""
+        """Take all tensors of a file, or only the tensors with the given names; absent names are ignored."""
         with _reading_file(path.parent, path.name), _mapped(path) as file:
             there = set(file.keys())
         self._path = path

@@ -41,7 +41,7 @@ class General(nn.Module):
     def theory(self, moments: Moments) -> Theory:
         """Return mean and variance of a score with W as it is; for mu = nu = rho = 0 the variance is s^2 t^2 |W|_F^2.
 
-        The symbols are those of `Moments`. With W drawn from U(-1/sqrt(d), 1/sqrt(d)), as torch does, that variance is
+        `Moments` defines the symbols. With W drawn from U(-1/sqrt(d), 1/sqrt(d)), as torch does, that variance is
         about s^2 t^2 d / 3. The other terms come from the linear parts, mu t 1'W v and nu s u'W 1, and from the
         variance of u'W u, sum_ij (W_ij^2 + W_ij W_ji) + (kurtosis - 3) sum_i W_ii^2 (Seber and Lee 2003, theorem 1.6).
         """

@@ -1,1 +1,1 @@
-"""What any study uses to be seen: numbers in words, tables from columns, figures, heatmaps."""
+"""Display for all studies: numbers as text, tables from columns, figures, heatmaps."""

@@ -1,4 +1,4 @@
-"""What differs between two runs, as tables for the terminal and the report, and as Markdown for a pull request."""
+"""Differences between two runs, as tables for the terminal and the report, and as Markdown for a pull request."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -51,7 +51,7 @@ def fewer(found: Explanation, count: int) -> Explanation:
 
 
 def _by_weight(rows: Sequence[Record]) -> list[Record]:
-    """Return the rows of keys, those with the largest weights first."""
+    """Return the rows of keys in order of their weights, the largest weight first."""
     return sorted(rows, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
 
 
@@ -73,7 +73,7 @@ def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableT
 
 
 def _scores(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
-    """Yield the query, and the steps of the scores of those keys that have the largest weights."""
+    """Yield the query, and the steps of the scores for the keys with the largest weights."""
     if found.formulas.get("score"):
         yield Text(f"score = {found.formulas['score']}")
     chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
@@ -139,7 +139,7 @@ def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
 
 
 def _output(found: Explanation, width: int) -> Iterator[RenderableType]:
-    """Yield a table of weights, values and their products, whose sum is the output."""
+    """Yield a table of weights, values and their products; the sum of the products is the output."""
     used = "dropped" if found.keys and "dropped" in found.keys[0] else "weight"
     rows = {_name(row["key"], row["token"]): row for row in found.keys}
     if found.rest:

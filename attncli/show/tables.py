@@ -136,8 +136,8 @@ def pivot(
 
     `spread` is the key of a standard deviation to show beside it.
 
-    A label with one value in all rows has a line below instead. Of more than `most` rows of layers and heads those are
-    shown where the labels differ most, of other rows the first and the last.
+    A label with one value in all rows has a line below instead. If there are more than `most` rows, the table has the
+    layers and heads where the labels differ most; without layers and heads it has the first and the last rows.
     """
     places = dict[tuple[Any, ...], dict[str, Record]]()
     for record in records:
@@ -179,7 +179,7 @@ def _folded(label: str) -> str:
 def _most_different(
     places: Mapping[tuple[Any, ...], Mapping[str, Record]], key: str, most: int | None
 ) -> list[tuple[Any, ...]]:
-    """Return at most `most` places, in their order: those where the values of the labels differ most."""
+    """Return the `most` places where the values of the labels differ most, in the order of `places`."""
 
     def spread(place: tuple[Any, ...]) -> float:
         values = finite(record.get(key) for record in places[place].values())

@@ -52,7 +52,7 @@ class Excerpt:
 def excerpt_of(
     weights: "Tensor", output: "Tensor | None", tokens: Names | None, width: int, most: int | None
 ) -> Excerpt:
-    """Return what is shown of matrices (..., n, m): with `most` None all, else at most `most` queries.
+    """Return the part of matrices (..., n, m) to show: all if `most` is None, else at most `most` queries.
 
     Of many queries and keys the first and the last are shown. Fewer rows also have fewer keys, so that tables are
     split into fewer blocks. `tokens` are the names of the keys.

@@ -83,7 +83,7 @@ def default_metric(result: Result) -> str | None:
 
 
 def changing(result: Result, columns: Sequence[str]) -> list[str]:
-    """Return those of the columns that have more than one value among the rows."""
+    """Return the columns that have more than one value among the rows."""
     return [key for key in columns if len({row.get(key) for row in result.records}) > 1]
 
 

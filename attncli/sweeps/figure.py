@@ -63,7 +63,7 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
 
 
 def _as_one(results: Mapping[str, Result]) -> Result | None:
-    """Return several runs as one sweep over scorers, whose labels are the names of the runs; None without a metric."""
+    """Return several runs as one sweep over scorers, labelled with the names of the runs; None without a metric."""
     first = next(iter(results.values()))
     settings = {"metric": metric_of(first.study), **first.settings}
     labels = list(dict.fromkeys(label for result in results.values() for label in result.labels))

@@ -241,7 +241,7 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
 
 
 def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:
-    """Choose the points to prepare: first, last, those that differ from the first in one axis, and other combinations.
+    """Choose the points to prepare: first, last, all that differ from the first in one axis, and other combinations.
 
     Of points that differ only in the seed, one is chosen. If there are many, a fixed random sample is chosen.
     """

@@ -37,8 +37,8 @@ def summary_columns(result: Result) -> list[Column]:
 def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record]:
     """Return a row for each metric (by default all) and each group of rows that differ only in their seed.
 
-    Its columns are those that identify the group, and `metric`, `mean`, `std`, `low`, `high` and `count`. An interval
-    beyond the possible values, such as below 0 or above 1 for a share, is replaced by the range of the values.
+    Its columns are the columns that identify the group, and `metric`, `mean`, `std`, `low`, `high` and `count`. An
+    interval beyond the possible values, such as below 0 or above 1 for a share, is replaced by the range of the values.
     """
     columns, own, names = columns_of(result), names_of(result), summary_names(result)
     metrics = figures_of(result) if metrics is None else metrics
@@ -58,7 +58,7 @@ def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record
 def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Record:
     """Return mean, std, low, high and count of numbers; `low` to `high` is the 95 % interval of the mean.
 
-    What too few numbers leave unknown is None. `least` and `most` are the limits of possible numbers: an interval
+    A statistic that needs more numbers is None. `least` and `most` are the limits of possible numbers: an interval
     beyond them is replaced by the range of the numbers.
     """
     count = len(numbers)

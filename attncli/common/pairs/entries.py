@@ -95,7 +95,7 @@ def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> 
 def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tensor:
     """Draw from Student's t, exactly for every df > 0, scaled to variance 1 if df > 2.
 
-    The method is that of Bailey 1994, "Polar generation of random variates with the t-distribution". It is computed in
+    The method is from Bailey 1994, "Polar generation of random variates with the t-distribution". It is computed in
     float64: the smallest uniform numbers of float32 are too large for the fourth moment of the tail.
     """
     uniform = torch.empty(shape, dtype=torch.float64).uniform_(generator=generator).neg_().add_(1.0)  # in (0, 1]

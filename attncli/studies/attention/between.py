@@ -12,8 +12,8 @@ from attncli.studies.attention.statistics import Groups
 def between(a: Result, b: Result) -> list[Record]:
     """Return a row for each `label, layer, batch, head`, with the differences of one scorer between the two runs.
 
-    The metrics are those of a pair of scorers in one run. A scorer has rows if both runs store its outputs with equal
-    shapes. Queries without a valid key in both runs are left out.
+    The metrics are the same as for a pair of scorers in one run. A scorer has rows if both runs store its outputs with
+    equal shapes. Queries without a valid key in both runs are left out.
     """
     layers = set(layers_of(b))
     return [row for layer in layers_of(a) if layer in layers for row in _of_layer(a, b, layer)]

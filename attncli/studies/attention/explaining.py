@@ -68,7 +68,7 @@ def explain(
 ) -> Explanation:
     """Work out one query with the scorer `label`, by default the first, in `layer`, by default the first.
 
-    At most `most` keys are listed, those with the largest weights; None for all.
+    At most `most` keys are listed, in order of their weights; None for all.
 
     Raises:
         InputError: there is no such label, layer, batch element, head or query; the path is the name of the argument.

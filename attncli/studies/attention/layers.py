@@ -1,4 +1,4 @@
-"""Captured attention calls of a model: metrics that only they have, and one result made of those of all layers."""
+"""Captured attention calls of a model: their additional metrics, and the joined result of all layers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def joined_layers(
 ) -> Result:
     """Join the results of all layers into one, with facts about the capture in its settings and findings.
 
-    If a scorer entry computes what the model computes, its output is compared with the model's output.
+    If a scorer entry repeats the model's computation, its output is compared with the model's output.
     """
     first, has_layers = results[0], "layer" in results[0].records[0]
     facts = dict[str, Record]()
@@ -107,7 +107,7 @@ def joined_layers(
 
 
 def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
-    """Whether an entry computes what the model computed in this call, judged by the entry's options."""
+    """Whether an entry repeats the model's computation in this call, judged by the entry's options."""
     changes = [key for key in ("bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
     is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
@@ -206,7 +206,7 @@ def _about_capture(known: Record) -> Finding:
 
 
 def _about_changes(changes: Mapping[str, Sequence[Record]], layers: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield a finding for each other scorer: how much it changes the first scorer's outputs, and in which head most."""
+    """Yield a finding for each other scorer: its change of the first scorer's outputs, and the most affected head."""
     for label, rows in changes.items():
         differences = finite(row["output_difference"] for row in rows)
         if differences:

@@ -1,4 +1,4 @@
-"""Choose the batch elements and heads to show if there are many: those where scorers differ most."""
+"""Choose the batch elements and heads to show: if there are many, the places where scorers differ most."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -39,10 +39,10 @@ def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
 
 
 def shown_places(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
-    """Return the places to show: those that the config chooses, else all if there are at most `most`, else a choice.
+    """Return the places to show: the choice of the config, else all if there are at most `most`, else a selection.
 
-    The choice is up to `most` places with the largest distance between any two scorers, or between `label` and another
-    scorer; with a single scorer, the first places.
+    The selection is up to `most` places with the largest distance between any two scorers, or between `label` and
+    another scorer; with a single scorer, the first places.
     """
     batches, heads = leading_sizes(result, layer)
     places = [(batch, head) for batch in range(batches) for head in range(heads)]

@@ -1,4 +1,4 @@
-"""What the terminal shows of the study `attention`: every scorer's weights, what sums them up, and how they differ."""
+"""Terminal output of the study `attention`: the weights of every scorer, their metrics, and their differences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -59,8 +59,8 @@ def tables(
     """Yield everything to print, from top to bottom, on a console `width` cells wide.
 
     A row's maximum is marked where it stands out: equal maxima all, but none where all valid keys have the same weight.
-    Tables have at most `most` rows; a line says what is left out and that `--full` and the file `csv` have it. With
-    `most` None every cell of every matrix is shown. `stage` is shown in place of the weights.
+    Tables have at most `most` rows; a line below gives the number of omitted rows, and refers to `--full` and the file
+    `csv`. With `most` None every cell of every matrix is shown. `stage` is shown in place of the weights.
     """
     if "layers" in result.settings:
         yield from _of_layers(result, width, most, csv, stage)
@@ -118,7 +118,7 @@ def _most_places(result: Result, stage: str, width: int, most: int | None) -> in
 
 
 def _elsewhere(csv: str | None) -> str:
-    """Where what is left out stands."""
+    """Return the places where the omitted rows can be seen, as part of a sentence."""
     return "with --full" + (f" or in {printable(csv)}" if csv else "")
 
 
@@ -243,7 +243,7 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
 def _changes(
     result: Result, numbers: Mapping[str, int], width: int, most: int | None, csv: str | None
 ) -> Iterator[RenderableType]:
-    """Yield the heads whose outputs change most, the largest change first."""
+    """Yield the heads with the largest changes of their outputs, the largest change first."""
     rows = changes_of(result)
     if not rows:
         return

@@ -133,8 +133,8 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
     """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`.
 
-    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated. Times whose
-    interval contains 1, too, are too noisy to compare.
+    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated. If the interval
+    then contains 1, too, the times are too noisy to compare.
     """
     if ends[1] > NOISY * ends[0]:
         wide = f"{number(ends, 2)} times {what}"

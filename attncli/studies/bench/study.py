@@ -54,7 +54,7 @@ from attncli.studies.bench.rows import findings_of
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`; `parameters` are those that entries read from files, as `label/name`."""
+    """The checked input of `run`; `parameters` are the parameters read from files, as `label/name`."""
 
     options: BenchOptions
     contenders: Sequence[Contender]

@@ -24,9 +24,9 @@ def row_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return weights (rows, m), the gradient at the scores, and the Frobenius norms (rows,) of the weights' Jacobians.
 
-    The gradient (rows, m) is that of the pooled value sum_j p_j v_j with weights p; `values` v (rows, m) has one number
-    per key. All is computed in float64, since metrics may be very near 0 or 1, and on the CPU, since some devices have
-    no float64.
+    The gradient (rows, m) is the derivative of the pooled value sum_j p_j v_j with weights p; `values` v (rows, m) has
+    one number per key. All is computed in float64, since metrics may be very near 0 or 1, and on the CPU, since some
+    devices have no float64.
     """
     exact = scores.detach().cpu().double()
     valid = None if valid is None else valid.cpu()
@@ -89,7 +89,7 @@ def row_figures(
 ) -> Figures:
     """Return metrics (rows,) by name, for the rows with at least two valid keys.
 
-    Entropy is that of the weights divided by their sum; rows of zeros are left out of it.
+    Entropy is computed from the weights divided by their sum; rows of zeros are left out of it.
     """
     weights, sent, norms = row_weights(scores, valid, values, normalizer)
     gradient = query_gradient(scores, sent, queries)

@@ -1,1 +1,1 @@
-"""A real model with other scorers inside: what its outputs do."""
+"""The change of a real model's outputs when it attends with other scorers."""

@@ -1,4 +1,4 @@
-"""The findings of the study `swap`: what matters most, what hardly matters, and what is worse than no attention."""
+"""The findings of the study `swap`: replacements that matter most, hardly matter, or are worse than no attention."""
 
 from collections.abc import Sequence
 
@@ -52,7 +52,7 @@ def _is_worse(row: Record, none: Record | None, key: str) -> bool:
 
 
 def _effect(row: Record, result: Result) -> str:
-    """Return what an entry does to the model as a whole, in words."""
+    """Return the effect of an entry on the whole model, in words."""
     if result.settings["kind"] == "language" and row["loss_change"] is not None:
         verb = "raises" if row["loss_change"] >= 0 else "lowers"
         error = f" ± {number(row['loss_change_se'], 2)}" if row["loss_change_se"] is not None else ""

@@ -1,4 +1,4 @@
-"""The outputs of a model, and how far they are from those of the model as it is."""
+"""The outputs of a model with replaced attention, and their distance from the outputs of the unchanged model."""
 
 import math
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The model for associative recall and its training: all seeds at once, each with separate parameters.
 
-The first axis of parameters is that of the seeds, written s.
+The first axis of parameters, s, is the seeds.
 """
 
 import math
@@ -33,7 +33,7 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """One scorer at one size d; `index` is that of its entry in the config, `outline` the scorer on the meta device."""
+    """One scorer at one size d; `index` is the index of its entry, `outline` the scorer on the meta device."""
 
     index: int
     entry: ScorerEntry

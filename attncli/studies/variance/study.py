@@ -1,4 +1,4 @@
-"""Mean and variance of scores against d, measured on random queries and keys or those of a file, and the theory."""
+"""Mean and variance of scores against d: measured on queries and keys, random or from a file, and in theory."""
 
 import math
 from collections.abc import Sequence
