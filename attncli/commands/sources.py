@@ -14,6 +14,7 @@ from attncli.common.stopping import check_stop
 from attncli.common.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
+from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean, got, listed, looking_at
 from attncli.inputs.source import is_config, stored_tensors
@@ -101,7 +102,7 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
 
 def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | None, str]:
     """Return the name of a layer, given its name or number, and its title; None and "" for a run without layers."""
-    if "layers" not in result.settings:
+    if result.study != DEFAULT_STUDY or "layers" not in result.settings:
         _refuse_layer(layer)
         return None, ""
     numbers: dict[str, int] = part_of("attention", "layers").layer_numbers(result)

@@ -34,7 +34,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text()
     yield Text("   ".join([*letters, f"{NOTHING} nothing found"]))
     if most is None:
-        yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:], rows, width))
+        if rows:
+            yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:-1], rows, width))
         yield from titled("All heads", record_tables(PLACE[1:], HEADS[len(PLACE) :], result.heads, width))
     yield from formulas_if(most, result.heads, result.settings)
 

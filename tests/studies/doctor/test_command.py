@@ -229,7 +229,11 @@ def test_what_is_shown_and_drawn() -> None:
     for theme in ("light", "dark", "print"):
         texts = {each.get_text() for each in package.load(folder).figure(theme=theme).axes[0].texts}
         assert texts == {"O", "U", "S", "F", "P", "N", "D", "XZ"}
-    assert "As head 7." in good("doctor", "planted.yaml", "--full", "--no-plots")
+    refused = attncli("heatmap", folder)
+    assert (refused.exit_code, "a run without weights and scores" in refused.stderr) == (2, True)
+    about = {row["head"]: row["about"] for row in package.load(folder).records if row["check"] == "duplicate"}
+    assert (about[6][:11], about[7][:11]) == ("As head 7. ", "As head 6. ")
+    assert "first_key     remark" in good("doctor", "planted.yaml", "--full", "--no-plots")
 
 
 def test_what_cannot_be_told() -> None:
