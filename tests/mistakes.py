@@ -94,6 +94,10 @@ def _normalizer_of(name: str, forward: Callable[[Any, Tensor, Tensor | None], Te
     return lambda patch: patch.setattr(NORMALIZERS[name], "forward", forward)
 
 
+def _even(self: Any, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+    return 0.0 * scores + 1 / scores.shape[-1]
+
+
 def _divided(weights: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
@@ -113,7 +117,7 @@ sparsemax_is_softmax = _normalizer_of("sparsemax", lambda self, s, v: s.softmax(
 sparsemax_for_entmax = _normalizer_of("entmax", lambda self, s, v: NORMALIZERS["sparsemax"]()(s, v))
 nothing_left_out = _normalizer_of("softmax_plus_one", lambda self, s, v: s.softmax(-1))
 softmax_plus_one_for_softmax = _normalizer_of("softmax", lambda self, s, v: NORMALIZERS["softmax_plus_one"]()(s, v))
-sum_is_uniform = _normalizer_of("sum", lambda self, s, v=None: 0.0 * s + 1 / s.shape[-1])
+sum_is_uniform = _normalizer_of("sum", _even)
 sigmoid_competes = _normalizer_of("sigmoid", lambda self, s, v: _divided(s.sigmoid()))
 relu_competes = _normalizer_of("relu", lambda self, s, v: _divided(s.relu()))
 
