@@ -17,7 +17,7 @@ from attncli.show.looks import PALETTE
 from attncli.show.panels import columns_of, grid, lay_out
 from attncli.show.themes import Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS
-from attncli.studies.doctor.letters import NOTHING, grids, heads_in
+from attncli.studies.doctor.letters import NOTHING, grids, heads_in, source_of
 
 CELL = (0.34, 0.24)  # inches of a cell
 SMALLEST = (2.4, 0.5)  # inches of a panel
@@ -41,14 +41,13 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     columns = max(len(heads_in(each)) for each in found.values())
     with drawing([*found, look.title or ""], note, look) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
-        name = result.settings.get("model") or result.settings.get("capture", {}).get("file") or result.name
-        figure, axes = grid(sheet, len(found), columns_of(len(found), shape, sheet), f"{name}: attention heads")
+        title = f"{source_of(result)}: attention heads"
+        figure, axes = grid(sheet, len(found), columns_of(len(found), shape, sheet), title)
         for each, (label, letters) in zip(axes, found.items(), strict=True):
             _draw(each, sheet, letters)
             each.set_title(printable(label) if len(found) > 1 else "")
-        _legend(
-            figure, {letter for of in found.values() for row in of.values() for cell in row.values() for letter in cell}
-        )
+        cells = [cell for letters in found.values() for row in letters.values() for cell in row.values()]
+        _legend(figure, set("".join(cells)))
         lay_out(figure, shape, note, "doctor", widest=10 * shape[0] + 10, least=(LEAST[0] * columns, LEAST[1] * rows))
         return figure
 
@@ -65,8 +64,8 @@ def _draw(axes: Axes, sheet: Sheet, letters: Mapping[str, Mapping[int, str]]) ->
                 shown = "\n".join(textwrap.wrap(text, PER_LINE))
                 axes.text(x, y, shown, ha="center", va="center", fontsize=size, linespacing=0.9)
     axes.set_xticks(range(len(heads)), map(str, heads))
-    axes.set_yticks(range(len(letters)) if [*letters] != [""] else [], [*letters] if [*letters] != [""] else [])
-    axes.set(xlabel="Heads", ylabel="Layers" if [*letters] != [""] else "")
+    axes.set_yticks(range(len(letters)), [*letters])
+    axes.set(xlabel="Heads", ylabel="Layers" if any(letters) else "")
     axes.set_xticks(np.arange(len(heads) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(letters) + 1) - 0.5, minor=True)
     axes.tick_params(which="both", length=0)

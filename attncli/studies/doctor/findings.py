@@ -53,6 +53,7 @@ def _untold(result: Result) -> Iterator[Finding]:
     layers = result.settings["untold"]
     if layers:
         numbers = [str(result.settings["layers"][layer]) for layer in layers if layer is not None]
-        where = f" in layer{'s' * (len(numbers) > 1)} {', '.join(numbers)}" if numbers else ""
+        more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
+        where = f" in layer{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST_NAMED])}{more}" if numbers else ""
         fewest = f"fewer than {FEWEST_KEYS} keys, or than {FEWEST_QUERIES} queries"
         yield Finding(f"Cannot tell more than faults{where}: {fewest}.", numbers={"layers": len(layers)})

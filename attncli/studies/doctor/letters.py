@@ -29,6 +29,12 @@ def grids(result: Result) -> dict[str, dict[str, dict[int, str]]]:
     return grids
 
 
+def source_of(result: Result) -> str:
+    """Return the name of the model or file that was checked, or of the run."""
+    settings = result.settings
+    return str(settings.get("model") or settings.get("capture", {}).get("file") or result.name)
+
+
 def heads_in(grid: Mapping[str, Mapping[int, str]]) -> list[int]:
     """Return the numbers of the heads of all layers."""
     return sorted({head for letters in grid.values() for head in letters})

@@ -12,7 +12,7 @@ from attncli.show.tables import Cells, blocks, ends, formulas_if, left_out, numb
 from attncli.show.tables import tables as record_tables
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE
-from attncli.studies.doctor.letters import NOTHING, grids, heads_in
+from attncli.studies.doctor.letters import NOTHING, grids, heads_in, source_of
 
 FEWEST_LAYERS = 6
 
@@ -45,5 +45,4 @@ def _source(result: Result) -> str:
     settings = result.settings
     layers = [several(len(settings["layers"]), "layer")] if "layers" in settings else []
     texts = [several(settings["texts"], "text")] if settings.get("texts") else []
-    name = settings.get("model") or settings.get("capture", {}).get("file") or result.name
-    return f"{name}: {', '.join([*layers, several(settings['checked'], 'head'), *texts])}"
+    return f"{source_of(result)}: {', '.join([*layers, several(settings['checked'], 'head'), *texts])}"
