@@ -1,7 +1,7 @@
 """Judge the claims of experiments/claims and experiments/papers.
 
-`python -m tests.claims claims` runs those of one folder and prints the table of docs/claims.md, with `papers` that of
-docs/papers.md.
+`python -m tests.claims claims` runs the claims of one folder and prints the table of docs/claims.md, and
+`python -m tests.claims papers` the table of docs/papers.md.
 """
 
 import sys

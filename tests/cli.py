@@ -13,7 +13,7 @@ from attncli.cli import app
 
 
 def attncli(*args: object) -> Result:
-    """What a command gives; a traceback of ours is raised, for it is a bug."""
+    """Return the result of a command. An exception in the command is a bug, and is raised."""
     result = CliRunner().invoke(app, [str(arg) for arg in args])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -66,5 +66,5 @@ def config(out: str = "out") -> Any:
 
 
 def heed_interrupts() -> None:
-    """For a process at its start: it ignores interrupts where the tests do, as those in the background."""
+    """Reset the handler of SIGINT in a new process, which inherits it: tests in the background ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -47,7 +47,7 @@ MAY_IMPORT = {  # besides itself
     **{f"studies.{name}": STUDY for name in STUDIES},
     "studies.attention": {*STUDY, "pooling", "studies"},
     "studies.bench": {*STUDY, "pooling", "textbook"},
-    "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for what goes on later
+    "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for resumed training
     "studies.swap": {*STUDY, "capturing"},
     "studies.doctor": {*STUDY, "capturing"},
     "studies.variance": {*STUDY, "common.pairs"},

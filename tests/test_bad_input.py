@@ -1,6 +1,6 @@
 """Mistakes of users: each gives exactly its message on stderr and exit code 2, and leaves nothing behind.
 
-What `run` refuses, `check` finds.
+`check` finds every mistake that `run` refuses.
 """
 
 import re
@@ -32,7 +32,7 @@ SEEN_IN_THE_WORK = {  # and not by `check`
     "a scale that is not positive for this number of keys",
     "a sweep given to run",  # which `check` takes
 }
-UNPRINTABLE = [  # what a text file does not show
+UNPRINTABLE = [  # with characters that are invisible in a text file
     Mistake(
         "a tab",
         RUN,
@@ -68,7 +68,7 @@ UNPRINTABLE = [  # what a text file does not show
 TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]
 MISTAKES = UNPRINTABLE + TOLD
 
-NAMES: dict[str, Iterable[str]] = {  # what texts have for lists that grow
+NAMES: dict[str, Iterable[str]] = {  # words that stand for the lists of names in texts
     "SCORERS": SCORERS,
     "NORMALIZERS": NORMALIZERS,
     "STUDIES": STUDIES,

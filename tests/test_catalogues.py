@@ -43,7 +43,7 @@ def test_first_docstring_line_is_the_formula_with_its_source(folder: str, name: 
 @every_class
 def test_options_are_keyword_only_with_types_and_defaults(folder: str, name: str) -> None:
     cls = CATALOGUES[folder][name]
-    parameters = inspect.signature(cls).parameters if "__init__" in vars(cls) else {}  # else those of `nn.Module`
+    parameters = inspect.signature(cls).parameters if "__init__" in vars(cls) else {}  # else it is `nn.Module`'s
     sizes = ["query_size", "key_size"] if folder == "scorers" else []
     assert [*parameters][: len(sizes)] == sizes
     for option in [*parameters.values()][len(sizes) :]:

@@ -97,7 +97,7 @@ def cases() -> list[object]:
 
 @pytest.fixture(autouse=True)
 def _points_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the points of sweeps in this process, in which the mistakes are planted."""
+    """Run the points of sweeps in this process, where the mistakes are planted."""
     monkeypatch.setattr(running, "on_processes", lambda jobs, *_: (run_point(job) for job in jobs))
 
 

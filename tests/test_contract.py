@@ -1,7 +1,7 @@
-"""What users and their scripts rely on, kept in contract.json: figures, columns, files, options and YAML keys.
+"""The interface for users and their scripts, saved in contract.json: metrics, columns, files, options and YAML keys.
 
 `python -m tests.test_contract` writes the file anew. Review its differences: each is a change that a user notices.
-Only the command line and the files it writes are looked at here, never a module's inside.
+These tests use only the command line and the files it writes, never the inside of a module.
 """
 
 import csv
@@ -27,7 +27,7 @@ PATHS = sorted(path for path in EXPERIMENTS.rglob("*.yaml") if "\nsweep:" not in
 RELATIVE, ABSOLUTE = 2e-5, 2e-6
 STANDARD_ERRORS = 1e-3  # of `z` and `z_mean`: a difference of nearly equal figures, over a small one
 TIMES = {"seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "ratio_ci"}
-MEASURED = {  # what time, memory or rounding during training decide: their values are not compared
+MEASURED = {  # columns that depend on time, memory or rounding during training: their values are not compared
     "bench": {*TIMES, "peak_bytes", "reason", "rounds", "times_as_fast", "times_as_fast_ci"},
     "swap": {"seconds"},
     "train": {"accuracy", "loss", "steps_to_90", "reached_90", "entropy", "gradient_norm", "start_entropy"},
@@ -160,7 +160,7 @@ def table(rows: list[dict[str, Any]], study: str) -> dict[str, Any]:
 
 
 def tensors(path: Path, study: str) -> dict[str, list[Any]]:
-    """Type and shape of each tensor; those of bench are as long as there were rounds."""
+    """Return dtype and shape of each tensor; for bench the length is the number of rounds."""
     with safe_open(path, framework="np") as file:
         slices = {name: file.get_slice(name) for name in sorted(file.keys())}
         shapes = {name: [] if study == "bench" else each.get_shape() for name, each in slices.items()}
@@ -168,7 +168,7 @@ def tensors(path: Path, study: str) -> dict[str, list[Any]]:
 
 
 def run_folder(folder: Path) -> dict[str, Any]:
-    """What is kept of a run folder."""
+    """Return the parts of a run folder that belong to the contract."""
     content = json.loads((folder / "results.json").read_text())
     with (folder / "records.csv").open(newline="") as file:
         header = next(csv.reader(file))
@@ -327,7 +327,7 @@ def test_exit_codes(tmp_path: Path) -> None:
 
 
 def dump(value: Any, indent: str = "") -> str:
-    """JSON in which each row of a table has a line of its own."""
+    """Return JSON with one line for each row of a table."""
     if isinstance(value, dict) and len(json.dumps(value)) > 110:
         inner = indent + " "
         lines = [f"{inner}{json.dumps(key)}: {dump(each, inner)}" for key, each in value.items()]

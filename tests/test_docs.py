@@ -280,7 +280,7 @@ def test_gallery_has_thirty_pictures_with_their_commands() -> None:
     assert len({each["name"] for each in pictures}) == len(pictures) >= 30
     stored = {path.stem: command for path, command in PICTURES.commands().items()}
     assert [each["name"] for each in pictures if each["command"] != stored.get(each["name"], each["command"])] == []
-    assert SITE.page().count("```console") == len(pictures)  # the build of the site runs those that it draws
+    assert SITE.page().count("```console") == len(pictures)  # the build of the site runs the drawn commands
 
 
 @pytest.mark.parametrize("name", ["masked_softmax", "model_variance"])

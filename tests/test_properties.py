@@ -126,7 +126,7 @@ def test_lengths_are_the_mask_of_the_first_keys(case: Case, lengths: st.DataObje
 
 @given(case=cases(), sigma=st.sampled_from([0.5, 1.0, 3.0]))
 def test_gaussian_is_the_dot_product_less_the_length_of_the_key(case: Case, sigma: float) -> None:
-    """|q - k|^2 = |q|^2 - 2 q.k + |k|^2, and what only depends on the query cancels in the softmax."""
+    """|q - k|^2 = |q|^2 - 2 q.k + |k|^2, and terms that depend only on the query cancel in the softmax."""
     queries, keys = case.queries.double(), case.keys.double()
     scores = queries @ keys.mT / sigma**2 - (keys**2).sum(-1)[..., None, :] / (2 * sigma**2)
     weights = masked_softmax(make("gaussian", keys.shape[-1], sigma=sigma)(queries, keys), mask=case.valid)
@@ -222,7 +222,7 @@ def pooled(way: Way, case: Case, rules: Rules) -> Tensor:
 
 
 def slack_of(scores: Tensor) -> float:
-    """What rounding of these scores may change a weight by."""
+    """Return the largest change of a weight by rounding of these scores."""
     return 2e-6 * max(float(scores.abs().max()), 1.0) * (1e-8 if scores.dtype == torch.float64 else 1.0)
 
 
@@ -236,7 +236,7 @@ def assert_close_outputs(way: Way, case: Case, rules: Rules, weights: Tensor, sc
 @settings(max_examples=100)
 @given(way=ways(), case=cases(longest=6))
 def test_weights_and_outputs_against_the_slow_ones(way: Way, case: Case) -> None:
-    """Stage by stage: each oracle begins at what the stage before has given."""
+    """Each oracle computes one stage from the result of the stage before."""
     scores, given, rules = scores_of(way.scorer, case), given_bias(case), way.rules(case, given_bias(case))
     stages = rules.stages(scores)
     expected = [name for name, there in (("capped", way.cap), ("biased", way.biases)) if there]
@@ -296,7 +296,7 @@ def test_what_stands_in_padding_changes_no_bit_with_any_normalizer_and_bias(
 def test_permuting_keys_and_positions_permutes_weights_with_any_normalizer_and_bias(
     way: Way, case: Case, data: st.DataObject
 ) -> None:
-    """ALiBi depends on where keys stand, so what it adds is given as a bias, and permuted with them."""
+    """ALiBi depends on the positions of keys, so its bias is passed as a tensor, and permuted with the keys."""
     scores = scores_of(way.scorer, case)
     full = way.rules(case, given_bias(case))
     weights = full.stages(scores)["weights"]
@@ -323,7 +323,7 @@ def test_permuting_keys_and_positions_permutes_weights_with_any_normalizer_and_b
 @settings(max_examples=100)
 @given(way=ways(), case=cases(), empty_row=st.sampled_from(["zero", "uniform", "nan", "error"]))
 def test_rows_without_a_valid_key_with_any_normalizer_and_bias(way: Way, case: Case, empty_row: Any) -> None:
-    """Their weights and outputs are those asked for, and the weights of the other rows stay what they are."""
+    """These rows have the weights that `empty_row` requests, and the weights of the other rows stay the same."""
     rules = way.rules(case, given_bias(case))
     asked, scores = replace(rules, empty_row=empty_row), scores_of(way.scorer, case)
     weights, empty = rules.stages(scores)["weights"], ~case.valid.any(-1)

@@ -1,4 +1,4 @@
-"""What lies beside x.yaml where a mistake names it: files that are broken, or hold something else; own scorers."""
+"""Files beside x.yaml that mistakes refer to: broken files, files with wrong content, custom scorers."""
 
 import json
 from collections.abc import Mapping

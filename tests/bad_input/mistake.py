@@ -1,9 +1,8 @@
-"""Mistakes of users, as tests/bad_input/*.txt tell them.
+"""Mistakes of users, read from tests/bad_input/*.txt.
 
-A mistake begins with `## its name`. Then come the lines in which it differs from the good experiment below: `keys: ...`
-puts something else in the place of `{keys}`, `+ ...` adds a line, `| ...` is a line of an experiment of its own,
-`$ attncli ...` is the command where it is not the usual one. `> ...` are the lines of stderr, with words like SCORERS
-in the place of all their names.
+A mistake begins with `## its name`. The next lines change the good experiment below: `keys: ...` replaces `{keys}`, and
+`+ ...` adds a line. Lines `| ...` replace the whole experiment. `$ attncli ...` replaces the usual command. `> ...` are
+the expected lines of stderr; a word like SCORERS stands for the list of all scorers.
 """
 
 import shlex
@@ -30,7 +29,7 @@ COMMAND = "attncli run x.yaml"
 
 @dataclass(frozen=True)
 class Mistake:
-    """`config` is the content of x.yaml; `text` how the mistake is told."""
+    """`config` is the content of x.yaml; `text` the mistake's text in the .txt file."""
 
     name: str
     command: list[str]

@@ -1,4 +1,4 @@
-"""Small random models of well-known families: what is captured of them; their weights are tested where runs are."""
+"""Capture small random models of well-known families. Tests of runs compare their weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +80,7 @@ SDPA = [name for name in FAMILIES if name not in EAGER_ONLY]
 
 
 def built(config: Any, attention: str, kind: Any = transformers.AutoModel) -> nn.Module:
-    """A random model whose scores, biases and sinks are far from 0."""
+    """Return a random model with scores, biases and sinks far from 0."""
     transformers.set_seed(0)
     model: nn.Module = kind.from_config(config, attn_implementation=attention).eval()
     with torch.no_grad():
@@ -91,7 +91,7 @@ def built(config: Any, attention: str, kind: Any = transformers.AutoModel) -> nn
 
 @pytest.mark.parametrize("family", SDPA)
 def test_fused_calls_are_those_that_are_written_out(family: str) -> None:
-    """The same model computes in two ways; what entered its calls is the same."""
+    """A model that computes attention in two ways has the same inputs of its calls in both."""
     config, inputs = FAMILIES[family]
     eager, fused = (attncli.capture(built(config(), how), **inputs).records for how in ("eager", "sdpa"))
     assert [record.name for record in eager] == [record.name for record in fused]
@@ -139,7 +139,7 @@ def test_what_makes_families_different() -> None:
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_generate(attention: str, cache: str) -> None:
-    """Each step of decoding is a call of its own; caches are written over and heads packed, and it is not seen."""
+    """Each step of decoding is one call. Overwritten caches and packed heads do not change the records."""
     model: Any = built(transformers.LlamaConfig(**GROUPED), attention, transformers.AutoModelForCausalLM)
     options = {"attention_mask": LEFT, "max_new_tokens": 3, "do_sample": False, "cache_implementation": cache}
     with attncli.Capture() as seen:

@@ -231,7 +231,7 @@ def test_reading_takes_as_many_steps_as_there_are_calls(
     for module in ("files", "captured"):
         monkeypatch.setattr(f"attncli.inputs.{module}.safe_open", opened)
     few, many = saved(4), saved(40)
-    steps(few)  # what is done once in a process
+    steps(few)  # warm up: some work is done once per process
     of_few, of_many = steps(few), steps(many)
     assert of_many["function calls"] <= 10 * of_few["function calls"]
     assert of_many["opened"] == of_few["opened"] > 0

@@ -211,7 +211,7 @@ class Written(nn.Module):
 
 
 def test_activations_are_not_kept() -> None:
-    """Of a stream of layers each forgets what it made, though every layer adds to what came before."""
+    """The activations of a layer are freed after it, although every layer adds to the stream of earlier layers."""
     made: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
 
@@ -225,4 +225,4 @@ def test_activations_are_not_kept() -> None:
             part.register_forward_hook(note)
     seen = attncli.capture(model, X)
     assert len(seen.records) == 8
-    assert max(alive) <= 12  # of 48: those of two layers
+    assert max(alive) <= 12  # of 48: the activations of two layers

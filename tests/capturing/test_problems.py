@@ -1,4 +1,4 @@
-"""What is no attention, or none that can be followed, is said and never passed off as captured."""
+"""Operations that are no attention, or that cannot be followed, are reported and never captured."""
 
 import math
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_attention_that_cannot_be_followed(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_one_wrong_head_beside_a_large_one(dtype: torch.dtype) -> None:
-    """Its rows are judged by their own size, not by that of the largest output."""
+    """Each row is judged relative to its own size, not to the largest output."""
     factors = torch.ones(H, QUERIES.shape[-2], KEYS.shape[-2])
     factors[1] = normal(*factors.shape[1:]).exp()
     values = torch.cat([1000 * VALUES[:, :1], VALUES[:, 1:]], 1)

@@ -43,7 +43,7 @@ def across() -> None:
 
 
 def writing() -> None:
-    """Three tokens at once, and then one by one with those before."""
+    """Process three tokens at once, then two tokens one by one, each with all earlier tokens as keys."""
     for start, end in ((0, 3), (3, 4), (4, 5)):
         F.scaled_dot_product_attention(QUERIES[:, :, start:end], KEYS[:, :, :end], VALUES[:, :, :end])
 

@@ -1,4 +1,4 @@
-"""Attention that is written by hand: everything that is captured is what went in, and the oracle agrees."""
+"""Attention that is written by hand: the captured tensors equal its inputs, and the oracle agrees."""
 
 import pytest
 import torch
@@ -130,7 +130,7 @@ def test_queries_of_one_head_are_no_heads() -> None:
 
 
 def test_heads_that_one_decodes_with_are_no_queries() -> None:
-    """Those that share keys are packed as if they were queries, which saves repeating the keys."""
+    """Heads that share keys are packed on the axis of queries, which saves repeating the keys."""
     query, keys, values = normal(B, H, 1, D), normal(B, 2, M, D), normal(B, 2, M, D)
     mask = torch.rand(B, H, 1, M) > 0.3
     mask[..., 0] = True
@@ -341,7 +341,7 @@ def test_flex_attention() -> None:
     assert_close((record.bias * CAUSAL).expand(B, H, N, M), (bias * CAUSAL).expand(B, H, N, M))
     want = slow(QUERIES, keys, values, 0.3, CAUSAL, bias.float())
     assert_close(record.output.double(), want, rtol=0, atol=1e-6)
-    with pytest.raises(InputError, match="re-scored, its output differs"):  # what is no bias
+    with pytest.raises(InputError, match="re-scored, its output differs"):  # this function of the scores is no bias
         attncli.capture(lambda: flex_attention(QUERIES, KEYS, VALUES, lambda score, *_: torch.tanh(score)))
 
 

@@ -1,4 +1,4 @@
-"""Attention as people write it, and a slow oracle for what must be captured of it."""
+"""Attention as people write it, and a slow oracle for the captured tensors."""
 
 import math
 from collections.abc import Callable

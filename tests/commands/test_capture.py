@@ -280,7 +280,7 @@ def test_a_model_that_writes(here: Path) -> None:
 
 
 def test_an_encoder_and_a_decoder(here: Path) -> None:
-    """The second text is what the decoder has written; parts that `generate` calls keep their names."""
+    """The second text is the decoder's output so far; parts that `generate` calls keep their names."""
     import transformers
 
     save_tokenizer("t5", ["<unk>", "</s>", "the", "cat", "sat"], eos_token="</s>")

@@ -1,4 +1,4 @@
-"""`attncli check` of several files; tests/bad_input has what it finds."""
+"""`attncli check` of several files; tests/bad_input has its messages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`attncli compare`: what it prints and draws, and how it ends."""
+"""`attncli compare`: its output, pictures and exit codes."""
 
 import json
 import shutil

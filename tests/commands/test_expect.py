@@ -1,4 +1,4 @@
-"""Expectations from the command line: what is kept, what is shown, and how the command ends."""
+"""Expectations from the command line: the saved and printed verdicts, and the exit codes."""
 
 import json
 import os

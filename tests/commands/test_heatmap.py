@@ -1,4 +1,4 @@
-"""`attncli heatmap`: every kind of source, what is drawn, where it goes, and what is refused."""
+"""`attncli heatmap`: every kind of source, the picture and its file, and wrong input."""
 
 from html import escape
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop a command and keep its rows; what the user's own code raises is an error of the input."""
+"""Ctrl-C and SIGTERM stop a command and keep its rows; exceptions of the user's own code are errors of the input."""
 
 import contextlib
 import itertools

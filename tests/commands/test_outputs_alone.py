@@ -1,4 +1,4 @@
-"""`weights: false` and `compile: true`: outputs and figures are the same, and what is not there is not asked for."""
+"""`weights: false` and `compile: true` give the same outputs and metrics, and never read weights that do not exist."""
 
 import os
 import subprocess

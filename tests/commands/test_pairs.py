@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def test_weights_that_are_known(here: Path) -> None:
-    """One query, keys whose scores are 0 and ln 3: weights 1/4 and 3/4."""
+    """One query and two keys with the scores 0 and ln 3 have the weights 1/4 and 3/4."""
     np.savez(here / "qk.npz", queries=np.array([[1.0]]), keys=np.array([[0.0], [math.log(3)]]))
     record = swept("saturation", "--from", "qk.npz", "--scorer", "dot", "--dtype", "float64")["records"][0]
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))

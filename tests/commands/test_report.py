@@ -1,4 +1,4 @@
-"""`attncli report` and `--report`: where the page goes, what it is of, and what is refused."""
+"""`attncli report` and `--report`: the page's file and content, and wrong input."""
 
 import json
 from pathlib import Path

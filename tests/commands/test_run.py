@@ -1,4 +1,4 @@
-"""`attncli run`: what goes to stdout, to stderr and to disk, and how it ends."""
+"""`attncli run`: stdout, stderr, files and exit codes."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""What a command prints fits one screen, whatever the size of its input; `--full` prints everything."""
+"""The output of a command fits one screen for input of any size; `--full` prints everything."""
 
 import re
 from pathlib import Path

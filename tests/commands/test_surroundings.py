@@ -1,4 +1,4 @@
-"""Paths that the system refuses, and what else surrounds a command: never a traceback."""
+"""Paths that the system refuses, and broken environments, give messages and never a traceback."""
 
 import os
 import subprocess
@@ -121,7 +121,7 @@ def test_a_backend_of_matplotlib_that_there_is_not(here: Path) -> None:
 
 
 def alone(code: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Python code in a process of its own."""
+    """Run Python code in a separate process."""
     path = str(Path(package.__file__).parents[1])
     everything = {**os.environ, "PYTHONPATH": path, **environment}
     command = [sys.executable, "-c", code]

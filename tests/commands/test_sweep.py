@@ -41,7 +41,7 @@ def content_of(folder: Path = Path("out")) -> dict[str, Any]:
 
 
 def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
-    """The records of each point are those of `attncli.run` with the same keys; everything is kept in one folder."""
+    """The records of each point equal the records of `attncli.run` with the same keys; all files are in one folder."""
     path = experiment(here / "x.yaml", scorers=TWO)
     printed = good("sweep", path, *OVER, "--out", "out", "--jobs", "1")
     assert "4 points over seed (2) and scorers[0].scale with scorers[1].scale (2): 4 done" in printed

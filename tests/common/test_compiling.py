@@ -1,4 +1,4 @@
-"""What torch says of itself while scorers are compiled or measured."""
+"""Torch's warnings while scorers are compiled or measured."""
 
 import os
 import subprocess

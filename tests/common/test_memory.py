@@ -1,4 +1,4 @@
-"""What cannot fit into memory is refused before the work, what fits is not, and a run needs no more than is checked."""
+"""Only work that does not fit into memory is refused, before it starts; a run needs at most the checked size."""
 
 import subprocess
 import sys

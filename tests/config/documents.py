@@ -1,4 +1,4 @@
-"""Experiments from YAML text, and what is wrong with them."""
+"""Experiments from YAML text, and their problems."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ scorers:
 
 
 def data_of(text: str) -> Any:
-    """What YAML text means."""
+    """Return the data that YAML text stands for."""
     return parse_yaml(text, lambda line, column: f"{line}:{column}")[0]
 
 

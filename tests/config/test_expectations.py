@@ -1,4 +1,4 @@
-"""`expect:` in YAML: what it may say, and that it is kept as it was said."""
+"""`expect:` in YAML: allowed and wrong values, and the same values in the resolved config."""
 
 import itertools
 from pathlib import Path

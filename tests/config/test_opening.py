@@ -1,4 +1,4 @@
-"""What is read when the user names a device, a pipe, a folder or a huge file; and how much of it a message shows."""
+"""Paths of devices, pipes, folders and huge files: they are refused or read in part, and messages stay short."""
 
 import io
 import os
@@ -29,7 +29,7 @@ EXPERIMENT = b"data: {queries: {shape: [2, 4]}, keys: {shape: [3, 4]}}\nscorers:
 
 @pytest.fixture
 def special(here: Path) -> dict[str, str]:
-    """The working directory with a file of each kind that is no regular one; what each is called, by its name."""
+    """Make a file of each irregular kind in the working directory; return the kind in words by the file's name."""
     (here / "zeros").symlink_to("/dev/zero")
     os.mkfifo(here / "pipe")
     (here / "folder").mkdir()
@@ -59,7 +59,7 @@ def test_a_config_may_come_out_of_a_pipe(special: dict[str, str], monkeypatch: p
     pipe = os.open("pipe", os.O_RDWR)  # which does not wait for the other end
 
     def write() -> None:
-        time.sleep(0.1)  # many times the patience, which is for pipes that nobody has open
+        time.sleep(0.1)  # many times the patience, which is for pipes without a writer
         for part in (EXPERIMENT[:9], EXPERIMENT[9:]):
             os.write(pipe, part)
         os.close(pipe)
@@ -106,7 +106,7 @@ def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 YAML = "expected a YAML file"
-READERS = {  # what reads each of the files; what it says after `got`, in which FILE is the file and KIND what it is
+READERS = {  # commands that read each file, and their message after `got`; FILE is the file and KIND its kind
     "x.yaml": (["run FILE", "check FILE", "heatmap FILE", "sweep FILE --over seed=0,1"], f"KIND; {YAML}"),
     "q.npy": (["heatmap FILE", "variance --from FILE"], '"FILE"; KIND; expected a file'),
     "q.npz": (["heatmap FILE", "saturation --from FILE"], '"FILE"; KIND; expected a file'),
@@ -147,7 +147,7 @@ def test_no_reader_waits_or_takes_all_memory(name: str, kind: str, here: Path, m
 
 
 def problems_of_keys(count: int, here: Path) -> InputError:
-    """What is wrong with a config of so many unknown keys."""
+    """Return the error about a config with `count` unknown keys."""
     path = here / "x.yaml"
     path.write_bytes(EXPERIMENT + b"".join(b"other%d: 1\n" % index for index in range(count)))
     with pytest.raises(InputError) as error:
@@ -164,7 +164,7 @@ def test_many_problems_are_counted(here: Path) -> None:
 
 
 def calls(function: Callable[[], Any]) -> int:
-    """How many functions are called, those of Python itself as well."""
+    """Return the number of calls of functions, including Python's own functions."""
     count = 0
 
     def profile(frame: Any, event: str, arg: Any) -> None:

@@ -1,4 +1,4 @@
-"""`--set`: what it changes, what it makes, and how its mistakes are told."""
+"""`--set`: changed keys, new keys, and messages on mistakes."""
 
 from pathlib import Path
 from typing import Any

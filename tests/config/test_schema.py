@@ -150,7 +150,7 @@ REFUSED = [
     *(f"{{study: bench, {wrong}}}" for wrong in ("n: null", "measure: weight", "measure: []", "only: [3]")),
     *(f"{{study: train, {wrong}}}" for wrong in ("seeds: 0", "lr: 0", "dtype: float16", "resume: ''")),
 ]  # fmt: skip
-ONLY_THE_MODELS_REFUSE = [  # what lies between several keys or numbers, and
+ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
     experiment(more="seed: 3.0"),  # to a JSON Schema this is an integer
     experiment("{shape: [1, 2], mean: .inf}"),  # JSON has no such number
     experiment("[[1, 2], [3]]"),

@@ -1,4 +1,4 @@
-"""What each study says in YAML: sizes, defaults, short forms, and what does not go together."""
+"""The YAML of each study: sizes, defaults, short forms, and keys that exclude each other."""
 
 from pathlib import Path
 from typing import Any

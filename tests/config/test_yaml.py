@@ -1,4 +1,4 @@
-"""YAML 1.2's scalars, aliases and merge keys, and what a file must not contain."""
+"""YAML 1.2's scalars, aliases and merge keys, and forbidden content."""
 
 import math
 from typing import Any

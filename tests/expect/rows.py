@@ -1,4 +1,4 @@
-"""What a result offers to expectations, whatever its study: every key of its rows is a column."""
+"""The rows of a result for expectations, independent of its study: every key of its rows is a column."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +25,6 @@ def rows_of(result: Result) -> Rows:
 
 
 def verdicts(result: Result, *expectations: dict[str, Any]) -> list[Verdict]:
-    """What becomes of expectations; of the figure `x` where they name none."""
+    """Return the verdicts on expectations; their metric is `x` unless they name another."""
     asked = [Expectation.model_validate({"metric": "x", **each}) for each in expectations]
     return judge(result, asked, rows_of(result))

@@ -28,7 +28,7 @@ def result(**figures: Sequence[Any]) -> Result:
 
 
 def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
-    """Whether this figure, in the row d = 0, is what the keys ask; d = 1, ... have the others."""
+    """Whether `got`, in the row d = 0, meets the expectation in `keys`; the rows d = 1, ... have the `others`."""
     (verdict,) = verdicts(result(x=[got, *others]), {"where": {"d": 0}, **keys})
     assert verdict.got is got
     return verdict.holds
@@ -173,7 +173,7 @@ def test_but_not_where_the_order_matters() -> None:
 
 
 def test_columns_of_the_other_row_choose_the_table_too() -> None:
-    """A seed has a row of its own, and the mean over the seeds has another."""
+    """Each seed has one row, and the mean over the seeds has another."""
     rows = [{"label": label, "seed": seed, "x": seed} for label in "ab" for seed in (0, 1)]
     means = [{"label": label, "x": 0.5} for label in "ab"]
     table = Result("train", "test", {}, rows, means)

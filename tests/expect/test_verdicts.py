@@ -1,4 +1,4 @@
-"""Expectations in words and as a table: read back from what a terminal or a pipe would get."""
+"""Expectations in words and as a table: read back from the text for a terminal or a pipe."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_what_was_measured_is_told_from_what_was_expected(
 
 
 def lines(found: list[Verdict]) -> list[str]:
-    """What stands in the table, without its head."""
+    """Return the lines of the table without its head."""
     return [" ".join(line.split()) for line in shown(("variance", found)).splitlines()[4:]]
 
 

@@ -19,7 +19,7 @@ AGAIN = "create or copy it again"
 
 
 def refusal(path: Path) -> str:
-    """What the error says; both readers say the same."""
+    """Return the message of the error, which is the same for both readers."""
     with pytest.raises(InputError) as caught:
         read_tensor(path)
     with pytest.raises(InputError) as again:
@@ -35,7 +35,7 @@ def short(value: str | bytes) -> str:
 
 
 def npy(descr: Any, shape: Any, data: bytes = b"", version: int = 1) -> bytes:
-    """A .npy that says whatever it is told to say."""
+    """Return a .npy file with any content of the header, right or wrong."""
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return npy_with(header, data, version)
 
@@ -55,20 +55,20 @@ def zipped(members: dict[str, bytes] | list[tuple[str, bytes]], packing: int = z
 
 
 def safetensors(header: Any, data: bytes = b"") -> bytes:
-    """A .safetensors that says whatever it is told to say."""
+    """Return a .safetensors file with any header, right or wrong."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
 
 
 def pt(content: Any) -> bytes:
-    """What torch.save writes."""
+    """Return the content as torch.save writes it."""
     stream = io.BytesIO()
     torch.save(content, stream)
     return stream.getvalue()
 
 
 def array(content: Any) -> bytes:
-    """What numpy.save writes."""
+    """Return the content as numpy.save writes it."""
     stream = io.BytesIO()
     np.save(stream, content)
     return stream.getvalue()

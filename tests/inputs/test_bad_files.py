@@ -185,7 +185,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize(("name", "content"), DAMAGED, ids=short)
 def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
-    """What the libraries say about damage differs between versions; that it stays one short printable line does not."""
+    """The libraries' messages on damage differ between versions; ours is always one short printable line."""
     (tmp_path / name).write_bytes(content)
     message = refusal(tmp_path / name)
     assert message.startswith(f'got "{name}"; damaged, or not a {Path(name).suffix} file (')

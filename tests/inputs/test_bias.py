@@ -130,7 +130,7 @@ def test_what_is_no_number_is_refused_at_valid_keys_and_no_matter_elsewhere(wron
 
 
 def test_a_run_with_a_bias_from_a_file_runs_again_from_its_folder(tmp_path: Path) -> None:
-    """The saved bias and mask together say what the file said."""
+    """The saved bias and mask together have the same effect as the file."""
     bias = np.random.default_rng(7).normal(size=(N, M))
     bias[1, 2] = -INF
     np.save(tmp_path / "bias.npy", bias)

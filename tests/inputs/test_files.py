@@ -1,4 +1,4 @@
-"""Good tensor files: what numpy and torch wrote is what is read."""
+"""Good tensor files: the tensors read equal the tensors that numpy and torch wrote."""
 
 from pathlib import Path
 from typing import Any

@@ -19,7 +19,7 @@ B, H, N, M, D = 2, 6, 3, 5, 4
 
 
 def data(keys: int) -> dict[str, Any]:
-    """Six heads of queries, and so many of keys."""
+    """Return a config with six heads of queries and `keys` heads of keys."""
     return {"queries": {"shape": [B, H, N, D]}, "keys": {"shape": [B, keys, M, D]}, "grouped": True}
 
 

@@ -1,4 +1,4 @@
-"""Masks as people save them: what their content and their shapes mean, against slow loops, and what is said of it."""
+"""Masks as people save them: the meaning of their content and shapes, against slow loops, and the notes about it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ LOWEST = torch.finfo(torch.float32).min
 
 
 def read(given: Tensor, scores: tuple[int, ...] = (B, N, M), called: str = "") -> tuple[list[Any], list[str]]:
-    """The mask for every pair, and what is said of it."""
+    """Return the mask for every pair, and the notes about it."""
     said: list[str] = []
     mask = read_mask(given, scores, "m.npy", said.append, called)
     assert mask.dtype == torch.bool

@@ -1,4 +1,4 @@
-"""Configs, run folders and tensor files give the same tensors. What is refused, the studies' tests show."""
+"""Configs, run folders and tensor files give the same tensors. The tests of studies have wrong sources."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.experiments import inputs_of, result_of
 
 
 def read(path: Path, notes: list[str] | None = None, check_size: Any = lambda shapes: None) -> Inputs:
-    """What a source holds that has no layers."""
+    """Return the inputs in a source without layers."""
     (inputs,) = read_source(path, check_size, ([] if notes is None else notes).append).values()
     return inputs
 
@@ -172,7 +172,7 @@ def test_masks_that_are_none(name: str, tensor: Tensor, message: str, tmp_path: 
 
 
 def test_a_run_needs_no_notes(tmp_path: Path) -> None:
-    """Its `valid` is all masks joined, and stands beside what a run made; a study without masks has none."""
+    """The `valid` of a run, all its masks joined, is read without a note on the run's results in the same file."""
     notes: list[str] = []
     folder = written("run", tmp_path)
     (folder / "results.json").write_text("{}")

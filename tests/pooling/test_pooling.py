@@ -212,7 +212,7 @@ def test_each_length_is_a_cut(
     empty_row: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Outputs and gradients are those under the mask of all keys, and padding has no effect."""
+    """Outputs and gradients are the same as with the mask of all keys, and padding has no effect."""
     monkeypatch.setattr(pooling, "RUN", 1)
     scorer, (queries, keys, values) = make(name, D).to(dtype), tensors(leading, dtype=dtype, sizes=sizes)
     shape = (*leading, *sizes)

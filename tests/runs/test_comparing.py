@@ -59,7 +59,7 @@ def content(folder: Path) -> Any:
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
-    """Times are not: intervals decide over these, and what is drawn and asked for is no setting."""
+    """Times differ, but only their intervals are compared. The name and the look of pictures are no settings."""
     again = attncli.run({**STUDIES[study], "name": "again", "figure": {"theme": "dark"}})
     found = attncli.compare(runs / study, again)
     assert found.settings == []
@@ -78,7 +78,7 @@ def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
 
 
 SCALED = [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]
-CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # the study, what is changed there, what differs first
+CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # study, changed keys, first difference, setting
     "scale": ("attention", {"scorers": SCALED}, "scores of scaled_dot, at [", "scorers.scaled_dot.scale"),
     "variance": ("variance", {"seed": 1}, "mean of additive, d 4 (", "seed"),
     "train": ("train", {"lr": 0.5}, "accuracy of scaled_dot, seed 0 (", "lr"),

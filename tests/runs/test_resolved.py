@@ -32,7 +32,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def numbers(content: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same: every input, every figure but the time."""
+    """Return the parts that must be equal: all inputs, and all metrics but the time."""
     records = [{**record, "seconds": None} for record in content["records"]]
     kept = {key: content[key] for key in ("study", "name", "seed", "inputs", "comparisons")}
     return {**kept, "records": records}

@@ -28,7 +28,7 @@ FILES = ["config.yaml", "results.json", "weights.csv"]
 
 
 def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", overwrite: bool = False) -> Path:
-    """What a run does, with files of a run in it."""
+    """Write a run folder with the files of a run, as a run does."""
     with new_folder(name, out, overwrite, STARTED) as folder:
         for name in ("config.yaml", "weights.csv"):
             (folder.path / name).write_text(text)
@@ -240,7 +240,7 @@ def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) 
 
 
 def a_container() -> list[str]:
-    """A command in front of another, which then runs in a namespace of processes of its own; else skips the test."""
+    """Return the words that start a command in a separate namespace of processes; skip the test if that fails."""
     line = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if shutil.which(line[0]) is None or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no namespaces of processes here")
@@ -287,7 +287,7 @@ def grow_old(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "locked"),
     [
-        (".attncli.another-x.partial", True),  # whose locks need not be seen from here
+        (".attncli.another-x.partial", True),  # its locks may be invisible from here
         (f".attncli.{run_folder._machine()}-x.partial", False),  # it may be about to lock the file
         (".attncli.host-1-0-x.partial", False),  # of an earlier version
     ],

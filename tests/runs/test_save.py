@@ -1,4 +1,4 @@
-"""The key `save`: which stages a run folder keeps, and what is said of files that are left out or large."""
+"""The key `save`: the stages in a run folder, and the notes about files that are left out or large."""
 
 import json
 import re
@@ -30,7 +30,7 @@ INPUTS = {"queries", "keys", "values", "valid"}
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a run that keeps all prints, and its folder."""
+    """Return the output and the folder of a run that keeps all stages."""
     folder = tmp_path_factory.mktemp("whole")
     experiment(folder / "own.yaml", **KEYS)
     with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_only_these_stages_are_kept(
     save: str, kept: list[str], reason: str | None, here: Path, whole: tuple[str, Path]
 ) -> None:
-    """Tables, pictures and figures are those of a run that keeps all."""
+    """Tables, pictures and metrics are the same as in a run that keeps all stages."""
     part = command("run", "own.yaml", "--out", "part", "--set", f"save={save}")
     assert part.stderr == ("" if reason is None else f"own: weights.csv is left out: {reason}\n")
     printed, folders = (part.stdout, whole[0]), (Path("part"), whole[1])

@@ -1,4 +1,4 @@
-"""The files of a run folder hold what the study gave: nothing more, nothing less, all of it readable by others."""
+"""The files of a run folder have exactly the result of the study, and other programs can read them."""
 
 import csv
 import hashlib

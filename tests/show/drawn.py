@@ -1,4 +1,4 @@
-"""Heatmaps to look at, and what stands on a figure, by matplotlib's own artists."""
+"""Draw heatmaps, and read texts, ticks and colours from matplotlib's artists."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ def labels(axes: Axes, axis: str) -> list[str]:
 
 
 def ticks(axes: Axes, axis: str) -> list[Text]:
-    """The labels that are within the view: matplotlib keeps those beside it too."""
+    """Return the labels within the view; matplotlib also keeps labels outside the view."""
     low, high = sorted(getattr(axes, f"get_{axis}lim")())
     places, found = getattr(axes, f"get_{axis}ticks")(), getattr(axes, f"get_{axis}ticklabels")()
     return [label for place, label in zip(places, found, strict=True) if low <= place <= high]

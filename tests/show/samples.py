@@ -1,4 +1,4 @@
-"""Results to draw, and a reader of what was drawn that knows nothing of how it was."""
+"""Results to draw, and independent readers of tables and pictures."""
 
 import io
 import re
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ScorerRun:
-    """What one scorer made."""
+    """The tensors of one scorer."""
 
     label: str
     formula: str
@@ -96,7 +96,7 @@ def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | No
 
 
 def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
-    """What a pipe of this width would get, or with `force_terminal` a terminal."""
+    """Return the text for a pipe of this width, or with `force_terminal` for a terminal."""
     file = io.StringIO()
     screen = Console(file=file, width=width, **console)
     for part in parts:
@@ -112,7 +112,7 @@ def shown(result: Result, width: int = 80, full: bool = False, csv: str | None =
 
 
 def drawn(result: Result) -> tuple[Figure, list[str]]:
-    """The picture of a study that has one, and what is noted of it."""
+    """Return the picture of a result, and the notes about it."""
     notes: list[str] = []
     return part_of(result.study, "figure").figure_of(result, notes.append, sheet_of(Look())), notes
 
@@ -159,7 +159,7 @@ def d2l() -> Result:
 
 
 def check_grid(grid: Grid, weights: Tensor, valid: Tensor | None = None) -> None:
-    """Every cell shown has the tensor's value, and what is marked is the largest that the row has."""
+    """Assert that every cell shows the tensor's value, and that the marked cells are the largest of their rows."""
     may_attend = torch.ones_like(weights, dtype=torch.bool) if valid is None else valid.expand(weights.shape)
     for (query, key), cell in grid.items():
         row, value = weights[query][may_attend[query]].tolist(), weights[query, key].item()

@@ -50,7 +50,7 @@ def words(figure: Figure) -> str:
 
 
 def uniform(n: int, *, causal: bool = False) -> tuple[Tensor, Tensor]:
-    """Equal weights at valid keys, and which those are."""
+    """Return equal weights at valid keys, and the mask of valid keys."""
     valid = torch.ones(n, n, dtype=torch.bool)
     valid = valid.tril() if causal else valid
     return valid / valid.sum(-1, keepdim=True), valid

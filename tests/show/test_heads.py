@@ -1,4 +1,4 @@
-"""Which batch elements and heads are shown: those that differ most, those that the config chooses, and what says so."""
+"""Batch elements and heads to show: the choice of the config or the largest differences, and the line that says so."""
 
 import itertools
 import math
@@ -51,7 +51,7 @@ def section(text: str) -> list[tuple[str, ...]]:
 
 
 def slow_ranking(rows: Sequence[Record]) -> list[Record]:
-    """The largest of what is left, again and again; of equal ones the first. What is no number comes last."""
+    """Sort by repeatedly taking the largest remaining row, the first of equal rows; rows with NaN come last."""
     left, found = list(rows), []
     while left:
         best = None

@@ -114,7 +114,7 @@ def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
     assert limits(heat.figure) == [(0.0, 3.0)] * 2
     image: Any = panels(heat.figure)[0].images[0]
     np.testing.assert_array_equal(image.get_array().mask, [[True, False, False], [False] * 3])
-    np.testing.assert_array_equal(image.get_alpha(), [[1, 1, 0]] * 2)  # what is masked shows the ground behind it
+    np.testing.assert_array_equal(image.get_alpha(), [[1, 1, 0]] * 2)  # masked cells show the background
     assert legend(heat.figure) == ["masked", "NaN"]
     assert heat.notes == ["NaN in 1 valid cells of a"]
 

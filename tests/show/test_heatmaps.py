@@ -1,4 +1,4 @@
-"""Heatmaps: which panels there are, what they are called, and that nothing overlaps or leaves the page."""
+"""Heatmaps: the panels and their titles; nothing overlaps or leaves the page."""
 
 from itertools import pairwise
 from typing import Any

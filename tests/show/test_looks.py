@@ -1,4 +1,4 @@
-"""Colours and markers of labels: the same whatever stands beside them, and told apart by everyone."""
+"""Colours and markers of labels: independent of the other labels, and distinguishable with colour blindness."""
 
 import random
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Tables fit the terminal whatever the tokens are; long ones are shortened, and what is not shown is not read."""
+"""Tables fit the terminal with any tokens; long tables are shortened, and hidden cells are not read."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The stages of the attention study against slow oracles, and what may not change them."""
+"""The stages of the attention study against slow oracles, and options that must not change them."""
 
 import math
 from typing import Any

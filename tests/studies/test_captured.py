@@ -1,4 +1,4 @@
-"""What a real model's attention saw, re-scored: the model's own output again, and what-ifs against slow oracles."""
+"""Captured attention, re-scored: the model's own output is reproduced, and other scorers agree with slow oracles."""
 
 import math
 import warnings
@@ -47,7 +47,7 @@ class Layer(nn.Module):
 
 
 class Relu(nn.Module):
-    """What cannot be followed."""
+    """An attention that cannot be followed."""
 
     def forward(self, queries: Tensor) -> None:
         torch.relu(queries @ KEYS.mT) @ VALUES
@@ -96,7 +96,7 @@ def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
 
 
 def weights_of(output: Any) -> list[Tensor]:
-    """What a model reports, in the order of its calls; a decoder's own and its look at the encoder take turns."""
+    """Return the weights that a model reports, in the order of its calls: self- and cross-attention alternate."""
     if "attentions" in output:
         return list(output["attentions"])
     pairs = zip(output["decoder_attentions"], output["cross_attentions"], strict=True)
@@ -203,7 +203,7 @@ def test_the_stages_of_a_models_softcap_count_as_memory(tmp_path: Path, monkeypa
 
 
 def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
-    """Whisper and OPT multiply their queries: a what-if begins without that."""
+    """Whisper and OPT multiply their queries by a scale; other scorers get the queries without it."""
 
     class Before(nn.Module):
         def __init__(self) -> None:
@@ -220,7 +220,7 @@ def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
     assert_close(result.tensors["dot/output"].double(), slow(QUERIES, KEYS, VALUES, 1.0), rtol=0, atol=1e-5)
 
 
-MODELS_OWN = [  # entries, their labels, and whether they do what the model did
+MODELS_OWN = [  # entries, their labels, and whether they repeat the model's computation
     ({"scorer": "scaled_dot", "scale": "model"}, "model", True),
     ("scaled_dot:scale=model", "model", True),
     ("scaled_dot:scale=model,label=mine", "mine", True),

@@ -20,7 +20,7 @@ from attncli.studies.variance import study as variance
 from attncli.studies.variance.options import VarianceOptions
 from tests.studies.bench.small import hurry
 
-# What mypy compares: each module is a Study, with options and a preparation of its own types.
+# For mypy: each module is a Study of its types of options and preparation.
 ATTENTION: Study[AttentionOptions, attention.Prepared] = attention
 BENCH: Study[BenchOptions, bench.Prepared] = bench
 SATURATION: Study[SaturationOptions, PreparedPairs] = saturation
@@ -57,7 +57,7 @@ def test_rows_are_as_expected(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def check(columns: Any, known: Any, rows: Any) -> None:
-    """The rows have these columns, and what was known of them."""
+    """Assert that the rows have these columns, and the values that were known before the run."""
     if rows:
         assert {tuple(row) for row in rows} == {tuple(column.key for column in columns)}
     names = list(known[0]) if known else []

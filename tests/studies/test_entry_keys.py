@@ -139,7 +139,7 @@ def test_norms_in_training(scorer: str, norm: str) -> None:
 
 
 def test_a_scale_of_the_number_of_keys() -> None:
-    """In every study it is that of the keys of a query, padding among them."""
+    """In every study m is the number of keys of a query, including padding."""
     keys = {"scorer": "cosine", "scale": "log2(m^2-m)"}
     for weights in (True, False):
         result = result_of(data=DATA, scorers=[keys], weights=weights)

@@ -171,7 +171,7 @@ def test_padding_never_matters(scorer: str) -> None:
 
 
 def test_in_other_studies() -> None:
-    """Rounding adds its own variance to that of scores, and float16 overflows in steps."""
+    """Rounding increases the variance of scores, and float16 overflows in steps."""
     entries = [{"scorer": "dot"}, {"scorer": "dot", "label": "half", "dtype": "float8_e5m2"}]
     exact, rounded = swept("variance", d=[16], scorers=entries, samples=20000).records
     assert rounded["variance"] != exact["variance"]

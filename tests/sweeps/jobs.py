@@ -39,12 +39,12 @@ def bad(name: str) -> dict[str, Any]:
 
 
 def swept(points: Sequence[dict[str, Any]]) -> dict[str, Record]:
-    """What a journal wants to know of points."""
+    """Return the swept values of points by key, as a journal needs them."""
     return {each["key"]: {"seed": index} for index, each in enumerate(points)}
 
 
 def figures(rows: Sequence[Record]) -> dict[str, Any]:
-    """What does not depend on time and place, by key; no key may come twice."""
+    """Return the parts of rows that do not depend on time and machine, by key; assert that each key occurs once."""
     found = {row["key"]: [row["status"], without_time(row["records"]), row.get("heads")] for row in rows}
     assert len(found) == len(rows)
     return found

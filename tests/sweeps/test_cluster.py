@@ -158,7 +158,7 @@ def test_workers_that_all_die(cluster: Cluster, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_points_that_kill_workers_die_in_the_end(cluster: Cluster) -> None:
-    """And no others, though a worker takes those along that wait behind such a point."""
+    """No other point dies, although a dying worker also loses the points in its queue."""
     cluster.worker()  # with a nanny, which starts it again
     rows = list(on_cluster([bad("EndsBadly"), *jobs(2), bad("Leaves")], str(cluster.file)))
     states = {row["key"]: row["status"] for row in rows}

@@ -1,4 +1,4 @@
-"""The journal: one writer, whole lines, strict JSON; and what a second terminal reads in it."""
+"""The journal: one writer, whole lines, strict JSON; a second terminal can read it."""
 
 import json
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The command may end at any moment: nothing finished is lost or computed again, and what goes on comes to the same."""
+"""The command may end at any moment: finished points are kept, and a resumed sweep has the same result."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def until(check: Callable[[], object]) -> None:
 
 
 def start(*args: object, engine: Sequence[object] = ("--jobs", 2), pictures: bool = False) -> "subprocess.Popen[str]":
-    """The command in a process group of its own, as in a terminal."""
+    """Start the command in a new process group, as a terminal does."""
     line = [sys.executable, "-m", "attncli", "sweep", *map(str, (*args, *engine)), "--quiet"]
     line += [] if pictures else ["--no-plots"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -44,7 +44,7 @@ def start(*args: object, engine: Sequence[object] = ("--jobs", 2), pictures: boo
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """The exit code, and what was said."""
+    """Return the exit code and the text on stderr."""
     _, told = process.communicate(timeout=LONG)
     return process.returncode, told
 
@@ -61,7 +61,7 @@ def lines(folder: Path) -> list[bytes]:
 
 
 def killed(*args: object, folder: Path, rows: int) -> None:
-    """Start it, and kill it with no warning when so many points are finished; no process of it may be left."""
+    """Start a sweep, kill it when `rows` points are finished, and assert that no process is left."""
     process = start(*args)
     until(lambda: len(lines(folder)) >= rows or process.poll() is not None)
     family = psutil.Process(process.pid).children(recursive=True)

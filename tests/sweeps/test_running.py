@@ -1,4 +1,4 @@
-"""What becomes of the rows of an engine: kept one by one, until a reason to stop."""
+"""Rows of an engine are saved one by one until there is a reason to stop."""
 
 from collections.abc import Generator, Sequence
 from pathlib import Path

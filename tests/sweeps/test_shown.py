@@ -1,4 +1,4 @@
-"""sweep.png, and the page of a sweep: what is drawn, by matplotlib's own artists, against the means by hand."""
+"""sweep.png and the page of a sweep: values of matplotlib's artists against means by hand."""
 
 import math
 from pathlib import Path

@@ -21,7 +21,7 @@ def swept(study: str, over: list[dict[str, list[Any]]], records: list[Record], m
 
 
 def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Record]:
-    """Rows of two scorers whose entropy is a known function of the swept values."""
+    """Return rows of two scorers; their entropy is a known function of the swept values."""
     keys = [key for axis in over for key in axis]
     places = product(*(list(zip(*axis.values(), strict=True)) for axis in over))
     rows = []
@@ -106,7 +106,7 @@ def test_names_that_clash_have_a_prefix() -> None:
 
 
 def test_columns_of_a_study_of_sizes() -> None:
-    """Rows of several d in each point: d names a row, as do swept keys; what the swept d decides is no axis."""
+    """If points have rows of several d, d identifies a row like a swept key; columns that depend on d are no axes."""
     over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}, {"lr": [0.1, 1.0]}, {"d": [8, 16]}]
     rows: list[Record] = []
     for seed, lr, d, model in product((0, 1), (0.1, 1.0), (8, 16), (0, 1)):

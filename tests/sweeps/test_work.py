@@ -1,4 +1,4 @@
-"""One point: what it gives is what a run gives, and what is wrong with it is told in words of its config."""
+"""One point: it has the result of a run, and errors name places in its config."""
 
 import json
 from collections.abc import Generator, Iterable

@@ -13,7 +13,7 @@ from attncli.common.pairs.entries import Entries
 
 N = 200_000
 T10 = {"distribution": "student_t", "df": 10.0}
-# Moments of order 2, 4, 6 and 8; those of student_t from E T^2k = df^k prod (2i - 1) / (df - 2i), rescaled.
+# Moments of order 2, 4, 6 and 8; for student_t from E T^2k = df^k prod (2i - 1) / (df - 2i), rescaled.
 MOMENTS: dict[str, tuple[dict[str, Any], list[float]]] = {
     "normal": ({}, [1, 3, 15, 105]),
     "uniform": ({"distribution": "uniform"}, [1, 9 / 5, 27 / 7, 9]),
@@ -55,7 +55,7 @@ def test_kurtosis(keys: dict[str, Any], kurtosis: float) -> None:
 
 
 ROOT = math.sqrt(2.0)
-T4 = math.sqrt(1 / 2)  # what makes df = 4 standard: sqrt((df - 2) / df)
+T4 = math.sqrt(1 / 2)  # the factor that standardises df = 4: sqrt((df - 2) / df)
 CDFS: dict[str, tuple[dict[str, Any], Callable[[float], float]]] = {
     "normal": ({}, lambda x: (1 + math.erf(x / ROOT)) / 2),
     "uniform": ({"distribution": "uniform"}, lambda x: (x / math.sqrt(3) + 1) / 2),

@@ -65,7 +65,7 @@ def test_parameters_that_are_read_have_one_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("study", ["variance", "saturation"])
 def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit into memory together is worked on apart, with the same draws."""
+    """Work that does not fit into memory is done in parts, with the same draws."""
     keys = {"rows": 40, "keys": 5} if study == "saturation" else {"samples": 40}
     scorers = [{"scorer": "additive", "num_hiddens": 16}, {"scorer": "dot"}]
     whole = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
@@ -84,7 +84,7 @@ def numbers_of(record: Record) -> dict[str, float]:
 
 @pytest.mark.parametrize("scorer", [{"scorer": "scaled_dot", "scale": 1e200}, {"scorer": "cosine", "scale": 1e160}])
 def test_scores_beyond_all_numbers_are_no_error(scorer: dict[str, object]) -> None:
-    """Their squares are infinite, which is told; Python's own powers would raise an error."""
+    """The squares of these scores are infinite, and so is the variance; Python's own powers would raise an error."""
     (record,) = swept("variance", d=[4], samples=40_000, scorers=[scorer], dtype="float64").records
     assert not record["variance"] < float("inf")
     assert record["theory_variance"] == float("inf")
@@ -100,7 +100,7 @@ def test_products_too_small_for_the_dtype_are_told() -> None:
 @pytest.mark.parametrize(
     ("study", "few", "many"),
     [
-        ("variance", {"samples": 10**6}, {"samples": 16 * 10**6}),  # whose scores would take 229 MiB in float64
+        ("variance", {"samples": 10**6}, {"samples": 16 * 10**6}),  # all scores would take 229 MiB in float64
         pytest.param(  # these figures would take 113 MiB
             "saturation", {"keys": 2, "rows": 10**5}, {"keys": 2, "rows": 16 * 10**5}, marks=pytest.mark.slow
         ),

@@ -51,7 +51,7 @@ def by_head(given: dict[str, Tensor]) -> list[list[tuple[Tensor, Tensor, Tensor]
 
 
 def rows_of(name: str, scorer: Any, head: list[tuple[Tensor, Tensor, Tensor]]) -> list[list[float]]:
-    """The scores of the valid keys of every query; what stands in padding is 0 here."""
+    """Return the scores of the valid keys of every query; NaN and infinity in padding are replaced by 0."""
     found = []
     for queries, keys, valid in head:
         numbers = (side.nan_to_num(0.0, posinf=0.0) for side in (queries, keys))

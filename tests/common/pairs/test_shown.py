@@ -1,4 +1,4 @@
-"""What variance and saturation show: tables with every figure, sentences with their numbers, and the drawn points."""
+"""Output of variance and saturation: tables with every metric, sentences with their numbers, and the drawn points."""
 
 import math
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.show.samples import drawn, shown
 
 DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
 FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}
-MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # what the first panel shows, with its ends
+MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # the metric in the first panel, with its ends
 ENDS = {"variance": ("variance_ci",), "saturation": ("entropy_q25", "entropy_q75")}
 SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_median", "max_weight_median")}
 CHANGING = {"variance": ("variance",), "saturation": ("jacobian_median", "max_weight_median")}
@@ -35,7 +35,7 @@ def said(result: Result) -> dict[str | None, str]:
 
 
 def points(figure: Figure, label: str) -> list[list[float]]:
-    """Those of a label, in the left panel."""
+    """Return the points of a label in the left panel."""
     look = sheet_of(Look()).lines([label])[label]
     lines: Any = figure.axes[0].lines
     (line,) = (each for each in lines if (each.get_color(), each.get_marker()) == (look["color"], look["marker"]))
@@ -44,7 +44,7 @@ def points(figure: Figure, label: str) -> list[list[float]]:
 
 
 def real(folder: Path, heads: int, rows: int = 9) -> Path:
-    """Queries whose length grows from head to head; keys have a mean in common, which the softmax does not see."""
+    """Save queries that grow in length from head to head, and keys with a common mean, which softmax does not see."""
     queries = torch.randn(1, heads, rows, 16) * torch.arange(1.0, heads + 1)[:, None, None]
     save_named(folder / "qk.safetensors", {"queries": queries, "keys": 2.0 + torch.randn(1, heads, 6, 16)})
     return folder / "qk.safetensors"
@@ -83,7 +83,7 @@ def test_numbers_of_a_sentence_are_those_of_both_ends(study: str, tmp_path: Path
 
 @STUDIES
 def test_sentences_go_the_way_of_their_curve(study: str) -> None:
-    """What falls is said to fall, from its value at the smallest size to that at the largest."""
+    """The sentence on a falling curve says "falls", with its values at the smallest and the largest size."""
     scorer = {"scorer": "scaled_dot", "scale": "1/d", "label": "falling"}
     more: dict[str, Any] = {"samples": 1000} if study == "variance" else {"rows": 20}
     result = swept(study, d=[256, 4, 32], scorers=[scorer], **more)

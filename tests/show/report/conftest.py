@@ -42,7 +42,7 @@ def report(out: Path, *folders: Path) -> Path:
 def open_page(browser: Browser) -> Iterator[Open]:
     """Opens the page of a file, with options of a browser context, once it is drawn.
 
-    `address` is what stands after #. `before` is a script that runs first, and may have to act before all is drawn.
+    `address` is the part of the address after #. `before` is a script that runs before the page's own scripts.
     """
     opened: list[tuple[Page, list[str], list[str]]] = []
 

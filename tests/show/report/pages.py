@@ -75,7 +75,7 @@ def point(page: Page, panel: int, row: int, column: int, size: int = 12) -> None
 
 
 def settles(page: Page, read: Callable[[], Any], expected: Any) -> None:
-    """Wait until what is read is what is expected; how long that takes says nothing about whether it is right."""
+    """Wait until `read` returns the expected value, for any time below the timeout."""
     for _ in range(PATIENCE // EVERY):
         if read() == expected:
             return
@@ -114,6 +114,6 @@ def has_numbers(cells: Locator, expected: list[float]) -> None:
 
 
 def state(page: Page) -> Mapping[str, str]:
-    """What the address says."""
+    """Return the state of the page in its address."""
     found: dict[str, str] = page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
     return found

@@ -21,7 +21,7 @@ class Element:
 
 @dataclass
 class Read(HTMLParser):
-    """Every element of a page, in the order in which they begin."""
+    """All elements of a page in the order of their start tags."""
 
     page: str
     elements: list[Element] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Read(HTMLParser):
         return [each for each in self.elements if each.tag == tag and attributes.items() <= each.attributes.items()]
 
     def views(self) -> list[dict[str, Any]]:
-        """What the script is given."""
+        """Return the data for the page's script, one mapping for each view."""
         return [json.loads(each.text) for each in self.all("script", **{"class": "data"})]
 
     def tables(self) -> dict[str, list[list[Element]]]:

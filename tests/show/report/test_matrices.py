@@ -1,4 +1,4 @@
-"""Matrices in a browser: what is read there is what the run has."""
+"""Matrices in a browser have the numbers of the run."""
 
 import re
 import shlex

@@ -77,7 +77,7 @@ def test_stages_that_are_not_kept_are_not_shown() -> None:
 
 
 def test_layers_of_one_size_share_a_view() -> None:
-    """Each size has a view of its own; a name of a layer may have anything in it."""
+    """There is one view for each size; names of layers may contain any characters."""
     generator = torch.Generator().manual_seed(4)
     sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
     scores = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}

@@ -71,7 +71,7 @@ def test_without_scripts_the_tables_are_there(open_page: Open, file: Path) -> No
 
 
 def test_no_script_but_its_own_may_run(browser: Browser, file: Path, tmp_path: Path) -> None:
-    """What an attacker would have to get into the page is refused by its policy."""
+    """The page's policy blocks scripts that an attacker might inject."""
     text = file.read_text(encoding="utf-8")
     assert len(re.findall("<script", text)) == 3  # two with data, one with code
     attacked = tmp_path / "attacked.html"
@@ -85,7 +85,7 @@ def test_no_script_but_its_own_may_run(browser: Browser, file: Path, tmp_path: P
 
 
 def test_a_frame_without_rights_shows_it(browser: Browser, file: Path) -> None:
-    """As a notebook does: scripts, but no storage, no origin and no address of its own."""
+    """A notebook shows the page in such a frame: with scripts, but without storage, origin and address."""
     page = browser.new_page()
     complaints = list[str]()
     page.on("console", lambda message: complaints.append(message.text))

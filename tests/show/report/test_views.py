@@ -1,4 +1,4 @@
-"""A part of the matrices larger, the names beside them, and files of what is seen."""
+"""Zooming into matrices, the names beside them, and files of the visible part."""
 
 import csv
 import re

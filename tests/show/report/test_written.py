@@ -58,7 +58,7 @@ def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[
     run, page = pages[study]
     tables = page.tables()
     kinds = {"records": "Summary", "comparisons": "Comparisons", "heads": "By batch element and head"}
-    if study == "train":  # whose comparisons are over the seeds, and whose records are the seeds
+    if study == "train":  # its records are seeds, and its comparisons are over the seeds
         kinds = {"comparisons": "Summary", "records": "Records"}
         assert list(tables)[:2] == ["Summary", "Records"]
     for rows, title in kinds.items():
@@ -83,7 +83,7 @@ def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[
 def test_a_file_of_results_alone_has_a_page(
     study: str, pages: dict[str, tuple[StoredRun, Read]], tmp_path: Path
 ) -> None:
-    """With all tables, and what can be drawn without tensors."""
+    """The page has all tables, and the pictures that need no tensors."""
     run, page = pages[study]
     alone = tmp_path / "results.json"
     alone.write_bytes((run.path / "results.json").read_bytes())
@@ -178,7 +178,7 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
 
 
 def test_every_table_of_a_page_has_a_name_of_its_own(tmp_path: Path) -> None:
-    """Runs and what differs between them both have inputs and figures."""
+    """Both the runs and their differences have tables of inputs and metrics."""
     for seed in (0, 1):
         attncli.run(CONFIG, out=tmp_path / str(seed), seed=seed)
     stored = [read_run(tmp_path / str(seed), STUDIES) for seed in (0, 1)]

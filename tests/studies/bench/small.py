@@ -16,7 +16,7 @@ TWO: dict[str, Any] = {"scorers": [{"scorer": "additive"}, {"scorer": "dot"}]}
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rounds, and short ones: what they measure is not looked at."""
+    """Measure few short rounds; the times themselves are not tested."""
     monkeypatch.setattr(measure, "BLOCK", 1e-5)
     monkeypatch.setattr(measure, "BUDGET", 0.0)
     monkeypatch.setattr(measure, "MOST_COPIES", 3)

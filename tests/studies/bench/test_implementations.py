@@ -1,4 +1,4 @@
-"""Implementations take turns on copies; those that are wrong are found out, and those that are right are not."""
+"""Implementations take turns on copies; wrong implementations are detected, right ones are accepted."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def textbook_of(measure: str = "scores", **keys: Any) -> Record:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Textbook code whose additive scores are changed; float64, which decides what is right, stays right."""
+    """Change the additive scores of the textbook code, except in float64, the reference."""
     right = textbook.additive_scores
 
     def additive_scores(*tensors: Tensor) -> Tensor:

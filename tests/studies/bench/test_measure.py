@@ -69,7 +69,7 @@ LARGE, A, B = torch.ones(7 * MIB), torch.ones(256, 128), torch.ones(128, 512)
         (lambda: megabytes(5, 3), 5 * MIB),
         (lambda: megabytes(2, 3), 3 * MIB),
         (lambda: [megabytes(0, 1) for _ in range(4)], 4 * MIB),
-        (lambda: LARGE[:4].clone(), 16),  # what was there before does not count
+        (lambda: LARGE[:4].clone(), 16),  # earlier tensors do not count
         (lambda: LARGE, 0),
         (lambda: A @ B, 256 * 512 * 4),
         (lambda: (A @ B).tanh(), 2 * 256 * 512 * 4),

@@ -1,4 +1,4 @@
-"""Normalisers and ALiBi against the clock: what is timed is right, by slow oracles, and what is wrong is found out."""
+"""Normalisers and ALiBi in `bench`: timed code agrees with slow oracles, and wrong results are detected."""
 
 from dataclasses import replace
 from typing import Any
@@ -121,7 +121,7 @@ def test_a_bias_that_is_left_out_is_found_out(measure: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", ["relu", "sparsemax", "ssmax"])
 def test_weights_that_are_those_of_another_normalizer_are_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32, which is what is timed; float64 stays right."""
+    """The weights are wrong in float32, the timed dtype, and right in float64."""
     forward = NORMALIZERS[name].forward
 
     def wrong(self: Any, scores: Tensor, valid: Tensor | None = None) -> Any:

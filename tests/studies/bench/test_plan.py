@@ -1,4 +1,4 @@
-"""What is measured: implementations, patterns, the baseline in any case, sizes, and the operations of each formula."""
+"""The plan of `bench`: implementations, patterns, the baseline, sizes, and the operations of each formula."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is found and shown of `bench`: sentences, tables as a pipe gets them, and the picture; by closed formulas."""
+"""Output of `bench` for times from closed formulas: findings, tables as in a pipe, and the picture."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -87,7 +87,7 @@ def not_timed(result: Result, where: Callable[[Record], bool]) -> Result:
 
 
 def textbook_additive(record: Record) -> bool:
-    """The one whose hidden units do not fit into memory."""
+    """Whether the record is the textbook's additive scorer; its hidden units do not fit into memory."""
     return (record["label"], record["implementation"]) == ("additive", "textbook")
 
 

@@ -1,4 +1,4 @@
-"""The study `bench` as a whole: its rows, what is skipped and why, and Ctrl-C."""
+"""The study `bench` as a whole: its rows, skipped measurements with their reasons, and Ctrl-C."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The command `attncli doctor`: its sources, what it finds in them, its screen, and wrong input."""
+"""The command `attncli doctor`: its sources, its findings, its output, and wrong input."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def planted(n: int = 32, d: int = 9) -> Path:
     bias[:, 5].diagonal(1, -2, -1).fill_(6)
     q[:, 7], k[:, 7] = q[:, 6], k[:, 6]
     v[:, 8] *= 0.001
-    q[:, 0, 5, -1], k[:, 0, 7, -1] = -200, 200  # one product of -40000, whose score is -13333
+    q[:, 0, 5, -1], k[:, 0, 7, -1] = -200, 200  # one product of -40000, and a score of -13333
     valid[:, 8, 3] = False
     save_file({"q": q, "k": k, "v": v, "bias": bias, "may_attend": valid}, "planted.safetensors")
     named = {role: {"file": "planted.safetensors", "tensor": name} for role, name in zip(ROLES, "qkv", strict=True)}
@@ -275,7 +275,7 @@ def test_everything_in_many_heads_fits_one_screen(width: int, monkeypatch: pytes
 
 
 class Ill(nn.Module):
-    """Twelve layers of twelve heads in which everything is found, but for dead queries."""
+    """A model of twelve layers of twelve heads with every kind of finding except dead queries."""
 
     def __init__(self) -> None:
         super().__init__()

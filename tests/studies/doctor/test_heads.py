@@ -62,7 +62,7 @@ def test_the_page_has_the_most_extreme_numbers_of_random_heads(n: int) -> None:
 
 
 def plant(change: Callable[[Tensor, Tensor, Tensor], None], n: int = 40, heads: int = 6) -> Call:
-    """Return random heads whose scores, values and mask the function may change."""
+    """Return random heads after `change` has changed their scores, values and mask."""
     randomness = torch.Generator().manual_seed(1)
     scores, values = (torch.randn(2, heads, n, size, generator=randomness) for size in (n, D))
     valid = torch.ones(2, heads, n, n, dtype=torch.bool)
@@ -164,7 +164,7 @@ def test_padding_is_found_unless_it_is_masked() -> None:
 
 
 def test_queries_of_padding_do_not_count() -> None:
-    """They have no valid key, and what they attend to says nothing."""
+    """Queries in padding may lack valid keys, and their weights have no meaning."""
     padding = torch.zeros(2, 40, dtype=torch.bool)
     padding[:, 30:] = True
 

@@ -98,7 +98,7 @@ class Unknown(nn.Module):
 
 @EVERY
 def test_closed_forms_are_what_autograd_finds(name: str, options: dict[str, Any]) -> None:
-    """Norms and gradients, with keys that are not valid, and what stands there."""
+    """Norms and gradients agree, with and without masked keys."""
     normalizer, values = NORMALIZERS[name](**options), normal(8, 7, seed=3).double()
     scores = within_reach(name, normal(8, 7).double())
     valid = torch.rand(8, 7, generator=torch.Generator().manual_seed(1)) < 0.7

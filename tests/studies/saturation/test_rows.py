@@ -138,7 +138,7 @@ def test_no_gradient_where_torch_cannot_follow() -> None:
 
 
 SHARES = [0.0, 0.001, 0.25, 0.5, 0.75, 0.9, 1.0]
-WIDTH = 0.00025  # what is promised, relative to a number
+WIDTH = 0.00025  # the documented error, relative to the number
 SMALLEST = 1.2e-38  # of float32 with all its digits
 
 

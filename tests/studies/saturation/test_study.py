@@ -65,7 +65,7 @@ def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None
 
 
 def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every part of every d has generators of its own, one for queries and keys and one for values."""
+    """Every part of every d has two separate generators, one for queries and keys and one for values."""
     seeds: list[int] = []
 
     def watched(seed: int, name: str) -> torch.Generator:

@@ -1,4 +1,4 @@
-"""The mechanism: the model's own scorer inside a model changes nothing, and another one does what a formula says."""
+"""The model's own scorer leaves the outputs of a model as they are; other scorers have the effect of a formula."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def model_of(options: TrainOptions) -> Recall:
 
 
 def learnt_by(model: Recall, options: TrainOptions) -> Learnt:
-    """What becomes of a model that is trained."""
+    """Train a model and return the result."""
     return learn(model, options, lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""What was learnt is kept by label, d and seed, and an attention experiment reads it."""
+"""Trained parameters are saved by label, d and seed, and an attention experiment reads them."""
 
 from pathlib import Path
 from typing import Any

@@ -60,7 +60,7 @@ def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str)
 
 @pytest.mark.parametrize("name", ["dot", "additive", "general"])
 def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
-    """Where all values are alike, what is pooled is the same whatever the weights are, and nothing can be learnt.
+    """If all values are equal, the pooled value does not depend on the weights, and nothing can be learnt.
 
     A loss on the weights themselves would go on, since it knows which key is the right one.
     """

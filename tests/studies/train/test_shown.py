@@ -1,4 +1,4 @@
-"""What the study `train` shows: tables, findings and train.png, of results whose figures are known."""
+"""Output of the study `train` for results with known metrics: tables, findings and train.png."""
 
 import itertools
 import math
@@ -38,7 +38,7 @@ def result_of(
     tested: Sequence[int] = (8,),
     accuracy: Callable[[str, int, int], float] = dot_loses,
 ) -> Result:
-    """A result whose curves rise from 0.25 to the accuracy in the end."""
+    """Return a result with curves that rise from 0.25 to the final accuracy."""
     rows: list[Record] = []
     for label, d, keys, seed in itertools.product(labels, sizes, tested, range(seeds)):
         right = accuracy(label, d, seed) - (0.1 if keys != 8 and label == "dot" else 0.0)

@@ -1,4 +1,4 @@
-"""The study `train`: what it learns, its rows, and on what they depend."""
+"""The study `train`: training, its rows, and their independence of other seeds and scorers."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Moments in parts against exact rational sums, intervals against the textbook, and what is degenerate."""
+"""Moments in parts against exact rational sums, intervals against the textbook, and degenerate cases."""
 
 import math
 from collections.abc import Sequence
