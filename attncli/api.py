@@ -313,9 +313,9 @@ def swap(
         args: positional arguments of the model.
         scorers: entries as in `attncli.run`, or names of normalisers, which are applied to the model's own scores; by
             default a few. The references `model`, `uniform` and `zero` always run.
-        by: where scorers are put at a time: `all`, `layer`, `head`, `up_to`, `from`.
-        layers: numbers or names of layers, of these alone; by default all.
-        heads: heads that `head` goes through; by default all.
+        by: the places to replace in turn: `all`, `layer`, `head`, `up_to`, `from`.
+        layers: numbers or names of the layers to replace; by default all.
+        heads: numbers of the heads to replace in turn by `head`; by default all.
         kwargs: keyword arguments of the model.
 
     Raises:

@@ -17,7 +17,7 @@ Names = list[str] | list[list[str]]  # for all batch elements, or a list for eac
 
 
 def of_tokenizer(given: Any) -> Names | None:
-    """Return the tokens in the output of a tokenizer of transformers, or in a tuple with one; None if there are none.
+    """Return the tokens in a tokenizer's output, which may be in a tuple; None if there are none.
 
     Only the output of fast tokenizers has tokens. Several texts give a list for each, padding included.
     """

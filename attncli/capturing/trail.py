@@ -81,7 +81,7 @@ class Trail:
     """
 
     def __init__(self, place: Callable[[], Place]) -> None:
-        self.unused: dict[int, tuple[Place, tuple[int, ...]]] = {}  # softmaxes of products that no product took
+        self.unused: dict[int, tuple[Place, tuple[int, ...]]] = {}  # softmaxes without a product with values
         self._place = place
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()

@@ -111,7 +111,7 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
-    """Return the overrides that --scorer stands for: other scorers, and no expectations, which are about the old."""
+    """Return the overrides for --scorer: its scorers, and no expectations, since they are about the replaced ones."""
     texts = tuple(typed("--scorer", each) for each in scorers)
     return [Override(("scorers",), [*scorers], " ".join(texts), texts), Override(("expect",), [], "--scorer")]
 

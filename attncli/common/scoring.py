@@ -30,7 +30,7 @@ from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
 EPSILON = 1e-6  # added to the variance in `qk_norm`
-NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # of an entry, which stand beside its formula
+NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
 
 
 def names_of(entry: ScorerEntry) -> Record:

@@ -131,8 +131,8 @@ def verdict_tables(
 ) -> list[RenderableType]:
     """Return a table of all verdicts and the number of expectations that hold, or an empty list without verdicts.
 
-    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If that
-    takes more than `lines`, it has the expectations alone that do not hold.
+    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If the
+    table has more than `lines` lines, expectations that hold are left out.
     """
     holding = dict[tuple[int, int], list[bool | None]]()  # `holds` of each row, by experiment and expectation
     for experiment, (_, verdicts) in enumerate(experiments):

@@ -53,9 +53,9 @@ Entries: TypeAlias = Mapping[str | None, Entry]  # by name; the name is None in 
 def read_tensor(path: Path, name: str | None = None) -> Tensor:
     """Return one tensor of a file as a contiguous copy on the CPU.
 
-    `name` selects a tensor of .npz, .safetensors and .pt files; it may be None if there is only one. The dtype is that
-    of the file, except that long double becomes float64. A CSV file gives (rows, columns), int64 if every number is
-    whole, else float64.
+    `name` selects a tensor of .npz, .safetensors and .pt files; it may be None if there is only one. The dtype
+    of the file is kept, except that long double becomes float64. A CSV file gives (rows, columns), int64 if every
+    number is whole, else float64.
 
     Raises:
         InputError: with the path `file` if the file is missing, broken, too large, of an unknown format or not all

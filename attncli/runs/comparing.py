@@ -46,7 +46,7 @@ DIGEST = 12  # hexadecimal digits of an input's fingerprint
 OUTCOMES = ("histograms", "configurations")  # keys of `settings` in results.json that are outcomes
 PAIR = (Column("a", "a", "", kind="place"), Column("b", "b", "", kind="place"))
 NAMES = ("label", "a", "b")
-ONE_WAY = "output_difference"  # metric of a pair that changes if the pair is turned
+ONE_WAY = "output_difference"  # metric of a pair that changes if the two are swapped
 VERDICTS = ("measured", "rounding", "different")
 
 Columns = Mapping[str, Sequence[Column]]  # columns of a study by kind of row, such as `records`

@@ -1,7 +1,7 @@
 """Create run folders and files: they appear complete or not at all, and replace nothing by accident.
 
-Unfinished files are in a hidden folder, locked by the process that writes them. If a process was killed, the next one
-that writes to the same place removes its hidden folder.
+Unfinished files are in a hidden folder, locked by the process that writes them. If a process was killed, the next
+process that writes to the same place removes its hidden folder.
 """
 
 import errno

@@ -37,7 +37,7 @@ class Section:
 
 
 def sections(found: Comparison, most: int | None = MOST) -> Iterator[Section]:
-    """Yield all that differs: at most `most` rows of each table, and none that differs by rounding alone.
+    """Yield tables of all differences beyond rounding, each with at most `most` rows.
 
     With `most` None all rows are shown.
     """
@@ -67,7 +67,7 @@ def _left_out(rows: Sequence[Record], most: int | None) -> str:
 
 
 def tables(found: Comparison, width: int, full: bool = False, lines: int = LINES) -> Sequence[RenderableType]:
-    """Return the verdict and all that differs, in at most `lines` lines of `width` cells unless `full`."""
+    """Return the verdict and all differences, in at most `lines` lines of `width` cells unless `full`."""
     if full:
         return list(_parts(found, width, None))
     parts: list[RenderableType] = []

@@ -127,7 +127,7 @@ def _final(found: Explanation) -> str:
 
 
 def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
-    """Return where each column of the weights' table is in the row of a key, by its heading."""
+    """Return the headings of the table of weights, and the path of each column's values in the row of a key."""
     first = {"score": None, "weight": None, **(found.keys[0] if found.keys else {})}
     steps = [name for name, value in first.get("steps", {}).items() if not isinstance(value, list)]
     headings: dict[str, tuple[str, ...]] = {}
@@ -184,7 +184,7 @@ def _at(row: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 def _name(position: int, token: object) -> str:
-    """Return a position, with its token if it has one; tokens of captured models begin with it."""
+    """Return a position, with its token if it has one; tokens of captured models include the position."""
     word = "" if token is None else shortened(printable(str(token)), LONGEST_TOKEN)
     return word if word.startswith(f"{position} ") else f"{position} {word}".rstrip()
 
@@ -204,7 +204,7 @@ def _ranges(keys: Sequence[int]) -> str:
 
 
 def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
-    """Return numbers as text: whole numbers without decimals if all are whole, and None as nothing."""
+    """Return numbers as text: whole numbers without decimals if all are whole, and None as empty text."""
     numbers = [value for value in values if isinstance(value, float | int)]
     whole = all(float(value).is_integer() for value in numbers)
     return ["" if value is None else number(value, decimals=0 if whole else decimals) for value in values]

@@ -230,7 +230,7 @@ def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator
 
 
 def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
-    """The formula of every label, where they share a table."""
+    """Yield the formula of every label, for a table of several labels."""
     for record in {record["label"]: record for record in records}.values():
         name, formula = heading(record, settings["formulas"][record["label"]])
         yield Text.assemble(name, ": ", formula)
@@ -257,14 +257,14 @@ def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: 
 
 
 def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
-    """Parts below a title, after an empty line."""
+    """Yield the parts below a title, after an empty line."""
     yield Text()
     yield Text(title, style=STRONG)
     yield from parts
 
 
 def remark(line: str) -> Iterator[Text]:
-    """A faint line, where there is one."""
+    """Yield a faint line, unless it is empty."""
     if line:
         yield Text(line, style=FAINT)
 
@@ -284,7 +284,7 @@ def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iter
 
 
 def recorded(parts: Iterable[RenderableType], width: int) -> Console:
-    """A console of this width that prints nowhere and has recorded the parts, to be exported as text or HTML."""
+    """Return a console of this width that has recorded the parts without printing, to export as text or HTML."""
     console = Console(record=True, width=width, file=io.StringIO())
     for part in parts:
         console.print(part)

@@ -28,7 +28,7 @@ STUDIES = {  # each with the help of its command
 # The kinds of rows, each with the name that its columns have in `columns`.
 ROWS = {"records": "COLUMNS", "comparisons": "COMPARISONS", "heads": "HEADS", "head_comparisons": "HEAD_COMPARISONS"}
 
-# Their titles on a page, in its order; the `TITLES` of a study's `columns` say otherwise.
+# The titles of their tables on a page, in its order; `TITLES` in the module `columns` of a study overrides them.
 TITLES = {
     "records": "Summary",
     "comparisons": "Comparisons",

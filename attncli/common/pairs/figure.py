@@ -13,7 +13,7 @@ from attncli.show.figures import Note
 from attncli.show.panels import Numbers, decades_axis, draw_line, name, sizes_axis, unit_axis
 
 Curve = dict[str, Numbers]  # columns of numbers, one per point
-DODGE = 0.5  # the part of a head's place, or of the only size, that the labels share out among them
+DODGE = 0.5  # share of a head's place, or of the only size, over which the labels are spread
 MARGIN = 1.6  # between a size and the edge of its place, as a factor
 BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic panel ends there
 

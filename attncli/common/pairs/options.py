@@ -11,12 +11,12 @@ from attncli.config.values import FileName, Sizes, powers
 
 LARGEST_DEFAULT = 1024
 DEFAULT_DF = 10.0  # heavy tails, with the eight moments that the variance of a squared entry needs
-LARGEST_ENTRY = 1e9  # so that the fourth power of any score, summed, stays far from the end of float64
+LARGEST_ENTRY = 1e9  # keeps sums of the fourth power of scores far below the largest float64
 Location = Annotated[float, Field(ge=-LARGEST_ENTRY, le=LARGEST_ENTRY)]
 Spread = Annotated[float, Field(ge=0, le=LARGEST_ENTRY)]
 DRAWN = Flag(panel="Random entries")
 Distribution = Literal["normal", "uniform", "rademacher", "laplace", "student_t"]
-DOTS: list[Any] = [  # the scorers that the square root is about
+DOTS: list[Any] = [  # dot products without a scale, over sqrt(d), and over d
     {"scorer": "dot"},
     {"scorer": "scaled_dot"},
     {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"},

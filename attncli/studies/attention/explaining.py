@@ -234,7 +234,7 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
 
 
 def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
-    """Return the scorer's steps that no key changes, its steps for all keys, and the formula of the score.
+    """Return the scorer's steps that do not depend on the key, its other steps, and the formula of the score.
 
     Raises:
         InputError: the steps fail, or have wrong shapes, or the last of them is not the score.
@@ -280,11 +280,11 @@ def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor]
 def _split(
     what: str, steps: dict[str, Tensor], wanted: Tensor, *, checked: bool
 ) -> tuple[Record, dict[str, Tensor], str]:
-    """Return the steps that no key changes, the steps for all m keys without the last, and the last one's name.
+    """Return the steps that do not depend on the key, the other steps without the last, and the name of the last.
 
     Raises:
-        InputError: a step has another shape than n or 1, m or 1, and perhaps a size, for n = 1. Or, if it is
-            `checked`, the last step differs from the m wanted numbers.
+        InputError: a step has a shape that does not fit 1 query and m keys; or, if `checked`, the last step differs
+            from the m wanted numbers.
     """
     of_query, of_keys, m = Record(), dict[str, Tensor](), len(wanted)
     for name, step in steps.items():

@@ -24,7 +24,7 @@ from attncli.studies.attention.rows import ScorerRows
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
 CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "heads", "error")
-LAYER_SETTINGS = ("scales", "tokens")  # which differ from layer to layer
+LAYER_SETTINGS = ("scales", "tokens")  # settings that differ from layer to layer
 
 
 def variances_of(inputs: Inputs) -> list[float | None]:
@@ -122,7 +122,7 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     """
     first = printable(result.labels[0])
     heads = by_label(result.heads)[result.labels[0]]
-    found = {  # rows and column of each
+    found = {  # rows and column of each matrix
         f"Entropy over ln m of {first}": (heads, "entropy_share"),
         f"Weight on the first key of {first}": (heads, "first_key"),
         "Variance of q . k over d": (heads, "variance_over_d"),

@@ -134,7 +134,7 @@ def _matrices(
 ) -> Iterator[RenderableType]:
     """Yield a stage of a scorer with its outputs, and the numbers of queries and keys that are left out."""
     matrices = result.tensors[tensor_name(label, stage, layer=layer)]
-    output = result.tensors.get(tensor_name(label, "output", layer=layer))  # which may not be kept
+    output = result.tensors.get(tensor_name(label, "output", layer=layer))  # None if outputs are not stored
     valid = result.inputs[tensor_name("valid", layer=layer)].expand(matrices.shape)
     axes, tokens = matrices.shape[1:-2], tokens_of(result, layer)
     indices = [(batch, *map(int, np.unravel_index(head, axes))) if matrices.ndim > 2 else () for batch, head in places]
@@ -147,8 +147,8 @@ def _matrices(
 
 
 def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterator[RenderableType]:
-    """One row per scorer, without the columns that say nothing new: its name, softmax, and weights that sum to 1."""
-    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # runs of old have none
+    """Yield one row per scorer, without redundant columns: the scorer's name, softmax, and sums of 1."""
+    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # missing in early runs
     sums = [record.get("weight_sum") for record in records]
     usual = {
         "scorer": len({record["scorer"] for record in records}) == 1
@@ -167,7 +167,7 @@ def _names_normalizer(record: Record) -> bool:
 
 
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """The heads, or batch elements, that differ most, where there are several worth ranking."""
+    """Yield the heads or batch elements that differ most, if there are several worth ranking."""
     batches, heads = leading_sizes(result)
     key = distance_of(result.head_comparisons)
     if key is None or (heads == 1 and batches <= 2):

@@ -143,7 +143,7 @@ def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
         InputError: this machine cannot compile.
     """
     own = copy.deepcopy(task.scorer)
-    if task.implementation == "textbook":  # which computes in the dtype of its inputs
+    if task.implementation == "textbook":  # it computes in the dtype of its inputs
         own = own.to(copies[0][0].dtype)
     if task.implementation == "compiled" and (reason := compile_scorer(own)):
         raise InputError.of(reason)
@@ -191,7 +191,7 @@ def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
         "attncli",
         "compiled",
         "linear",
-    )  # which compute in float32 at least
+    )  # they compute in float32 at least
     tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
     if measure != "scores":  # the absolute error of a score is the relative error of its weight
         tolerance *= 1.0 + float(scores.abs().max())

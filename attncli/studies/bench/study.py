@@ -101,7 +101,7 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
                 outline(entry, d, d)
                 build_normalizer(entry)
                 if entry.scorer in SCORERS and entry.parameters is None:
-                    continue  # it can fail for want of memory only
+                    continue  # it can only fail for lack of memory
                 scorer = build_scorer(entry, d, d, options.seed, dtype)
                 parameters |= stored_parameters(entry, scorer)
                 if d == options.d[0]:

@@ -68,7 +68,7 @@ def _at_largest(records: Sequence[Record], most: int | None) -> list[Record]:
 
 
 def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
-    """One column a size, and how steeply the time grows where only one size changes."""
+    """Yield tables with a column for each size, and the growth of the time if only one size changes."""
     lines = lines_of(records)
     times = [
         {size_of(record): duration(record["seconds"]) if record["seconds"] else record["status"] for record in of_line}
@@ -90,6 +90,6 @@ def _names(lines: Iterable[Line]) -> list[Cells]:
 
 
 def _reason(record: Record, axes: Sequence[str]) -> Text:
-    """Why a row has no time."""
+    """Return the reason why a row has no time, with its place."""
     names = " ".join(str(record[column.key]) for column in NAMES)
     return Text(printable(f"{names}, {place(record, axes)}: {record['status']}: {record['reason']}"))

@@ -21,7 +21,7 @@ def _quartiles(
     )
 
 
-METRIC = "entropy_median"  # that a sweep draws
+METRIC = "entropy_median"  # drawn by sweeps
 COLUMNS = (
     SCORER,
     LABEL,

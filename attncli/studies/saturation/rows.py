@@ -107,7 +107,7 @@ def row_figures(
         "effective_keys": effective,
         "max_weight": weights.amax(-1),
         "weight_sum": total,
-        "jacobian": norms.masked_fill(total.isnan(), torch.nan),  # which sparse normalisers' norms leave out
+        "jacobian": norms.masked_fill(total.isnan(), torch.nan),  # the norms of sparse normalisers ignore NaN
     }
     return figures if gradient is None else figures | {"query_gradient": gradient[enough]}
 

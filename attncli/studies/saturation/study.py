@@ -80,7 +80,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
     """Return every scorer's metrics for the rows of a part, computed in slices of bounded memory."""
-    if pairs.valid is not None:  # NaN of padding would reach the gradients, which 0 times NaN is part of
+    if pairs.valid is not None:  # NaN in padding would reach the gradients, since 0 times NaN is NaN
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))
     pooled = []  # standard normal numbers (rows, m), one per key, that the weights pool
     for name, rows in pairs.names:

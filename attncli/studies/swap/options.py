@@ -1,4 +1,4 @@
-"""The options of the study `swap`: the model, its texts, the scorers, and where they are put."""
+"""The options of the study `swap`: the model, its texts, the scorers, and the places to replace."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal

@@ -90,7 +90,7 @@ class Prepared:
 
 
 class Survey(Replacing):
-    """Replaces no number, and records the attention calls of a model and how to read them."""
+    """Records the attention calls of a model and their right readings, and leaves their outputs as they are."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -42,6 +42,6 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         if own and most is None:
             yield from titled(title, blocks([LABEL, *places], [*columns[len(PLACE) :]], own, width))
         elif own:
-            own = [row for row in own if row["label"] != MODEL]  # which changes nothing, as is verified
+            own = [row for row in own if row["label"] != MODEL]  # verified to change nothing
             yield from titled(f"{metric.name_with_unit}, {title}", pivot(places, metric, own, width, most))
     yield from formulas_if(most, result.records, settings)

@@ -28,7 +28,7 @@ LARGEST = Column(
 SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START, LARGEST)
 SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Standard deviation"))
 
-METRIC = "accuracy"  # that a sweep draws
+METRIC = "accuracy"  # drawn by sweeps
 COLUMNS = (
     *PLACE,
     Column("seed", "seed", "Number of the model, counted from 0.", kind="place"),

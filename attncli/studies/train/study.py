@@ -69,7 +69,7 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
                     got(scale, "this study scores all symbols at once, not m keys", "use a number"), ["scale"]
                 )
     collector.check()
-    own = any(map(is_own, options.scorers))  # which may keep something in common
+    own = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
     at_once = sorted((_stored(job, options) for job in configurations), key=Amounts.total)[-threads:]
     stored = sum([*at_once, *(_learnt(job, options) for job in configurations)], Amounts[str]())

@@ -23,7 +23,7 @@ INTERRUPTED = "interrupted: results are incomplete; continue with --resume and t
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Everything to print, from top to bottom."""
+    """Yield everything to print, from top to bottom."""
     settings, summary = result.settings, result.comparisons
     yield Text(described(settings))
     if result.interrupted:
@@ -56,7 +56,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 
 
 def _accuracy(rows: Sequence[Record], width: int) -> Iterator[RenderableType]:
-    """One row a label, one column a d."""
+    """Yield tables of accuracies with a row for each label and a column for each d."""
     groups = by_label(rows)
     found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
     labels = show.Cells("label", [printable(label) for label in groups])
