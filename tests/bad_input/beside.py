@@ -115,7 +115,7 @@ PARTS = ("queries", "keys", "values", "output")
 
 
 def seen(*layers: str, lost: str | None = "relu", said: Mapping[str, object] = CALL) -> bytes:
-    """A file of `attncli capture` with these layers, of 2 heads, and one that cannot be followed."""
+    """Write a file of `attncli capture` with these layers of 2 heads, and one call that cannot be followed."""
     entries = {**dict.fromkeys(layers, said), **({lost: LOST} if lost else {})}
     tensors = {f"{layer}.{part}": torch.zeros(1, 2, 3, 4) for layer in layers for part in PARTS}
     tensors["other"] = torch.zeros(1)

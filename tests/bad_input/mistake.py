@@ -39,7 +39,7 @@ class Mistake:
 
 
 def mistakes(path: Path) -> list[Mistake]:
-    """All mistakes of a file."""
+    """Return all mistakes of a file."""
     blocks = path.read_text(encoding="utf-8").removeprefix("## ").split("\n\n## ")
     return [_mistake(block.rstrip("\n")) for block in blocks]
 

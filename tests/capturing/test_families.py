@@ -159,7 +159,7 @@ def test_generate(attention: str, cache: str) -> None:
 
 
 def furthest_row(record: Record) -> float:
-    """The relative L2 distance of the re-scored output from the model's own, of the worst row; rows of 0 must be 0."""
+    """Return the largest relative L2 distance of a re-scored row from the model's own; rows of 0 must be 0."""
     lengths = record.output.double().norm(dim=-1)
     distances = (record.rescored().double() - record.output.double()).norm(dim=-1)
     assert not bool(distances[lengths == 0].any())
@@ -180,7 +180,7 @@ def test_every_row_is_the_models_own_in_every_dtype(family: str, dtype: torch.dt
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_queries_in_padding_get_what_the_model_gave_them(dtype: torch.dtype) -> None:
-    """Padded on the left, where attention is written out: the mean of all values, which is short beside other rows."""
+    """With padding on the left, attention written in steps gives padding the mean of all values, a short vector."""
     model = built(transformers.LlamaConfig(**GROUPED), "eager").to(dtype)
     padding, mask = 16, torch.ones(2, 32, dtype=torch.int64)
     mask[1, :padding] = 0

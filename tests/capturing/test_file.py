@@ -28,7 +28,7 @@ PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 
 @pytest.fixture
 def file(here: Path) -> Path:
-    """Two layers with the same masks, one of them called twice, and one that cannot be followed."""
+    """Save two layers with the same masks, one of them called twice, and a layer that cannot be followed."""
 
     class Masked(nn.Module):
         def forward(self, queries: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,7 @@ def metadata(file: Path) -> dict[str, Any]:
 
 
 def changed(file: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], None]) -> Path:
-    """The file with something else in it."""
+    """Return a copy of the file with changed content."""
     content, tensors = metadata(file), load_file(file)
     change(content, tensors)
     save_file(tensors, file, {"attncli": json.dumps(content)})
@@ -199,7 +199,7 @@ def test_files_of_another_kind(here: Path) -> None:
 def test_reading_takes_as_many_steps_as_there_are_calls(
     calls: int, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten times as many layers take ten times as many function calls at most, and open the file as often as few."""
+    """Ten times as many layers take at most ten times as many function calls, and open the file equally often."""
 
     def saved(layers: int) -> CapturedData:
         heads = [each[:1, :1, :2] for each in (QUERIES, KEYS, VALUES)]

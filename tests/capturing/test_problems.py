@@ -26,7 +26,7 @@ def masked_heads() -> Tensor:
 
 
 def multiplied() -> Tensor:
-    """Scores times something of each pair, which neither a scale nor a bias says."""
+    """Multiply scores by a number of each pair, which is neither a scale nor a bias."""
     return (QUERIES @ KEYS.mT * normal(QUERIES.shape[-2], KEYS.shape[-2]).exp()).softmax(-1) @ VALUES
 
 
@@ -35,7 +35,7 @@ def squared() -> Tensor:
 
 
 def swallowed(bias: float) -> Tensor:
-    """Rounding to the bias does not excuse other scores."""
+    """Rounding by a very large bias must not hide wrong scores."""
     scores = (QUERIES @ KEYS.mT).square() - bias + torch.full((1, 1, 1, KEYS.shape[-2]), bias)
     return scores.softmax(-1) @ VALUES
 

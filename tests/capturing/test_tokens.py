@@ -93,7 +93,7 @@ def names_of_file(file: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("tokens", [WORDS, [WORDS, OTHERS]], ids=["one text", "two"])
 def test_a_model_that_writes(tokens: Any, here: Path) -> None:
-    """All tokens, of which each call has the first as keys and the last of these as queries."""
+    """The keys of each call are the first of all tokens, and its queries are the last of these keys."""
 
     def part(start: int, end: int) -> Any:
         rows = [numbered(row)[start:end] for row in (tokens if tokens is not WORDS else [WORDS])]

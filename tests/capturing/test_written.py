@@ -68,7 +68,7 @@ def test_any_number_of_leading_axes(name: str, axes: int) -> None:
 
 
 def test_as_many_queries_as_keys_with_the_queries_on_the_right() -> None:
-    """Nothing but the numbers says which is which."""
+    """Only the numbers distinguish queries from keys."""
     queries, keys, values = (normal(2, 4, 6, 6) for _ in range(3))
     record = only(attncli.capture(lambda: (keys @ queries.mT).mT.softmax(-1) @ values))
     assert_close((record.queries, record.keys), (queries, keys))
@@ -117,7 +117,7 @@ def test_groups_of_heads_in_an_axis_of_their_own() -> None:
 
 
 def test_queries_of_one_head_are_no_heads() -> None:
-    """Before the axes change places, they look like heads that one decodes with."""
+    """Before the axes are transposed, the queries look like heads of a single token."""
     queries, keys = normal(B, N, D), normal(B, M, D)
 
     def attention() -> Tensor:
@@ -170,7 +170,7 @@ def test_a_scale_of_each_head_is_part_of_the_queries() -> None:
 
 
 def test_biases_of_rows_and_columns_of_a_picture() -> None:
-    """Queries and keys are a grid of 2 x 3, and the bias is a sum of one for each axis."""
+    """Queries and keys are a grid of 2 x 3, and the bias is the sum of a bias for each axis."""
     queries, keys, values = (normal(B, H, 6, D) for _ in range(3))
     rows, columns = normal(B, H, 2, 3, 2), normal(B, H, 2, 3, 3)
 
@@ -200,7 +200,7 @@ def test_a_query_without_a_key_gets_what_the_model_gave_it(put: float, empty_row
 
 
 def test_a_weak_mask_is_a_bias_where_a_query_has_no_key() -> None:
-    """-1e4 on all keys is no mask: the softmax is as if nothing had been added."""
+    """-1e4 on all keys of a query is no mask: the softmax is the same as without it."""
     mask = MASK.clone()
     mask[0, :, 2] = False
     record = only(attncli.capture(lambda: (QUERIES @ KEYS.mT + ~mask * -1e4).softmax(-1) @ VALUES))
@@ -239,7 +239,7 @@ def test_dtypes(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["softmax", "sdpa"])
 def test_values_that_cancel_leave_their_rounding(name: str, dtype: torch.dtype) -> None:
-    """Of one feature, many rows are close to 0, and relative to themselves far off."""
+    """With one feature, many rows of the output are close to 0, so their relative errors are large."""
     queries, keys, values = normal(1, 1, 2000, D), normal(1, 1, M, D), normal(1, 1, M, 1)
     record = only(attncli.capture(CASES[name][0], *(each.to(dtype) for each in (queries, keys, values))))
     assert float(record.output.abs().min()) < 1e-2 * float(record.output.abs().max())
@@ -262,7 +262,7 @@ def test_models_that_mix_dtypes() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_inference_mode(name: str) -> None:
-    """Torch runs other operations in it; the records are the same."""
+    """Torch runs other operations in inference mode; the records are the same."""
     usual = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
     inside = only(attncli.capture(torch.inference_mode()(CASES[name][0]), QUERIES, KEYS, VALUES))
     with torch.inference_mode():
@@ -306,7 +306,7 @@ def test_a_cache_that_is_written_over_keeps_what_it_was() -> None:
 
 @pytest.mark.parametrize(("how", "v"), [("kernel", D), ("steps", V)])
 def test_the_operation_under_no_name_of_a_function(how: str, v: int) -> None:
-    """As TorchScript and C++ call it; sizes that its kernel does not take are computed in steps."""
+    """TorchScript and C++ call the operation; sizes that its kernel does not support are computed in steps."""
     values = normal(B, H, M, v)
     operation = torch.ops.aten.scaled_dot_product_attention
     record = only(attncli.capture(lambda: operation(QUERIES, KEYS, values, MASK)))

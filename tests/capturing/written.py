@@ -26,7 +26,7 @@ SCALE = D**-0.5
 def slow(
     queries: Tensor, keys: Tensor, values: Tensor, scale: float, valid: Tensor | None = None, bias: Tensor | None = None
 ) -> Tensor:
-    """Attention of (b, h, n, d), one query at a time, in float64, over the valid keys alone."""
+    """Return the output (b, h, n, d), computed one query at a time in float64 over its valid keys only."""
     b, h, n, _ = queries.shape
     m, groups = keys.shape[-2], h // keys.shape[1]
     valid = torch.ones(b, h, n, m, dtype=torch.bool) if valid is None else valid.expand(b, h, n, m)
@@ -101,7 +101,7 @@ def einsums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def crossed_einsums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Heads after queries, in the scores too."""
+    """Compute attention by einsum with the axis of heads after the queries, also in the scores."""
     queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
     weights = (torch.einsum("bnhd,bmhd->bnhm", queries, keys) * SCALE).softmax(-1)
     return torch.einsum("bnhm,bmhv->bnhv", weights, values).transpose(1, 2)
@@ -124,7 +124,7 @@ def fused_causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 Written = Callable[[Tensor, Tensor, Tensor], Tensor]
-# How it is written; and the mask and the bias that it has.
+# Each implementation with its mask and bias.
 CASES: dict[str, tuple[Written, Tensor | None, Tensor | None]] = {
     "softmax": (softmax, None, None),
     "scaled before": (scaled_before, None, None),

@@ -1,4 +1,4 @@
-"""`attncli capture`: a file and a summary, or one line that says why not, and nothing written."""
+"""`attncli capture` writes a file and prints a summary, or prints one line with an error and writes nothing."""
 
 import json
 import sys
@@ -262,7 +262,7 @@ def save_tokenizer(folder: str, words: list[str], **names: str) -> None:
 
 
 def test_a_model_that_writes(here: Path) -> None:
-    """A small decoder with its tokenizer in a folder."""
+    """Capture a small decoder that generates tokens, from a folder with its tokenizer."""
     import transformers
 
     save_tokenizer("gpt", ["<unk>", "</s>", "the", "cat", "sat", "on"], eos_token="</s>")

@@ -22,7 +22,7 @@ HOSTILE = "a|b`<img src=x onerror=alert(1)>*c*_d_[e](f)"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs `a`, `same`, another `seed`, another `scale`, and one of the study `variance`."""
+    """Save the runs `a`, `same`, `seed` and `scale` (with another seed and scale), and a run of `variance`."""
     folder = tmp_path_factory.mktemp("runs")
     scorers: list[dict[str, Any]] = [{"scorer": "scaled_dot"}, {"scorer": "gaussian", "label": "near"}]
     own = experiment(folder / "own.yaml", scorers=scorers)
@@ -80,7 +80,7 @@ def test_fail_ends_with_code_1_beyond_the_tolerance(runs: Path, other: str, opti
 
 
 def test_a_tolerance_is_that_of_the_largest_difference(runs: Path) -> None:
-    """The oracle: 1 - B / A of a figure that was changed by 1 %."""
+    """A metric is changed by 1 %; the oracle is 1 - B / A."""
     copy = Path(shutil.copytree(runs / "variance", runs / "changed"))
     kept = json.loads((copy / "results.json").read_text(encoding="utf-8"))
     kept["records"][0]["unit_scale"] *= 0.99
@@ -90,7 +90,7 @@ def test_a_tolerance_is_that_of_the_largest_difference(runs: Path) -> None:
 
 
 def test_labels_are_text_in_markdown(runs: Path) -> None:
-    """The oracle is another reader of Markdown."""
+    """The oracle is another Markdown parser."""
     found = attncli.compare(runs / "a", runs / "scale")
     hostile = [{**row, "where": {"label": HOSTILE}} for row in found.differences]
     text = markdown(replace(found, a=HOSTILE, differences=hostile, notes=[HOSTILE]))
@@ -115,7 +115,7 @@ def test_tables_fit_every_width(runs: Path, width: int) -> None:
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("size", [1, 10_000])
 def test_the_answer_is_one_screen(runs: Path, width: int, size: int) -> None:
-    """Whatever the size of the runs; the largest differences are shown, and how many more there are."""
+    """Runs of any size have one screen with the largest differences and the number of omitted ones."""
     found = attncli.compare(runs / "a", runs / "scale")
     row = {**found.differences[0], "where": {"label": "a long name of a layer " * 3}}
     changes = [{"key": f"key{index}", "a": "long " * 50, "b": None} for index in range(size)]

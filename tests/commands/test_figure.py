@@ -1,4 +1,4 @@
-"""`attncli figure`: the pictures of a run folder again; and the flags of looks of other commands."""
+"""`attncli figure` draws the pictures of a run folder again; the flags for looks in other commands."""
 
 import json
 from pathlib import Path

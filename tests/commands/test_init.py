@@ -1,4 +1,4 @@
-"""`attncli init` lists the built-in experiments and copies one, never over something."""
+"""`attncli init` lists the built-in experiments and copies one without overwriting a file."""
 
 from pathlib import Path
 

@@ -149,13 +149,13 @@ Own = Callable[[int], None]
 
 @pytest.fixture
 def own(own_module: Callable[[str, str], None]) -> Own:
-    """Writes a module that sends a signal to this process, once."""
+    """Write a module that sends a signal to this process once."""
     return lambda number: own_module("own", MODULE.replace("ONCE = [0]", f"ONCE = [{int(number)}]"))
 
 
 @pytest.fixture(autouse=True)
 def heeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Signals are handled, also where the tests run in the background, and as before afterwards."""
+    """Handle signals during a test, also if the tests run in the background; restore the handlers afterwards."""
 
     def end() -> None:
         raise stopping.Interrupted
@@ -170,7 +170,7 @@ def heeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def kept(folder: str = "out") -> dict[str, Any]:
-    """The content of results.json."""
+    """Return the content of results.json."""
     content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text())
     return content
 
@@ -271,7 +271,7 @@ def test_a_signal_in_a_function_that_is_captured(number: int, here: Path, own: O
 
 @BOTH
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
-    """Also a scorer that never ends, and catches every exception."""
+    """A scorer may run for ever and catch every exception."""
     own(0)
     command = [sys.executable, "-m", "attncli", *STUDIES["variance"], "own:NeverEnds"]
     path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])

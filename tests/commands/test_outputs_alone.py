@@ -27,7 +27,7 @@ KEYS: dict[str, Any] = {
 
 
 def numbers_of(row: dict[str, Any]) -> dict[str, float]:
-    """All but the time."""
+    """Return all numbers except times."""
     return {name: value for name, value in row.items() if isinstance(value, int | float)}
 
 

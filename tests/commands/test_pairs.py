@@ -47,7 +47,7 @@ def test_weights_that_are_known(here: Path) -> None:
 
 @pytest.mark.parametrize(("study", "own"), [("variance", {"samples": 500}), ("saturation", {"keys": 4, "rows": 10})])
 def test_every_flag_is_the_key_of_its_name(study: str, own: dict[str, int], here: Path) -> None:
-    """And config.yaml gives the run again."""
+    """Flags have the same effect as YAML keys, and config.yaml repeats the run."""
     settings, flags = SETTINGS | own, list[object]()
     for key, value in settings.items():
         for each in value if isinstance(value, list) else [value]:
@@ -70,7 +70,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The rows of each small study."""
+    """Return the rows of each study at small sizes."""
     folder = tmp_path_factory.mktemp("small")
     for study, keys in SMALL.items():
         (folder / f"{study}.yaml").write_text(json.dumps(keys))
@@ -88,7 +88,7 @@ def test_every_key_changes_the_numbers(study: str, key: str, here: Path, records
 @STUDIES
 @pytest.mark.parametrize("kind", ["heads", "run", "config", "study"])
 def test_tensors_that_were_read_are_in_the_run_folder(study: str, kind: str, here: Path) -> None:
-    """config.yaml gives the same figures when everything that was read is gone."""
+    """config.yaml gives the same metrics after the tensor files have been deleted."""
     leading = (2, 3) if kind == "heads" else (2,)
     numbers, source = np.random.default_rng(0), here / "qk.npz"
     np.savez(source, queries=numbers.normal(size=(*leading, 3, 4)), keys=numbers.normal(size=(*leading, 5, 4)))
@@ -117,7 +117,7 @@ def test_tensors_that_were_read_are_in_the_run_folder(study: str, kind: str, her
 
 @STUDIES
 def test_a_mask_beside_the_tensors_is_used_and_what_is_not_is_named(study: str, here: Path) -> None:
-    """Scores of padding would be off by orders."""
+    """With padding the metrics would be wrong by orders of magnitude."""
     numbers = np.random.default_rng(0)
     queries, keys = numbers.normal(size=(2, 3, 4)), numbers.normal(size=(2, 5, 4))
     padding = np.arange(5) >= np.array([[4], [3]])
@@ -150,7 +150,7 @@ def test_only_weights_are_drawn_as_heatmaps() -> None:
 
 
 def test_control_c(here: Path) -> None:
-    """A real one, in the middle of work that would take far longer than this test may."""
+    """Send a real Ctrl-C during work that would take much longer than this test."""
     process = subprocess.Popen(
         [sys.executable, "-m", "attncli", "saturation", "--d", "64", "--rows", "1000000", "--no-plots"],
         stderr=subprocess.PIPE,

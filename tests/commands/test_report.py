@@ -14,7 +14,7 @@ from tests.show.report.reading import Read
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the runs one and two."""
+    """Return a working directory with the runs `one` and `two`."""
     monkeypatch.chdir(tmp_path)
     for seed, name in enumerate(("one", "two")):
         run(experiment(tmp_path / "small.yaml"), tmp_path / name, "--seed", seed)
@@ -47,7 +47,7 @@ def test_a_run_with_report_has_the_page_that_the_command_makes(study: list[objec
 
 
 def test_the_page_of_several_runs_says_what_differs(folder: Path) -> None:
-    """A run that is named twice is there once; its own folder stays as it is."""
+    """A run given twice appears once; its folder is not changed."""
     (folder / "again").symlink_to("one")
     result = run_command("report", "one", "two", "again")
     assert (result.stdout, result.stderr) == ("outputs/reports/small.html\n", "again is one, and is shown once\n")

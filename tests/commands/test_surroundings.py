@@ -115,7 +115,7 @@ def test_a_removed_working_directory_is_noticed_before_libraries_fail_in_it(here
 
 
 def test_a_backend_of_matplotlib_that_there_is_not(here: Path) -> None:
-    """None is needed: pictures become files."""
+    """A wrong backend of matplotlib has no effect, since pictures are only saved to files."""
     result = alone("from attncli.cli import app; app(['heatmap', '--out', 'a.png'])", cwd=here, MPLBACKEND="nonsense")
     assert (result.returncode, result.stderr, result.stdout) == (0, "", "a.png\n")
 

@@ -198,7 +198,7 @@ def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
 
 
 def test_an_unfinished_sweep_is_named(here: Path) -> None:
-    """A folder that has a journal and no results yet, as while a sweep runs or after `kill -9`."""
+    """Other commands refuse a folder with a journal but without results, as during a sweep or after `kill -9`."""
     experiment(here / "x.yaml", sweep={"over": [{"seed": [0]}]})
     good("sweep", "x.yaml", "--quiet", "--no-plots", "--out", "out")
     Path("out/results.json").unlink()

@@ -14,7 +14,7 @@ from tests.sweeps.jobs import kept
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many processes were asked for, of an engine that computes nothing."""
+    """Return the number of processes requested from an engine that computes nothing."""
     numbers = list[int]()
 
     def engine(jobs: Sequence[Any], number: int, *_: object) -> Generator[Record]:

@@ -111,7 +111,7 @@ ENTRIES: list[Any] = [
 @pytest.mark.parametrize("entry", ENTRIES, ids=str)
 @pytest.mark.parametrize("weights", [True, False])
 def test_a_run_needs_no_more_than_is_checked(entry: Any, weights: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside workspaces, which do not grow with the tensors."""
+    """Workspaces do not grow with the tensors and are not counted."""
     checked = list[int]()
     monkeypatch.setattr(memory, "too_large", lambda stored, device: checked.append(needed_for(stored)))
     monkeypatch.setattr(rows, "AT_A_TIME", 2**12)
@@ -152,6 +152,6 @@ print((after - before) / checked[-1])
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count peaks in another way")
 def test_a_process_needs_no_more_than_is_checked() -> None:
-    """The allocator's gaps between tensors, too: they were several times the tensors once."""
+    """The gaps of the allocator count, too: in an earlier version they were several times the tensors."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert 1 / FACTOR < float(done.stdout) < 1

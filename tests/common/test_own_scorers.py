@@ -1,4 +1,4 @@
-"""Scorers of the user's own: `module:Class` in the working directory."""
+"""Custom scorers: `module:Class` in the working directory."""
 
 import math
 from collections.abc import Callable

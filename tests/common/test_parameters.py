@@ -1,4 +1,4 @@
-"""Parameters of scorers out of files."""
+"""Parameters of scorers from files."""
 
 from pathlib import Path
 from typing import Any

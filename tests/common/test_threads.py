@@ -1,4 +1,4 @@
-"""Parts of the work on several threads: in order, and few at a time."""
+"""Parts of the work on several threads: results in order, and few parts at a time."""
 
 import random
 import time

@@ -26,14 +26,14 @@ def data_of(text: str) -> Any:
 
 
 def not_yaml(text: str) -> str:
-    """Why text is not YAML."""
+    """Return the reason why text is not YAML."""
     with pytest.raises(InputError) as caught:
         parse_yaml(text, lambda line, column: f"{line}:{column}")
     return str(caught.value)
 
 
 def options_of(folder: Path, text: str = GOOD, *sets: str) -> Any:
-    """The options of an experiment in `folder`, with --set options applied."""
+    """Return the options of an experiment in `folder`, with --set options applied."""
     path = folder / "x.yaml"
     path.write_text(text, encoding="utf-8")
     document = read_document(path, [parse_override(each) for each in sets])
@@ -41,7 +41,7 @@ def options_of(folder: Path, text: str = GOOD, *sets: str) -> Any:
 
 
 def problems_of(folder: Path, text: str, *sets: str) -> list[str]:
-    """The lines of the error, without the path of the file."""
+    """Return the lines of the error without the path of the file."""
     with pytest.raises(InputError) as caught:
         options_of(folder, text, *sets)
     return [str(problem).removeprefix(f"{folder / 'x.yaml'}:").strip() for problem in caught.value.problems]

@@ -1,4 +1,4 @@
-"""Where problems stand, the default name, paths of files, and the configs that cannot be read."""
+"""Lines and columns of problems, the default name, paths of files, and unreadable configs."""
 
 import os
 from pathlib import Path

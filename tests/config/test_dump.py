@@ -1,4 +1,4 @@
-"""config.yaml: whatever is written is read back as it was."""
+"""config.yaml: all values are read back as they were written."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ trees = st.recursive(leaves, lambda inner: st.one_of(st.lists(inner), st.diction
 
 
 def types_of(value: Any) -> Any:
-    """The types of everything in a value, since True == 1 == 1.0."""
+    """Return the types of all parts of a value, since True == 1 == 1.0."""
     if isinstance(value, dict):
         return {key: types_of(item) for key, item in value.items()}
     return [types_of(item) for item in value] if isinstance(value, list) else type(value)

@@ -189,7 +189,7 @@ LONG = "x" * 100_000
 
 
 def test_messages_have_bounds(here: Path) -> None:
-    """However long the names are that users and files bring along."""
+    """Messages are short for names of any length in options and files."""
     shown = str(Problem(f'got "{LONG}"; the end', (LONG,), LONG))
     assert len(shown) < LONGEST_MESSAGE + 10
     assert shown.endswith("; the end")

@@ -1,4 +1,4 @@
-"""The JSON Schema: valid, and of one mind with the models."""
+"""The JSON Schema is valid, and accepts the same experiments as the models."""
 
 import json
 from pathlib import Path
@@ -27,13 +27,13 @@ def experiment(
     more: str = "",
     data: str = "values: null",
 ) -> str:
-    """A small experiment with one part that matters."""
+    """Return a small experiment with one varied part."""
     tensors = f"{{queries: {queries}, keys: [[1, 2]], valid_lens: {valid_lens}, {data}}}"
     return f"data: {tensors}\nscorers: [{scorer}]\n{more}\n"
 
 
 def expectation(text: str) -> str:
-    """An experiment with an expectation of the entropy."""
+    """Return an experiment with an expectation of the entropy."""
     return experiment(more=f"expect: [{{metric: entropy, {text}}}]")
 
 

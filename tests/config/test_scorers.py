@@ -1,4 +1,4 @@
-"""`scorers:`: a scorer's signature is the schema of its options; and scorers on one line."""
+"""`scorers:` in YAML: options from a scorer's signature, and scorers on one line."""
 
 from collections.abc import Callable
 from pathlib import Path

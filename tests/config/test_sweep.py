@@ -1,4 +1,4 @@
-"""The grammar of sweeps: ranges against NumPy, axes as they are typed and as a file has them, and mistakes in both."""
+"""The grammar of sweeps: ranges against NumPy, axes on the command line and in files, and mistakes in both."""
 
 import itertools
 import json

@@ -9,13 +9,13 @@ from attncli.expect.judging import Verdict, judge
 
 
 def columns_of(rows: Sequence[Record]) -> list[Column]:
-    """A column for every key, in the order of the rows."""
+    """Return a column for every key, in the order of the rows."""
     values = {key: value for row in rows for key, value in row.items()}
     return [Column(key, key, "", text=isinstance(value, str)) for key, value in values.items()]
 
 
 def rows_of(result: Result) -> Rows:
-    """All rows of a result, with their columns; of attention also its stages."""
+    """Return all rows of a result with their columns, and for attention also its stages."""
     shapes: dict[str, dict[str, Sequence[int]]] = {}
     for name, tensor in result.tensors.items():
         label, _, stage = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""Expectations are judged right: each kind holds where it should and fails on a planted mistake."""
+"""Each kind of expectation holds for right numbers and fails for planted mistakes."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ PLACE = {"scorer": "dot", "head": None}
 
 
 def result(**figures: Sequence[Any]) -> Result:
-    """Rows of the label `dot` for d = 0, 1, 2, ... with these figures."""
+    """Return rows of the label `dot` for d = 0, 1, 2, ... with these metrics."""
     count = len(next(iter(figures.values())))
     rows = [
         {**PLACE, "label": "dot", "d": d, **{key: column[d] for key, column in figures.items()}} for d in range(count)
@@ -51,7 +51,7 @@ def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
         (104.1, {"about": 100, "within": 4}, False),
         (95.9, {"about": 100, "within": 4}, False),
         (0.05, {"about": 0, "within": 0.05}, True),
-        (0.8, {"about": 0.7, "within": 0.1}, True),  # which binary fractions deny
+        (0.8, {"about": 0.7, "within": 0.1}, True),  # False in binary fractions
         (1.0, {"about": 1, "within": 0}, True),
         (1.0000001, {"about": 1, "within": 0}, False),
         ("exact", {"equal": "exact"}, True),
@@ -155,7 +155,7 @@ def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
 
 
 def pair(**figures: float) -> Any:
-    """A comparison of a: one, b: two."""
+    """Return a comparison of a: one, b: two."""
     return Result("attention", "test", {}, [{"label": "one"}], [{"a": "one", "b": "two", **figures}])
 
 

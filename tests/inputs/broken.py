@@ -1,4 +1,4 @@
-"""Tensor files that are wrong in every way, written byte by byte where no library would write them."""
+"""Damaged and wrong tensor files, written byte by byte if no library would write them."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def refusal(path: Path) -> str:
 
 
 def short(value: str | bytes) -> str:
-    """A part of a test's name."""
+    """Return a short text for the name of a test."""
     return value[:40] if isinstance(value, str) else f"{len(value)} bytes"
 
 
@@ -41,12 +41,12 @@ def npy(descr: Any, shape: Any, data: bytes = b"", version: int = 1) -> bytes:
 
 
 def npy_with(header: bytes, data: bytes = b"", version: int = 1) -> bytes:
-    """A .npy with this header."""
+    """Return a .npy file with this header."""
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(header)) + header + data
 
 
 def zipped(members: dict[str, bytes] | list[tuple[str, bytes]], packing: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip archive."""
+    """Return a zip archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", packing) as archive:
         for name, content in members.items() if isinstance(members, dict) else members:
@@ -75,13 +75,13 @@ def array(content: Any) -> bytes:
 
 
 def pickled(instructions: bytes, data: bytes = bytes(16)) -> bytes:
-    """A .pt with this pickle and one storage of 16 bytes."""
+    """Return a .pt file with this pickle and one storage of 16 bytes."""
     members = {"a/data.pkl": b"\x80\x02" + instructions + b".", "a/byteorder": b"little", "a/data/0": data}
     return zipped(members | {"a/version": b"3\n"})
 
 
 def call(module: str, name: str, *arguments: bytes) -> bytes:
-    """Pickle instructions that call a function."""
+    """Return pickle instructions that call a function."""
     return f"c{module}\n{name}\n".encode() + tuple_of(*arguments) + b"R"
 
 
@@ -98,7 +98,7 @@ def text(words: str) -> bytes:
 
 
 def tensor(numel: int, size: tuple[int, ...], stride: tuple[int, ...]) -> bytes:
-    """Pickle instructions that build a float32 tensor upon the storage, whatever that really holds."""
+    """Return pickle instructions that make a float32 tensor of the storage, whatever its content."""
     storage = tuple_of(text("storage"), b"ctorch\nFloatStorage\n", text("0"), text("cpu"), integer(numel)) + b"Q"
     shape, steps = tuple_of(*map(integer, size)), tuple_of(*map(integer, stride))
     hooks = call("collections", "OrderedDict")

@@ -1,4 +1,4 @@
-"""Files that are missing, wrong, damaged or dangerous: each gives its message, and none does harm."""
+"""Files that are missing, wrong, damaged or dangerous: each gives its message and does no harm."""
 
 import os
 import pickle
@@ -195,7 +195,7 @@ def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
 
 
 def damage(content: bytes, draw: random.Random) -> bytes:
-    """The content with some bytes changed, lost or cut off."""
+    """Return the content with some bytes changed, removed or cut off."""
     damaged = bytearray(content)
     for _ in range(draw.choice([1, 1, 4, 20])):
         near_start = min(int(draw.expovariate(1 / 60)), len(damaged) - 1)
@@ -240,7 +240,7 @@ def test_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", ["q.npy", "q.npz", "q.pt"])
 def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A file with a hole, an archive that claims a gigabyte, one number broadcast to as many."""
+    """A sparse file, an archive that claims a gigabyte, and a single number broadcast to a gigabyte."""
     path = tmp_path / name
     header = npy("<f4", (1 << 28,))
     if name == "q.npy":
@@ -267,7 +267,7 @@ def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_the_system_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, error: Exception, message: str
 ) -> None:
-    """The header cannot be read, or the numbers cannot."""
+    """Either the header or the numbers cannot be read."""
     (tmp_path / "q.npy").write_bytes(NPY)
     monkeypatch.setattr(owner, function, Mock(side_effect=error))
     assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'

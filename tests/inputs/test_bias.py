@@ -1,4 +1,4 @@
-"""The bias of a config: its shape against NumPy's broadcasting, and which of its numbers mask a key."""
+"""The bias of a config: its shape against NumPy's broadcasting, and the numbers that mask a key."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def inputs(folder: Path | None = None, /, bias: Any = None, leading: tuple[int, ...] = (B,), **keys: Any) -> Inputs:
-    """Inputs with scores of shape (*leading, N, M)."""
+    """Return inputs with scores of shape (*leading, N, M)."""
     data = {"queries": {"shape": [*leading, N, 4]}, "keys": {"shape": [*leading, M, 4]}, **keys.pop("data", {})}
     return inputs_of(folder, data=data | {"bias": bias}, **keys)
 

@@ -1,4 +1,4 @@
-"""From a config to tensors: shapes, files, numbers written out, correlations, tokens."""
+"""From a config to tensors: shapes, files, nested lists, correlations, tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def test_numbers_written_out(dtype: str) -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    """Rounded to the dtype, repeated over the batch; whole numbers are numbers like others."""
+    """Tensors of files are rounded to the dtype and repeated over the batch; integers are converted, too."""
     keys = torch.randn(1, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     save_file({"keys": keys, "values": torch.arange(5)[:, None]}, tmp_path / "kv.safetensors")
     data = {role: {"file": "kv.safetensors", "tensor": role} for role in ("keys", "values")}
@@ -121,7 +121,7 @@ def test_a_list_of_tokens_names_queries_and_keys(tokens: list[Any]) -> None:
 
 
 def there(patch: pytest.MonkeyPatch, cuda: int, mps: bool) -> None:
-    """A machine with these devices."""
+    """Pretend that the machine has these devices."""
     patch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
     patch.setattr(torch.cuda, "device_count", lambda: cuda)
     patch.setattr(torch.backends.mps, "is_available", lambda: mps)

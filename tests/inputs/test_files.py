@@ -23,7 +23,7 @@ KEYS = torch.tensor([[1, 2], [3, 4]])
 
 
 def same(got: Tensor, expected: Tensor) -> None:
-    """Same dtype, shape and numbers, in a plain contiguous tensor."""
+    """Assert that a plain contiguous tensor has the same dtype, shape and numbers."""
     assert type(got) is Tensor
     assert got.is_contiguous()
     assert not got.requires_grad
@@ -31,12 +31,12 @@ def same(got: Tensor, expected: Tensor) -> None:
 
 
 def array(dtype: str) -> np.ndarray[Any, Any]:
-    """Numbers that every dtype can hold, a zero among them."""
+    """Return numbers that every dtype can hold, including a zero."""
     return np.array([[0, 1, 2], [100, 3, 7]]).astype(dtype)
 
 
 def save(path: Path, content: Any) -> None:
-    """Write tensors by name with the library that the ending belongs to."""
+    """Write tensors by name with the library for this ending."""
     if path.suffix == ".npz":
         np.savez(path, **{name: tensor.numpy() for name, tensor in content.items()})
     elif path.suffix == ".safetensors":

@@ -1,4 +1,4 @@
-"""Heads of keys and values that several heads of queries share, against slow loops and torch's own kernel."""
+"""Heads of keys and values shared by several heads of queries, against slow loops and torch's kernel."""
 
 from pathlib import Path
 from typing import Any

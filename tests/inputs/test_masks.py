@@ -30,7 +30,7 @@ def read(given: Tensor, scores: tuple[int, ...] = (B, N, M), called: str = "") -
 
 
 def zeros_and(low: float) -> Tensor:
-    """A mask to be added."""
+    """Return a mask of zeros and this number, to add to scores."""
     return torch.where(ALLOWED, 0.0, low)
 
 
@@ -172,7 +172,7 @@ PADDED = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()  # b m
     ],
 )
 def test_true_is_padding_in_a_tensor_of_that_name_as_torch_has_it(given: Tensor, said: str) -> None:
-    """Also where there are as many queries as batch elements."""
+    """The name decides even if there are as many queries as batch elements."""
     mask, notes = read(given, (2, 2, M), "key_padding_mask")
     assert notes == [f"m.npy: {said}"]
     attention = MultiheadAttention(1, 1, batch_first=True)

@@ -32,7 +32,7 @@ DATA: dict[str, Any] = {
 
 
 def written(kind: str, folder: Path) -> Path:
-    """The same inputs as a config, a run folder, or a file of each format that has names."""
+    """Write the same inputs as a config, a run folder, or a file of a format with names."""
     inputs = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"})
     tensors = {"q": inputs.queries, "K": inputs.keys, "value": inputs.values}
     named = {name: tensor.contiguous() for name, tensor in (tensors | {"valid": inputs.valid.whole}).items()}

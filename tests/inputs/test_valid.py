@@ -19,13 +19,13 @@ B, N, M = 2, 3, 5
 def inputs(
     folder: Path | None = None, /, leading: tuple[int, ...] = (B,), n: int = N, m: int = M, **keys: Any
 ) -> Inputs:
-    """Inputs with scores of shape (*leading, n, m)."""
+    """Return inputs with scores of shape (*leading, n, m)."""
     data = {"queries": {"shape": [*leading, n, 4]}, "keys": {"shape": [*leading, m, 4]}, **keys.pop("data", {})}
     return inputs_of(folder, data=data, **keys)
 
 
 def valid(*args: Any, **keys: Any) -> list[Any]:
-    """The mask of the inputs, in full."""
+    """Return the whole mask of the inputs."""
     made = inputs(*args, **keys).valid
     assert made.whole.dtype == torch.bool
     assert torch.equal(made.empty_rows, ~made.whole.any(-1))
@@ -40,7 +40,7 @@ def lengths(*args: Any, **keys: Any) -> Tensor:
 
 
 def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list[list[bool]]]:
-    """Key j of batch element i, query q is valid where j < length(i, q)."""
+    """Return the mask where key j is valid for query q of batch element i if j < length(i, q)."""
     return [[[j < length(i, q) for j in range(m)] for q in range(n)] for i in range(B)]
 
 

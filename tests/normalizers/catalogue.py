@@ -1,4 +1,4 @@
-"""The normalisers with their options, and masks of every kind for scores (2, 3, 4, 5)."""
+"""Normalisers with their options, and masks of every kind for scores (2, 3, 4, 5)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from attncli.attention import Rules
 from attncli.normalizers import NORMALIZERS
 from tests.reference import ORACLES, Vector, for_each_matrix, weights_of
 
-# Every option of every normaliser away from its default, beside the defaults.
+# Each normaliser with default options, and with every option different from its default.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "sigmoid": [{}, {"bias": 0.0}, {"bias": -2}],
     "ssmax": [{}, {"c": 0.43}],
@@ -45,29 +45,29 @@ def whole(valid: Tensor | None) -> Tensor:
 
 
 def oracle(name: str, options: Mapping[str, Any], scores: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Weights (..., n, m) in float64."""
+    """Return weights (..., n, m) in float64."""
     seen = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid.expand(scores.shape)
     return for_each_matrix(lambda s, v: weights_of(name, s, v, **options), scores.double(), seen)
 
 
 def within_reach(name: str, scores: Tensor) -> Tensor:
-    """The absolute scores, if the normaliser refuses negative ones."""
+    """Return the scores, or their absolute values if the normaliser refuses negative scores."""
     return scores if getattr(NORMALIZERS[name], "lowest_score", None) is None else scores.abs()
 
 
 def scorer_of(name: str) -> str:
-    """A scorer that gives scores which the normaliser takes."""
+    """Return a scorer with scores that the normaliser accepts."""
     return "dot" if getattr(NORMALIZERS[name], "lowest_score", None) is None else "kernel"
 
 
 def score(name: str, q: Vector, k: Vector) -> float:
-    """Of that scorer, by its oracle."""
+    """Return the score of a pair by the oracle of `scorer_of`."""
     query, key = (torch.tensor([each], dtype=torch.float64) for each in (q, k))
     return float(ORACLES[scorer_of(name)](None, query, key))
 
 
 def fitting(name: str, scorer: str, rules: Rules) -> tuple[str, Rules]:
-    """The rules with this normaliser, and the scorer; both changed if the normaliser refuses negative scores."""
+    """Return the rules with this normaliser, and the scorer, changed if the normaliser refuses negative scores."""
     rules = replace(rules, normalizer=NORMALIZERS[name]())
     free = getattr(NORMALIZERS[name], "lowest_score", None) is None
     return (scorer, rules) if free else ("kernel", replace(rules, bias=None))

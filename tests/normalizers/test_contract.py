@@ -17,7 +17,7 @@ JUNK = torch.tensor([math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-40, 0.0])
 
 @every_variant
 def test_weights_against_the_oracle(name: str, options: dict[str, Any]) -> None:
-    """For every mask; exactly 0 at keys that are not valid, and in rows without a valid one."""
+    """Weights agree for every mask, and are exactly 0 at invalid keys and in rows without a valid key."""
     normalizer = NORMALIZERS[name](**options)
     for size in (0.1, 1.0, 10.0):
         scores = within_reach(name, size * normal(*SHAPE))
@@ -87,7 +87,7 @@ def test_a_mask_of_true_alone_is_no_mask(name: str, options: dict[str, Any]) -> 
 
 @every_variant
 def test_scores_of_every_size(name: str, options: dict[str, Any]) -> None:
-    """Up to the largest float32, so that differences overflow."""
+    """Scores may be as large as the largest float32, so differences overflow."""
     normalizer = NORMALIZERS[name](**options)
     for size in (0.0, 1e-30, 1e-10, 1e4, 1e30, 3e38):
         scores = (
@@ -104,14 +104,14 @@ def test_scores_of_every_size(name: str, options: dict[str, Any]) -> None:
 
 @every_variant
 def test_scores_that_are_not_finite_at_valid_keys(name: str, options: dict[str, Any]) -> None:
-    """NaN is seen in the weights of its query, and in no other; -inf has the weight 0."""
+    """NaN shows in the weights of its query only; -inf has the weight 0."""
     normalizer, scores = NORMALIZERS[name](**options), within_reach(name, normal(3, 4))
     clean = normalizer(scores)
     has_lowest = hasattr(normalizer, "lowest_score")
     scores[0, 1], scores[2, 3] = math.nan, 0.0 if has_lowest else -math.inf
     for valid in (None, torch.ones(3, 4, dtype=torch.bool)):
         weights = normalizer(scores, valid)
-        assert bool(weights[0].isnan().any()) is (name != "uniform")  # which ignores scores
+        assert bool(weights[0].isnan().any()) is (name != "uniform")  # uniform ignores scores
         assert same_bits(weights[1], clean[1])
         assert weights[2, 3] == 0
         assert bool(weights[2].isfinite().all())
@@ -136,7 +136,7 @@ def test_gradients(name: str, options: dict[str, Any]) -> None:
 
 @every_variant
 def test_norm_of_the_jacobian(name: str, options: dict[str, Any]) -> None:
-    """Against the whole Jacobian of every query, from autograd."""
+    """The norm equals the norm of the whole Jacobian of every query from autograd."""
     normalizer = NORMALIZERS[name](**options)
     norm: Any = getattr(normalizer, "jacobian_norm", None)
     if norm is None:  # autograd finds it
@@ -152,7 +152,7 @@ def test_norm_of_the_jacobian(name: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", [name for name, each in NORMALIZERS.items() if hasattr(each, "lowest_score")])
 def test_a_score_below_the_lowest_is_an_error_with_its_place(name: str) -> None:
-    """At a valid key; at others, any score may stand."""
+    """A score below the lowest is an error at a valid key only."""
     normalizer = NORMALIZERS[name]()
     scores, valid = normal(*SHAPE).abs(), torch.ones(SHAPE, dtype=torch.bool)
     scores[0, 1, 0, 2], scores[1, 2, 3, 4], valid[0, 1, 0, 2] = -math.inf, -0.25, False

@@ -1,4 +1,4 @@
-"""Normalisers of the user's own, `module:Class`: as the built-in ones in every study, and checked."""
+"""Custom normalisers, `module:Class`: they work like built-in ones in every study, and are checked."""
 
 import json
 import math
@@ -95,7 +95,7 @@ def test_weights_and_options(weights: bool) -> None:
 
 
 def test_gradients_by_autograd_in_saturation() -> None:
-    """As the closed forms of softmax; a normaliser that passes no gradient has norm 0."""
+    """Autograd agrees with the closed forms of softmax; a normaliser without a gradient has the norm 0."""
     keys = {"d": [8], "keys": 5, "rows": 40}
     entries = [{"scorer": "dot", "normalizer": name} for name in ("mine:Soft", "mine:Hard", "softmax")]
     soft, hard, dot = paired("saturation", **keys, scorers=entries).records

@@ -1,4 +1,4 @@
-"""Published weights, limits where a normaliser becomes another, sums, and the package `entmax`."""
+"""Published weights, limits of options where normalisers coincide, sums, and the package `entmax`."""
 
 import math
 from typing import Any
@@ -54,7 +54,7 @@ def test_scalable_softmax_does_not_fade(m: int, softmax: float, ssmax: float) ->
 
 @pytest.mark.parametrize(("m", "sparsemax", "entmax"), [(16, 2.7, 6.3), (64, 3.3, 10.0), (256, 3.7, 14.5)])
 def test_how_many_keys_have_a_weight(m: int, sparsemax: float, entmax: float) -> None:
-    """Of standard normal scores."""
+    """The number of keys with a weight, for standard normal scores."""
     scores = normal(2000, m)
     for name, wanted in (("sparsemax", sparsemax), ("entmax", entmax)):
         number = (weights(name, scores) > 0).sum(-1).double().mean()
@@ -110,7 +110,7 @@ def test_ssmax_is_softmax_where_the_factor_is_one() -> None:
 
 
 def test_one_key() -> None:
-    """Sigmoid equals softmax plus one, and weights that sum to 1 are 1."""
+    """For a single key sigmoid equals softmax plus one, and normalisers with a sum of 1 give 1."""
     scores = 5 * normal(7, 1)
     for name in ("softmax", "ssmax", "sparsemax", "entmax"):
         torch.testing.assert_close(weights(name, scores), torch.ones(7, 1))

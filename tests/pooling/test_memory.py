@@ -57,7 +57,7 @@ def test_within_the_workspace(
 @pytest.mark.parametrize("name", ["dot", "vector_sum"])  # by torch's kernel, and by tiles
 @pytest.mark.parametrize("rules", ["lengths", "softcap", "bias"])
 def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of n x m is kept for the backward pass, not even the mask."""
+    """No n x m tensor is kept for the backward pass, not even the mask."""
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
     scorer, (queries, keys, values) = make(name, 16), inputs()
     leaves = [each.requires_grad_() for each in (queries, keys, values)]

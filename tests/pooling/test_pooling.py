@@ -42,7 +42,7 @@ def within(workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tensors(leading: Shape = (), v: int = D, dtype: torch.dtype = torch.float32, sizes: Shape = (N, M)) -> Tensors:
-    """Queries, keys and values."""
+    """Return queries, keys and values."""
     n, m = sizes
     shapes = (*leading, n, D), (*leading, m, D), (*leading, m, v)
     queries, keys, values = (normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
@@ -50,13 +50,13 @@ def tensors(leading: Shape = (), v: int = D, dtype: torch.dtype = torch.float32,
 
 
 def lengths_of(shape: Shape, *, per_query: bool = False, least: int = 1) -> Tensor:
-    """(b,) or (b, n), of all sizes from `least` on."""
+    """Return lengths (b,) or (b, n) from `least` to all keys."""
     full = (shape[0] if len(shape) > 2 else 1, *([shape[-2]] if per_query else []))
     return torch.arange(torch.Size(full).numel()).mul(3).remainder(shape[-1] + 1 - least).add(least).reshape(full)
 
 
 def mask_of(shape: Shape) -> Tensor:
-    """Every query may attend to some key."""
+    """Return a mask where every query may attend to some key."""
     mask = normal(*shape, seed=5) > 0
     mask[..., 0] = True
     return mask
@@ -102,7 +102,7 @@ def assert_pooled(output: Tensor, wanted: Tensor, what: str = "") -> None:
 
 
 def attended(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """The output by way of all weights."""
+    """Return the output, computed from all weights."""
     scores = scorer(queries, keys)
     capped = scores if rules.cap is None else softcap(scores, rules.cap)
     biased = capped if rules.bias is None else capped + whole_bias(rules.bias).to(capped.dtype)
@@ -110,7 +110,7 @@ def attended(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor, rules: 
 
 
 def whole_bias(bias: Bias) -> Tensor:
-    """The sum of the biases; one slope for each head, and one for all where there are no heads or several axes."""
+    """Return the sum of the biases; ALiBi has a slope for each head, and one slope without an axis of heads."""
     whole = torch.zeros(bias.shape, dtype=torch.float64)
     if bias.given is not None:
         whole += bias.given
@@ -122,7 +122,7 @@ def whole_bias(bias: Bias) -> Tensor:
 
 
 def assert_as_attend(scorer: Any, given: Tensors, rules: Rules, what: str = "") -> None:
-    """Also the gradients, of float64."""
+    """Assert equal outputs, and equal gradients in float64."""
     if given[0].dtype != torch.float64:
         with torch.no_grad():
             assert_pooled(pool_by_rules(scorer, *given, rules), attended(scorer, *given, rules), what)
@@ -161,7 +161,7 @@ def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[i
     empty=[False, True],
 )
 def test_every_normaliser(name: str, rules: str, scorer: str, empty: bool) -> None:
-    """Also the gradients."""
+    """Outputs and gradients are equal for every normaliser."""
     shape, (queries, keys, values) = (2, 3, N, M), tensors((2, 3), dtype=torch.float64)
     leaves = [each.requires_grad_() for each in (queries, keys, values)]
     scorer, given = fitting(name, scorer, replace(RULES[rules](shape), empty_row="uniform"))
@@ -245,7 +245,7 @@ def test_a_run_has_one_call_without_the_other_keys(monkeypatch: pytest.MonkeyPat
 
 
 def test_runs() -> None:
-    """Of equal lengths, at most some elements at once, and not where they have few scores."""
+    """Runs have elements of equal lengths, at most `together`; elements with few scores are not separated."""
     lengths = torch.tensor([3, 3, 3, 1, 3, 3])
     for n, together, wanted in [
         (2**15, 9, [(0, 3), (3, 4), (4, 6)]),
@@ -259,7 +259,7 @@ def test_runs() -> None:
 
 @every_scorer
 def test_values_of_another_dtype(name: str) -> None:
-    """Nothing is lost where one tensor alone is float64."""
+    """No digits are lost if only one tensor is float64."""
     scorer, (queries, keys, _), (*_, values) = make(name, D).double(), tensors((2,)), tensors((2,), dtype=torch.float64)
     wanted, _ = attend(scorer(queries.double(), keys.double()), values)
     assert_pooled(pool(scorer, queries, keys, values), wanted)
@@ -274,7 +274,7 @@ def test_values_of_another_dtype(name: str) -> None:
     rules=["lengths", "mask", "causal"],
 )
 def test_padding_does_not_matter(name: str, junk: float, where: str, rules: str) -> None:
-    """Not even numbers with products beyond the largest float."""
+    """Padding has no effect, even if products with it exceed the largest float."""
     queries, keys, values = tensors((2,))
     queries = queries * 1e10 if junk == 1e30 and name in ("dot", "scaled_dot", "general") else queries
     shape, per_query = (2, N, M), [[min(i, M - 2) for i in range(1, N + 1)]] * 2
@@ -316,7 +316,7 @@ def test_scores_that_are_all_minus_infinity(name: str) -> None:
 
 @varied(name=DOTS, bias=[-1e30, torch.finfo().min, 3e38, -torch.inf, 1e300], rules=["none", "lengths"])
 def test_extreme_biases(name: str, bias: float, rules: str) -> None:
-    """At some keys of all queries, and at all keys of one."""
+    """Extreme biases at some keys of all queries, and at all keys of one query."""
     given = torch.zeros(N, M, dtype=torch.float64)
     given[:, 1::2] = given[3] = bias
     shape, scorer = (2, N, M), make(name, D)
@@ -326,7 +326,7 @@ def test_extreme_biases(name: str, bias: float, rules: str) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How torch's kernel is called."""
+    """Return a list that will have the kind of mask of each call of torch's kernel."""
     kinds: list[str] = []
 
     def counted(*args: Any, **keys: Any) -> Tensor:

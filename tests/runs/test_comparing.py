@@ -1,4 +1,4 @@
-"""Comparing runs: verdicts on planted changes, and every difference computed again by slow loops over the files."""
+"""Comparing runs: verdicts on planted changes, and differences against slow loops over the files."""
 
 import json
 import math
@@ -38,7 +38,7 @@ OF_TABLES = ("records", "comparisons", "heads", "head_comparisons")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run of each study, and one of the study attention with another seed."""
+    """Return a folder with a run of each study, and a run of the study attention with another seed."""
     folder = tmp_path_factory.mktemp("runs")
     for study, config in STUDIES.items():
         stored(config, folder / study)
@@ -47,7 +47,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stored(config: dict[str, Any], place: Path, /, **more: Any) -> None:
-    """A run in its folder, without pictures."""
+    """Run an experiment into a folder, without pictures."""
     file = place.with_suffix(".yaml")
     file.write_text(json.dumps({**config, **more}), encoding="utf-8")
     good("run", file, "--out", place, "--no-plots", "--quiet")
@@ -72,7 +72,7 @@ def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
 
 
 def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
-    """Pairs stand the other way round, and the difference of outputs is relative to the other one of them."""
+    """The labels of a pair are swapped, and the difference of outputs is relative to the other label."""
     found = attncli.compare(runs / "attention", attncli.run({**STUDIES["attention"], "scorers": SCORERS[::-1]}))
     assert (found.verdict, found.differences) == ("identical", [])
 
@@ -103,7 +103,7 @@ def test_another_config_is_different_and_what_was_changed_is_named(runs: Path, t
 
 
 def flipped(folder: Path, name: str, place: tuple[int, ...] = (1, 2, 0, 0), times: float | None = None) -> None:
-    """One number of a tensor is the next that the dtype has, or `times` as large."""
+    """Replace one number of a tensor by the next number of the dtype, or multiply it by `times`."""
     tensors = load_file(folder / "tensors.safetensors")
     number = tensors[name][place]
     tensors[name][place] = torch.nextafter(number, torch.tensor(torch.inf)) if times is None else times * number
@@ -111,19 +111,19 @@ def flipped(folder: Path, name: str, place: tuple[int, ...] = (1, 2, 0, 0), time
 
 
 def changed(folder: Path, change: Callable[[Any], Any]) -> None:
-    """Another results.json."""
+    """Change results.json."""
     kept = content(folder)
     change(kept)
     (folder / "results.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
 def figures(kind: str, index: int, **given: Any) -> Callable[[Path], None]:
-    """Others in a row."""
+    """Return a function that changes numbers in a row of a run folder."""
     return lambda folder: changed(folder, lambda kept: kept[kind][index].update(given))
 
 
 def times(kind: str, index: int, key: str, factor: float) -> Callable[[Path], None]:
-    """A figure is `factor` times as large."""
+    """Return a function that multiplies a number in a row of a run folder by `factor`."""
 
     def change(kept: Any) -> None:
         kept[kind][index][key] *= factor
@@ -223,7 +223,7 @@ def test_an_unknown_study_is_compared_by_its_records() -> None:
 
 
 def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path, tmp_path: Path) -> None:
-    """Another order of the values changes nothing, and rows with a value of one sweep alone are named."""
+    """The order of the values does not matter, and rows with values of only one sweep are listed."""
     config = tmp_path / "small.yaml"
     config.write_text(json.dumps({**STUDIES["variance"], "samples": 100}), encoding="utf-8")
     for name, seeds in (("a", "0,1"), ("b", "1,0"), ("c", "0,1,2")):
@@ -260,12 +260,12 @@ def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:
 
 
 def close(a: float, b: float, least: float) -> float:
-    """The oracle: the distance of two numbers, relative to the largest of both and the least that counts."""
+    """Return the distance of two numbers, relative to the largest of both and `least`."""
     return abs(b - a) / max(abs(a), abs(b), least)
 
 
 def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
-    """Every number of every row; largest first."""
+    """The differences have every number of every row, the largest difference first."""
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = content(runs / "attention"), content(runs / "other")
     names = {"scorer", "label", "normalizer", "batch", "head", "a", "b"}
@@ -291,7 +291,7 @@ def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
 
 
 def js_divergence(p: list[float], q: list[float]) -> float:
-    """In bits, of weights divided by their sums."""
+    """Return the JS divergence in bits of weights divided by their sums."""
     p, q = ([each / math.fsum(of) for each in of] for of in (p, q))
     total = 0.0
     for x, y in zip(p, q, strict=True):
@@ -321,7 +321,7 @@ def test_weights_are_those_of_slow_loops_over_the_tensors(runs: Path) -> None:
 
 
 def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
-    """The largest difference with its place, relative to the largest number of both tensors."""
+    """A tensor has its largest difference with the place, relative to the largest number of both tensors."""
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
     rows = [row for row in found.differences if row["rows"] == "stages"]
@@ -337,7 +337,7 @@ def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
 
 
 def test_another_way_to_compute_differs_by_rounding(runs: Path, tmp_path: Path) -> None:
-    """Other instructions and one thread; on a processor that has no others, nothing differs."""
+    """The same run with other CPU instructions and one thread differs by rounding, or not at all."""
     small = ("attention", "saturation", "variance")
     for study in small:
         (tmp_path / f"{study}.yaml").write_text(json.dumps(STUDIES[study]), encoding="utf-8")

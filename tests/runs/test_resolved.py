@@ -1,4 +1,4 @@
-"""config.yaml of a run folder runs again by itself, wherever it is and whatever became of the original files."""
+"""config.yaml of a run folder repeats the run from any place, even without the original files."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ QKV = {"q": normal(2, 3, 4), "k": normal(5, 4), "lens": torch.tensor([2, 5])}
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of every kind beside the YAML."""
+    """Write files of every kind beside the YAML."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     np.save(folder / "k.npy", QKV["k"].numpy())

@@ -1,4 +1,4 @@
-"""A run folder appears complete or not at all, and never in the place of something else."""
+"""A run folder appears complete or not at all, and never replaces anything else."""
 
 import errno
 import json
@@ -111,7 +111,7 @@ Path.rename = lambda path, place: os.kill(os.getpid(), signal.SIGKILL) if path.n
 
 @contextmanager
 def child(code: str, container: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process that is in the middle of writing, and its hidden folder; it goes on where its stdin is closed."""
+    """Start a process that stops in the middle of writing until its stdin is closed; yield it and its hidden folder."""
     command = [*container, sys.executable, "-c", CHILD + code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -248,7 +248,7 @@ def a_container() -> list[str]:
 
 
 def test_a_run_in_another_container_is_left_alone() -> None:
-    """Its number means another process here, or none."""
+    """The process number in a container belongs to another process here, or to none."""
     with child("run(None)", a_container()) as (process, used):
         write_run()
         assert used.exists()
@@ -263,14 +263,14 @@ def test_a_run_in_another_container_is_left_alone() -> None:
 
 
 def until_unlocked(folder: Path) -> None:
-    """The container is killed with its parent, and soon gone."""
+    """Wait for the end of the container, which is killed with its parent."""
     with (folder / LOCK).open("r+b") as file:
         while is_locked(file.fileno()):
             time.sleep(0.01)
 
 
 def left_behind(name: str, *, locked: bool = True) -> Path:
-    """A hidden folder that a killed process left, with the file that it had locked."""
+    """Make a hidden folder as a killed process leaves it, with its lock file."""
     folder = Path("other", name)
     (folder / "new").mkdir(parents=True)
     (folder / "new" / "results.json").touch()

@@ -106,7 +106,7 @@ def test_a_heatmap_of_what_was_not_kept(here: Path) -> None:
 
 
 def test_files_that_are_left_out_or_large_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two scorers with 2 x 3 x 5 weights."""
+    """The notes are for two scorers with 2 x 3 x 5 weights."""
     monkeypatch.setattr(saving, "MOST_ROWS", 59)
     result = command("run", "own.yaml", "--no-plots")
     cure = "tensors.safetensors has the weights, which `attncli.load` and `attncli heatmap` read"

@@ -46,7 +46,7 @@ def result() -> Result:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of that config."""
+    """Return the folder of a run of this config."""
     here = tmp_path_factory.mktemp("run")
     (here / "own.yaml").write_text(json.dumps(CONFIG))  # JSON is YAML
     run(here / "own.yaml", here / "out", "--device", "cpu")

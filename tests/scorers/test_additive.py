@@ -1,4 +1,4 @@
-"""Additive scores: as exact as with a tanh for every pair, without taking one; gradients; numbers of every size."""
+"""Additive scores: as exact as with a tanh for every pair, without computing it; gradients; numbers of every size."""
 
 import math
 import os
@@ -168,7 +168,7 @@ def tanhs_of(call: Callable[[], object]) -> int:
     [(64, 16, 1.0, 0), (64, 16, 5.0, 0), (64, 16, 100.0, 64 * 64 * 16), (2, 16, 1.0, 2 * 2 * 16), (64, 4, 1.0, 16384)],
 )
 def test_no_tanh_per_pair(n: int, h: int, spread: float, tanhs: int) -> None:
-    """Except where projections are spread too widely, or where pairs or hidden units are few."""
+    """A tanh per pair is computed only if projections are spread too widely, or pairs or hidden units are few."""
     scorer, rows = as_projections(h, torch.ones(h)), normal(n, h).clamp(-3, 3) * spread
     assert tanhs_of(lambda: scorer(rows, rows)) == tanhs
 
@@ -243,7 +243,7 @@ def test_autocast_changes_nothing() -> None:
 
 
 def tensors_of(size: tuple[int, int, int], leading: Any = ((), ()), dtypes: Any = (torch.float64,) * 5) -> list[Tensor]:
-    """Queries of 3 features, keys of 2, and the three parameters."""
+    """Return queries of 3 features, keys of 2, and the three parameters."""
     n, m, h = size
     shapes = [(*leading[0], n, 3), (*leading[1], m, 2), (h, 3), (h, 2), (1, h)]
     return [normal(*each, seed=seed, dtype=dtypes[seed]).requires_grad_() for seed, each in enumerate(shapes)]
@@ -331,7 +331,7 @@ def test_gradients_have_the_dtypes_of_their_tensors(size: tuple[int, int, int], 
 
 @pytest.mark.parametrize("use", [torch.sum, torch.linalg.vector_norm])
 def test_second_derivatives(use: Callable[[Tensor], Tensor]) -> None:
-    """As a part of a sum, where a missing part would go unnoticed."""
+    """Second derivatives of a sum that includes scores; autograd would not report a missing part."""
     found = []
     for scores_by in (scores_of, textbook_of):
         tensors = tensors_of((4, 5, 8))

@@ -1,4 +1,4 @@
-"""Gaussian scores from one matrix product, where that keeps the digits, and from differences elsewhere."""
+"""Gaussian scores from one matrix product if it keeps the digits, and otherwise from differences."""
 
 from unittest import mock
 

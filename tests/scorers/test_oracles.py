@@ -17,7 +17,7 @@ def oracle_scores(name: str, options: dict[str, Any], scorer: Any, queries: Tens
 
 
 def assert_scores(scores: Tensor, wanted: Tensor) -> None:
-    """Equal within rtol 2e-5; where terms cancel, within a few roundings of the largest score."""
+    """Assert scores equal within rtol 2e-5, or within a few roundings of the largest score if terms cancel."""
     torch.testing.assert_close(scores.double(), wanted, rtol=2e-5, atol=1e-6 * float(wanted.abs().max()))
 
 

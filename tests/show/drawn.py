@@ -20,7 +20,7 @@ ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the de
 
 
 class Heatmap(NamedTuple):
-    """A figure with its notes."""
+    """A heatmap's figure with its notes."""
 
     figure: Picture
     notes: list[str]
@@ -34,7 +34,7 @@ def heatmap(
     dropout: Sequence[str] = (),
     **options: Any,
 ) -> Heatmap:
-    """The heatmap of scorers `a`, `b`, ... with these matrices."""
+    """Return the heatmap of scorers `a`, `b`, ... with these matrices."""
     tensors = dict(zip("abcdefghijklmnop", stack, strict=False))
     notes: list[str] = []
     drawn = Matrices(stage, tensors, valid, tokens or Tokens(), dropout)
@@ -42,22 +42,22 @@ def heatmap(
 
 
 def weights(*shape: int, seed: int = 0) -> Tensor:
-    """Rows that sum to 1."""
+    """Return random weights; rows sum to 1."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).softmax(-1)
 
 
 def panels(figure: Figure) -> list[Axes]:
-    """The axes of the matrices."""
+    """Return the axes of the matrices."""
     return [axes for axes in figure.axes if axes.images]
 
 
 def bars(figure: Figure) -> list[Any]:
-    """The axes of the colour bars, of all panels or of each."""
+    """Return the axes of the colour bars, one for all panels or one for each."""
     return [bar for axes in figure.axes for bar in (axes.child_axes if axes.images else [axes])]
 
 
 def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
-    """The array that a panel shows."""
+    """Return the array that a panel shows."""
     image: Any = axes.images[0]
     return np.ma.masked_where(image.get_alpha() == 0, image.get_array())
 
@@ -67,7 +67,7 @@ def titles(figure: Figure) -> list[str]:
 
 
 def labels(axes: Axes, axis: str) -> list[str]:
-    """The labels of the ticks along `x` or `y`."""
+    """Return the labels of the ticks along `x` or `y`."""
     draw(axes.figure)
     return [label.get_text() for label in ticks(axes, axis)]
 
@@ -84,7 +84,7 @@ def legend(figure: Figure) -> list[str]:
 
 
 def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
-    """Every text that is drawn, with its extent in pixels."""
+    """Return every text that is drawn, with its extent in pixels."""
     draw(figure)
     found = list(figure.texts)
     for axes in panels(figure) + bars(figure):
@@ -98,7 +98,7 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
 
 
 def check_texts(figure: Figure) -> None:
-    """Every text lies on the page, and on no other text."""
+    """Assert that every text lies on the page and that texts do not overlap."""
     width, height = figure.bbox.size
     boxes = list(texts(figure))
     for index, (text, box) in enumerate(boxes):
@@ -113,18 +113,18 @@ def check_texts(figure: Figure) -> None:
 
 
 def draw(figure: Any) -> None:
-    """Draws the figure in memory."""
+    """Draw the figure in memory."""
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
 
 
 def linear(colour: Any) -> Any:
-    """A colour in linear RGB."""
+    """Return a colour in linear RGB."""
     rgb = np.array(to_rgb(colour))
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
 def contrast(colour: Any, other: Any) -> float:
-    """The contrast ratio of WCAG 2.2."""
+    """Return the contrast ratio of WCAG 2.2."""
     dark, light = sorted(float(linear(each) @ (0.2126, 0.7152, 0.0722)) for each in (colour, other))
     return (light + 0.05) / (dark + 0.05)

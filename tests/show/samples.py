@@ -25,7 +25,7 @@ FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell as it stands in the terminal."""
+    """A cell as printed in the terminal."""
 
     text: str
     mark: str
@@ -50,7 +50,7 @@ Grid = dict[tuple[int, int], Cell]
 
 
 def record_of(label: str, scorer: str, **figures: Any) -> Record:
-    """A record of the attention study, made up where `figures` does not say."""
+    """Return a record of the attention study, with invented values for metrics not in `figures`."""
     made_up = {
         "normalizer": "softmax",
         "parameters": 184,
@@ -72,14 +72,14 @@ def run_of(
     formula: str = "q . k (Luong et al. 2015)",
     **figures: Any,
 ) -> ScorerRun:
-    """A run that has these weights."""
+    """Return a scorer's run with these weights."""
     stages = {"scores": weights, "weights": weights, "output": torch.zeros(*weights.shape[:-1], 99), **(stages or {})}
     record = record_of(label, scorer, **{"parameters": 0, **figures})
     return ScorerRun(label, formula, scale, stages, record)
 
 
 def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | None = None) -> Result:
-    """A result with these runs and a comparison of each pair."""
+    """Return a result with these runs and a comparison of each pair."""
     everything = torch.ones(1, 1, dtype=torch.bool)
     figures = {"js_divergence": 0.0123, "top1_agreement": 0.75, "max_abs_difference": 0.25, "output_difference": None}
     pairs = [{"a": a.label, "b": b.label, **figures} for i, a in enumerate(runs) for b in runs[i + 1 :]]
@@ -105,7 +105,7 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
 
 
 def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
-    """All tables of a result, of whatever study."""
+    """Return all tables of a result of any study as text."""
     most = None if full else MOST
     parts = part_of(result.study, "tables").tables(result, width=width, most=most, csv=csv)
     return printed(list(parts), width, **console)
@@ -118,7 +118,7 @@ def drawn(result: Result) -> tuple[Figure, list[str]]:
 
 
 def grids(text: str) -> dict[str, Grid]:
-    """Every cell of the weight tables without tokens, by scorer and place (`dot batch 0`) and then by (query, key)."""
+    """Return the cells of the weight tables without tokens, by scorer and place (`dot batch 0`), then (query, key)."""
     found: dict[str, Grid] = {}
     names: list[str] = []
     keys: list[str] = []
@@ -173,7 +173,7 @@ def check_grid(grid: Grid, weights: Tensor, valid: Tensor | None = None) -> None
 
 
 def many_scorers(count: int) -> dict[str, str]:
-    """Labels of scorers with scale 1, one of them long and one in Chinese."""
+    """Return labels and their scorer, with a long label and a Chinese label among them."""
     names = ["dot", "注意力机制 点积", "a rather long label that says everything that there is to say about the scorer"]
     names += ["_hidden $x_1$", "[bold]"]
     return {names[index] if index < len(names) else f"dot_{index}": "dot" for index in range(count)}

@@ -1,4 +1,4 @@
-"""One rule of colours: where they begin and end, when they follow the logarithm, and which values lie beyond."""
+"""Colour scales: their ends, linear or logarithmic colours, and values beyond the ends."""
 
 import math
 from typing import Any
@@ -57,7 +57,7 @@ def test_more_than_half_below_a_twentieth_of_the_largest_make_colours_logarithmi
 
 
 def test_logarithmic_colours_cover_the_decades_of_nearly_all_values() -> None:
-    """And leave an arrow for one value far below the others, and for zeros."""
+    """Zeros, or a single value far below the others, are shown by an arrow."""
     values = np.array([1e-9, 0.0, *np.geomspace(0.03, 90, 60)])
     scale = colour_scale(values)
     assert isinstance(scale.norm, LogNorm)

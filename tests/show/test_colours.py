@@ -1,4 +1,4 @@
-"""How values become colours: by pixels, against formulas written out here; where the colours end; differences."""
+"""Colours of values: pixels against independent formulas, the ends of the colours, and differences."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ NAN, INF = math.nan, math.inf
 
 
 def pixels(figure: Figure, panel: int = 0) -> Any:
-    """The colours in the middle of every cell, from 0 to 1."""
+    """Return the colours in the middle of every cell, from 0 to 1."""
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     page, axes = np.asarray(canvas.buffer_rgba()), panels(figure)[panel]
@@ -35,7 +35,7 @@ def pixels(figure: Figure, panel: int = 0) -> Any:
 
 
 def check_colours(found: Any, places: Tensor, cmap: str, valid: Tensor | None = None) -> None:
-    """Every valid pixel has the colour at its place, 0 to 1, on the map; a step of the map aside."""
+    """Assert that valid pixels have the colours at these places (0 to 1) of the map, up to one step of the map."""
     colours = matplotlib.colormaps[cmap]
     for index, place in np.ndenumerate(places.clamp(0, 1).numpy()):
         if valid is not None and not valid[index]:

@@ -1,4 +1,4 @@
-"""Figures as files: the same every time, whatever the user's settings are, in as few fonts as are needed."""
+"""Figures as files: the same bytes every time with any settings of the user, in as few fonts as possible."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tests.show.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, we
 
 
 def figure() -> Picture:
-    """A heatmap with some of everything."""
+    """Return a heatmap with every kind of element."""
     matrix = weights(2, 3, 4)
     matrix[0, 0, 0] = torch.nan
     tokens = Tokens([["$a_b$", "ж", "3"]] * 2, None)

@@ -24,13 +24,13 @@ CAUSE = "where the scorers differ most (JS divergence)"
 
 
 def experiment(*leading: int, n: int = 3, scorers: Sequence[Any] = ("scaled_dot", SHARP), **keys: Any) -> Result:
-    """A run of scorers on random queries and keys of shape (*leading, n, 8)."""
+    """Run scorers on random queries and keys of shape (*leading, n, 8)."""
     data = {name: {"shape": [*leading, n, 8]} for name in ("queries", "keys")}
     return attncli.run({"data": data, "scorers": list(scorers), **keys})
 
 
 def compared(labels: Sequence[str], batches: int, heads: int, distances: Sequence[float | None]) -> list[Record]:
-    """Comparisons by head, with these JS divergences in turn."""
+    """Return comparisons by head with these JS divergences in turn."""
     places = itertools.product(itertools.combinations(labels, 2), range(batches), range(heads))
     figures = {"top1_agreement": 0.5, "max_abs_difference": 0.25, "output_difference": 0.125}
     return [
@@ -45,7 +45,7 @@ def result_with(rows: Sequence[Record], batches: int, heads: int, names: Sequenc
 
 
 def section(text: str) -> list[tuple[str, ...]]:
-    """Labels, batch element, head and divergence of every row of the heads that differ most."""
+    """Return labels, batch element, head and divergence of every row of the heads that differ most."""
     after = text.split("Heads that differ most")[1]
     return re.findall(r"^(\w+) +(\w+) +(\d+) +(\d+) +(\S+) ", after, re.M)
 
@@ -65,7 +65,7 @@ def slow_ranking(rows: Sequence[Record]) -> list[Record]:
 
 
 def shown_tables(text: str) -> list[str]:
-    """The batch elements and heads of the weight tables, once for each label."""
+    """Return the batch elements and heads of the weight tables, once for each label."""
     return [title.partition(" ")[2] for title in grids(text)]
 
 

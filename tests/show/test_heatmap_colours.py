@@ -32,7 +32,7 @@ def numbers(figure: Figure) -> list[str]:
 
 
 def arrows(figure: Figure) -> int:
-    """How many ends of the colour bars have arrows."""
+    """Return the number of ends of colour bars with arrows."""
     return sum(len(axes.patches) for axes in bars(figure))
 
 

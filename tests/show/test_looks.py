@@ -56,14 +56,14 @@ def test_labels_that_clash_get_different_markers_whatever_their_order() -> None:
 
 @pytest.fixture(params=[0, 40], ids=["as it is", "of forty"])
 def catalogue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the catalogue, with as many more scorers as make it so long."""
+    """Return the names of a catalogue of this length, with additional scorers if needed."""
     for place in range(len(SCORERS), request.param):
         monkeypatch.setitem(SCORERS, f"scorer_{place}", nn.Module)
     return list(SCORERS)
 
 
 def is_told_apart(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether everybody can tell two lines apart: by their markers, by their dashes, or else by their colours."""
+    """Whether all readers can distinguish two lines by their markers, dashes, or colours."""
     if any(a[key] != b[key] for key in ("marker", "linestyle")):
         return True
     colours = [linear(line["color"]) for line in (a, b)]

@@ -1,4 +1,4 @@
-"""Pages of a given size, text of a given size, titles and style files, as they are read back from the files."""
+"""Given sizes of pages and text, titles and style files, checked in the saved files."""
 
 import io
 import re
@@ -27,7 +27,7 @@ PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
 
 
 def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
-    """variance.png of two sizes."""
+    """Return the picture of `variance` with two sizes d."""
     result = swept("variance", d=[2, 8], samples=400)
     note = (lambda text: None) if notes is None else notes.append
     figure: Picture = part_of("variance", "figure").figures(result, note, Look(**looks))["variance"]()
@@ -35,7 +35,7 @@ def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
 
 
 def heat(notes: list[str] | None = None, **looks: Any) -> Picture:
-    """Four panels."""
+    """Return a heatmap of four panels."""
     figure, found = heatmap(weights(2, 6, 8), weights(2, 6, 8, seed=1), look=HeatmapLook(**looks))
     if notes is not None:
         notes += found
@@ -61,7 +61,7 @@ def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Pat
     "looks", [{}, {"size": [5.0, 4.0]}, {"scale": "panel"}, {"colours": "log"}, {"theme": "dark", "font_size": 20}]
 )
 def test_measuring_a_colour_bar_once_changes_no_pixel(looks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measured for each panel, as matplotlib does, it would be the same."""
+    """The pixels equal matplotlib's layout, which measures the colour bar for each panel."""
     calls, measure = list[Any](), Axes.get_tightbbox
 
     def counted(axes: Axes, *args: Any, **options: Any) -> Any:
@@ -192,7 +192,7 @@ def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
 
 
 def test_labels_above_a_free_place_leave_no_gap_between_rows() -> None:
-    """Five panels in three columns: the third has the labels of its keys in the free place below it."""
+    """With five panels in three columns, the third has its labels of keys in the free place below it."""
     figure = heatmap(weights(5, 8, 8), look=HeatmapLook(size=[6.0, 5.0], annotate="no")).figure
     rows = sorted({round(axes.get_position().y0, 3) for axes in panels(figure)}, reverse=True)
     gap = figure.bbox.height * (rows[0] - rows[1] - panels(figure)[0].get_position().height)

@@ -1,4 +1,4 @@
-"""Phrases about curves are true of them, whatever the curve."""
+"""Phrases about curves are true for curves of any shape."""
 
 import re
 from itertools import pairwise

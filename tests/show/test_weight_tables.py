@@ -1,4 +1,4 @@
-"""The tables of weights and outputs, read back from the text that a pipe gets."""
+"""The tables of weights and outputs, read back from the text for a pipe."""
 
 import re
 

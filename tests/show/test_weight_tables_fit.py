@@ -136,7 +136,7 @@ def test_empty_and_level_rows_have_no_maximum() -> None:
 
 
 def test_only_what_is_shown_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty thousand million weights that would need 160 GB if anything looked at them all."""
+    """Forty thousand million weights would need 160 GB if all of them were read."""
     read: list[int] = []
     original = Tensor.tolist
 

@@ -1,4 +1,4 @@
-"""The definitions of records and comparisons, over Python floats; and the experiment they are tried on."""
+"""The definitions of records and comparisons in Python floats, and the experiment for their tests."""
 
 import itertools
 import math
@@ -41,7 +41,7 @@ def pooled(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
-    """The definitions, over Python floats."""
+    """Return a record, computed by the definitions in Python floats."""
     cells = zip(scores.flatten().tolist(), valid.flatten().tolist(), strict=True)
     seen = [score for score, allowed in cells if allowed]
     rows = [row for row, empty in zip(weights.flatten(0, -2).tolist(), empties(valid), strict=True) if not empty]
@@ -63,7 +63,7 @@ def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
 
 
 def least_entropy(scores: Sequence[float]) -> float:
-    """Of the softmax of scores as far from their mean: one high, the others low and equal."""
+    """Return the entropy of a softmax with one high and equal low scores, as far from their mean as these scores."""
     size, radius = len(scores), math.dist(scores, [statistics.fmean(scores)] * len(scores))
     if size == 1:
         return 0.0
@@ -76,7 +76,7 @@ def _mean(numbers: Sequence[float]) -> float | None:
 
 
 def shares(row: Sequence[float]) -> list[float]:
-    """Weights divided by their sum."""
+    """Return the weights divided by their sum."""
     total = math.fsum(row)
     return [weight / total for weight in row]
 
@@ -86,7 +86,7 @@ def empties(valid: Tensor) -> list[bool]:
 
 
 def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Record:
-    """The definitions for rows that are not empty: Jensen-Shannon as the mean of two Kullback-Leibler divergences."""
+    """Return a comparison of nonempty rows; Jensen-Shannon is the mean of two Kullback-Leibler divergences."""
 
     def divergence(p: Sequence[float], q: Sequence[float]) -> float:
         middle = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
@@ -109,7 +109,7 @@ def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Record:
 
 
 def slow_rows(result: Result) -> tuple[list[Record], list[Record]]:
-    """The rows by batch element and head, over Python floats: of every scorer, and of every pair."""
+    """Return the rows by batch element and head of every scorer and of every pair, computed in Python floats."""
     valid = result.inputs["valid"]
     places = list(itertools.product(*map(range, valid.shape[:-2])))
     named = [{"batch": place[0], "head": _head(place, valid.shape)} for place in places]

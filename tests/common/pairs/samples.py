@@ -17,7 +17,7 @@ DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")
 
 
 def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared:
-    """A study that is ready to run; `from` is written `source`."""
+    """Return the prepared input of a study; the key `from` is the argument `source`."""
     if "source" in keys:
         keys["from"] = str(keys.pop("source"))
     data = {"name": "test", "device": "cpu", **keys}
@@ -27,17 +27,17 @@ def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared
 
 
 def swept(study: str, folder: Path | None = None, /, **keys: Any) -> Result:
-    """The result of a study."""
+    """Return the result of a study."""
     return load_study(study).run(prepared(study, folder, **keys), Progress())
 
 
 def by_place(result: Result) -> dict[tuple[str, int, int | None], Record]:
-    """The records by label, d and head."""
+    """Return the records by label, d and head."""
     return {(row["label"], row["d"], row["head"]): row for row in result.records}
 
 
 def standard(name: str, shape: tuple[int, ...], randomness: np.random.Generator, df: float = 10.0) -> Array:
-    """Numbers of mean 0 and variance 1, as numpy draws them."""
+    """Draw numbers of mean 0 and variance 1 with NumPy."""
     draws: dict[str, Any] = {
         "normal": lambda: randomness.standard_normal(shape),
         "uniform": lambda: randomness.uniform(-1, 1, shape) * math.sqrt(3),

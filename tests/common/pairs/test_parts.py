@@ -1,4 +1,4 @@
-"""The parts that rows are drawn in, the memory that they take, and the sizes that a study builds scorers for."""
+"""Random pairs in parts, their memory, and the sizes for which a study builds scorers."""
 
 import subprocess
 import sys

@@ -40,7 +40,7 @@ def stored(folder: Path, tensors: dict[str, Tensor]) -> Path:
 
 
 def by_head(given: dict[str, Tensor]) -> list[list[tuple[Tensor, Tensor, Tensor]]]:
-    """Queries (n, q), keys (m, k) and valid (n, m) of every batch element, for every head."""
+    """Return for every head a list of queries (n, q), keys (m, k) and valid (n, m) of every batch element."""
     queries, keys = given["queries"], given["keys"]
     valid = given.get("valid", torch.ones(*queries.shape[:-1], keys.shape[-2], dtype=torch.bool))
     while queries.ndim < 4:
@@ -77,7 +77,7 @@ def assert_saturation(row: Record, rows: list[list[float]]) -> None:
 
 
 def assert_records(path: Path, given: dict[str, Tensor], heads: bool, scorers: list[dict[str, Any]] = SCORERS) -> None:
-    """Of both studies, for every head."""
+    """Assert that the records of both studies are right for every head."""
     d = given["keys"].shape[-1]
     cases = by_head(given)
     for study in ("variance", "saturation"):
@@ -118,7 +118,7 @@ def test_a_few_queries_at_a_time(rows: int, tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("padding", [math.nan, math.inf])
 @pytest.mark.parametrize("leading", [(2,), (2, 2), (2, 2, 1)])
 def test_padding_never_counts(leading: tuple[int, ...], padding: float, tmp_path: Path) -> None:
-    """Queries with one valid key, or none, are no rows of the saturation, and with none no samples either."""
+    """`saturation` skips queries with fewer than two valid keys, and `variance` skips queries without any."""
     given = tensors(*leading, n=4)
     rows = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
     given["valid"] = torch.tensor(rows).bool().expand(*leading, 4, 4)
@@ -145,7 +145,7 @@ def test_the_dtype_of_the_config_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("valid", [torch.full((2, 3, 4), 0.5), torch.ones(2, 3, dtype=torch.bool), torch.ones(5, 3, 4)])
 def test_something_else_that_is_called_valid(valid: Tensor, tmp_path: Path) -> None:
-    """Ignored, it would let padding count without a word."""
+    """Ignoring an unusable tensor `valid` would silently count padding."""
     with pytest.raises(InputError, match=r'got "valid" of .*; expected .*; rename it'):
         swept("variance", source=stored(tmp_path, tensors(2) | {"valid": valid}))
 
@@ -182,7 +182,7 @@ def test_a_head_without_a_valid_pair_has_no_figures(study: str, tmp_path: Path) 
 
 
 def test_variance_within_rows_is_what_the_softmax_sees(tmp_path: Path) -> None:
-    """Keys with a large common part: its product with a query is the same for all keys of that query."""
+    """If keys have a large common part, its product with a query is the same for all keys of the query."""
     given = {"queries": normal(1, 50, 8), "keys": 5.0 + normal(1, 40, 8, seed=1)}
     (row,) = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records
     scores = given["queries"].double() @ given["keys"].double().mT

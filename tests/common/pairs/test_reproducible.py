@@ -1,4 +1,4 @@
-"""Same seed, same figures: on any number of threads, with any other scorers and sizes; and nothing else is touched."""
+"""Metrics depend on the seed only, not on threads, other scorers or sizes; global random states stay the same."""
 
 import sys
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def threads() -> Iterator[None]:
 
 
 def figures(result: Result) -> str:
-    """All of them with all their digits, None and NaN too."""
+    """Return all metrics with all digits as text, including None and NaN."""
     return repr((list(result.records), {name: tensor.tolist() for name, tensor in result.tensors.items()}))
 
 

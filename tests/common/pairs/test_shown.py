@@ -67,7 +67,7 @@ def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path:
 
 @STUDIES
 def test_numbers_of_a_sentence_are_those_of_both_ends(study: str, tmp_path: Path) -> None:
-    """Of sizes, or of heads; also where both are alike, as the theory of `scaled_dot` is."""
+    """A sentence has the numbers of the first and last size or head, even if they are equal as in theory."""
     result = swept(study, d=[64, 4], scorers=[{"scorer": "scaled_dot"}], **FEW[study])
     numbers, ends = result.findings[0].numbers, sorted(result.records, key=lambda row: row["d"])
     assert {"d", *SAID[study]} <= set(numbers)
@@ -172,7 +172,7 @@ def test_theory_and_uniform_weights_are_lines() -> None:
 
 
 def test_density_of_scores() -> None:
-    """With 20 of 100 scores outside of the bins, and bins so few together that the fullest has 625 scores at least."""
+    """20 of 100 scores lie outside the bins, and bins are merged until the fullest has at least 625 scores."""
     for many in (1, 100):
         counts = torch.zeros(100).double()
         counts[40:60] = 4.0 * many
@@ -185,7 +185,7 @@ def test_density_of_scores() -> None:
 
 
 def test_histograms_are_of_scores_as_wide_as_they_spread() -> None:
-    """Logarithmic if one is more than ten times as wide as another; each up to its peak."""
+    """The axis is logarithmic if a histogram is ten times as wide as another; each is relative to its peak."""
     for d, scale in ((4, "linear"), (256, "symlog")):
         axes = drawn(swept("variance", d=[d], samples=4000, scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}]))[
             0

@@ -1,4 +1,4 @@
-"""A browser, and pages of runs opened in it; each page must have made one request and left the console silent."""
+"""A browser that opens pages of runs; each page may make only one request, and nothing is logged to its console."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
 
 
 def report(out: Path, *folders: Path) -> Path:
-    """The page of these runs."""
+    """Write the page of these runs."""
     good("report", *folders, "--out", out, "--quiet")
     return out
 

@@ -1,4 +1,4 @@
-"""Small runs, and hands and eyes for their pages."""
+"""Small runs, and helpers to operate and read their pages in a browser."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def _kept(out: Path, config: dict[str, Any]) -> None:
 
 
 def attention(out: Path, **keys: Any) -> None:
-    """Three scorers, two batch elements and four heads of twelve causal tokens."""
+    """Save a run of three scorers on two batch elements and four heads of twelve causal tokens."""
     shape = {"shape": [2, 4, 12, 8]}
     data = {"queries": shape, "keys": shape, "values": shape, "valid_lens": [10, 12]}
     config = {
@@ -49,7 +49,7 @@ def attention(out: Path, **keys: Any) -> None:
 
 
 def study(out: Path, study: str) -> None:
-    """A small run of another study."""
+    """Save a small run of another study."""
     options: dict[str, dict[str, Any]] = {
         "variance": {"d": [4, 32, 128], "samples": 2000},
         "saturation": {"d": [4, 32, 128], "rows": 50},
@@ -89,13 +89,13 @@ def open_all(page: Page) -> None:
 
 
 def numbers(cells: Locator) -> list[float]:
-    """The numbers of cells of a table, with all of their digits."""
+    """Return the numbers in the cells of a table, with all digits."""
     found: list[float | None] = cells.evaluate_all("cells => cells.map((cell) => cell.dataset.value ?? null)")
     return [math.nan if value is None else float(value) for value in found]
 
 
 def pixels(canvas: Locator) -> list[list[int]]:
-    """Red, green, blue and opacity of each cell of a picture."""
+    """Return red, green, blue and opacity of each cell of a picture."""
     found: list[list[int]] = canvas.evaluate(
         """(canvas) => {
             const { width, height } = canvas;

@@ -1,4 +1,4 @@
-"""A page read without the code that made it: its elements, tables and numbers."""
+"""Read a page independently of the code that made it: its elements, tables and numbers."""
 
 import base64
 import json
@@ -44,7 +44,7 @@ class Read(HTMLParser):
             element.text += data
 
     def all(self, tag: str, **attributes: str) -> list[Element]:
-        """The elements of a kind."""
+        """Return the elements with this tag and attributes."""
         return [each for each in self.elements if each.tag == tag and attributes.items() <= each.attributes.items()]
 
     def views(self) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ class Read(HTMLParser):
         return [json.loads(each.text) for each in self.all("script", **{"class": "data"})]
 
     def tables(self) -> dict[str, list[list[Element]]]:
-        """The cells of each table by row, the headings first; by the table's name."""
+        """Return the cells of each table by row, the headings first, by the table's name."""
         found: dict[str, list[list[Element]]] = {}
         for element in self.elements:
             if element.attributes.get("role") == "region":
@@ -68,7 +68,7 @@ MASKED = b"\xff" * 4
 
 
 def words(view: dict[str, Any], stage: str, label: str, place: int) -> list[bytes]:
-    """The numbers of a matrix row by row, each as the four bytes of a float32, lowest first; or MASKED."""
+    """Return the numbers of a matrix row by row, each as the bytes of a float32, lowest first; or MASKED."""
     data, width, size = zlib.decompress(base64.b64decode(view["data"])), view["bytes"], view["n"] * view["m"]
     places, first = math.prod(len(axis["names"]) for axis in view["axes"]), 0
     for each in view["stages"]:
@@ -83,6 +83,6 @@ def words(view: dict[str, Any], stage: str, label: str, place: int) -> list[byte
 
 
 def numbers(view: dict[str, Any], stage: str, label: str, place: int) -> list[float | None]:
-    """The same as floats, None where they are masked."""
+    """Return the numbers of a matrix row by row as floats, None at masked cells."""
     cells = words(view, stage, label, place)
     return [None if cell == MASKED else float(struct.unpack("<f", cell)[0]) for cell in cells]

@@ -1,4 +1,4 @@
-"""Everybody can use a page: in light and dark, by keyboard, on paper, on a narrow screen, in colours of their own."""
+"""Accessibility of a page: light and dark themes, keyboard, print, narrow screens, and forced colours."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ STUDIES = ("variance", "train", "bench")
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of several studies in one page."""
+    """Write a page with runs of several studies."""
     base = tmp_path_factory.mktemp("runs")
     attention(base / "attention")
     for name in STUDIES:
@@ -92,7 +92,7 @@ def background(page: Page) -> str:
 
 
 def looks(page: Page) -> tuple[str, list[int], list[int], list[bool]]:
-    """The background, the first cells of the first panel and of the last small one, and the pictures that are seen."""
+    """Return the background, the first cells of the first and the last panel, and the visible pictures."""
     small = page.locator(".heads canvas").last
     seen = [page.locator(f".{theme}").first.is_visible() for theme in ("light", "dark")]
     return background(page), pixels(page.locator(".cells canvas").first)[0], pixels(small)[0], seen

@@ -135,7 +135,7 @@ def test_masked_cells_are_transparent(page: Page, folder: Path) -> None:
 def test_colours_are_those_of_the_scale(
     open_page: Open, file: Path, folder: Path, minus: str | None, colours: str | None
 ) -> None:
-    """In panels, small pictures and both themes; numbers in cells and values at the colour bar say the same."""
+    """Panels and small pictures have these colours in both themes; numbers in cells and at the colour bar agree."""
     tensors = load_file(folder / "tensors.safetensors")
     valid, chosen = tensors["valid"], {"batch": "0", "head": "1", "minus": minus, "colours": colours, "cell": "40"}
     values = {label: tensors[f"{label}/weights"] for label in LABELS}
@@ -163,7 +163,7 @@ def test_colours_are_those_of_the_scale(
 
 
 def test_cells_beyond_the_colours_are_counted_at_their_bar(open_page: Open, tmp_path: Path) -> None:
-    """Also for a screen reader."""
+    """The counts are also in the text for screen readers."""
     shape = {"shape": [1, 1, 160, 8], "std": 0.5}
     config = {"data": dict.fromkeys(("queries", "keys", "values"), shape), "mask": {"causal": "top_left"}}
     run(experiment(tmp_path / "causal.yaml", scorers=["scaled_dot"], **config), tmp_path / "run")
@@ -192,7 +192,7 @@ def test_panels_fit_into_one_row(open_page: Open, big: Path, file: Path) -> None
 
 
 def test_the_row_has_a_bar_for_each_unmasked_key(page: Page, folder: Path) -> None:
-    """As high as its weight; a pointer above it points at its key."""
+    """A bar is as high as its weight, and hovering over it selects its key."""
     tensors = load_file(folder / "tensors.safetensors")
     point(page, 0, 7, 2)
     expect(page.locator(".stage h3").first).to_contain_text("query 7")
@@ -209,7 +209,7 @@ def test_the_row_has_a_bar_for_each_unmasked_key(page: Page, folder: Path) -> No
 
 
 def test_panels_scroll_together(open_page: Open, big: Path) -> None:
-    """A panel that has followed another one does not scroll it back."""
+    """A panel that was scrolled along with another panel does not scroll it back."""
     page = open_page(big, f"{FIRST}&cell=20", viewport={"width": 1280, "height": 500})
     still = page.evaluate(
         """() => {
@@ -287,7 +287,7 @@ def test_keyboard_alone(page: Page) -> None:
 
 
 def is_seen(page: Page, row: int, column: int, size: int) -> bool:
-    """Whether a cell of the first panel is in sight, and nothing lies above it."""
+    """Whether a cell of the first panel is visible and not covered."""
     found: bool = page.locator(".cells").first.evaluate(
         """(cells, [row, column, size]) => {
             const box = cells.getBoundingClientRect();
@@ -301,7 +301,7 @@ def is_seen(page: Page, row: int, column: int, size: int) -> bool:
 
 
 def test_the_cell_is_in_sight_where_cells_are_large(open_page: Open, big: Path) -> None:
-    """Moved by a button or by keys, held or not; a resting pointer takes nothing away."""
+    """The cell may be moved by buttons or keys, held or not; a resting pointer does not change it."""
     page = open_page(big, f"{FIRST}&cell=20", viewport={"width": 1280, "height": 700})
     row, column = (
         int(page.locator(".panels").evaluate(f"(panels) => panels.style.getPropertyValue('--{name}')"))

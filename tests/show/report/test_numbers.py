@@ -21,7 +21,7 @@ LARGE = 10**8  # bytes: room for everything
 
 
 def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | None = None, **settings: Any) -> Result:
-    """Scores (..., n, m) of the labels a and b, the second ones negative."""
+    """Return a result with scores (..., n, m) of the label a, and their negatives of the label b."""
     allowed = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid
     tensors = {"a/scores": scores, "b/scores": -scores}
     if weights is not None:
@@ -36,7 +36,7 @@ def view_of(result: Result, budget: int = LARGE) -> dict[str, Any]:
 
 
 def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
-    """In all stages, batch elements, heads and labels; masked cells have no number."""
+    """This holds for all stages, batch elements, heads and labels; masked cells have no number."""
     config = {
         "data": {"queries": {"shape": [2, 3, 5, 4]}, "keys": {"shape": [2, 3, 7, 4]}, "valid_lens": [3, 7]},
         "scorers": [{"scorer": "additive", "softcap": 2.0}, "dot"],
@@ -142,7 +142,7 @@ def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
 
 @pytest.mark.parametrize("shape", [(50, 2, 32, 32), (50, 32, 32), (2, 300, 32, 32)])
 def test_batch_elements_without_room_are_left_out(shape: tuple[int, ...]) -> None:
-    """All heads stay, in larger blocks if necessary."""
+    """All heads are kept, in larger blocks if necessary."""
     view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), 40_000)
     shown, *heads = (len(axis["names"]) for axis in view["axes"])
     assert heads == list(shape[1:-2])
@@ -176,7 +176,7 @@ def test_it_starts_where_weights_differ_most() -> None:
 
 @pytest.mark.parametrize("kind", ["", "linear", "log"])
 def test_colours_are_those_of_the_scale_of_pictures(kind: Any) -> None:
-    """Of all places and labels together; the differences from each label have a scale of their own."""
+    """All places and labels share a scale; the differences from each label have a separate scale."""
     generator = torch.Generator().manual_seed(6)
     weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
     result = result_of(weights.log(), None, weights)

@@ -31,7 +31,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def file(folders: dict[str, Path]) -> Path:
-    """All runs, one of them twice."""
+    """Write a page of all runs, with one run given twice."""
     first = next(iter(folders.values()))
     (first.parent / "again").mkdir()
     for each in first.iterdir():
@@ -40,7 +40,7 @@ def file(folders: dict[str, Path]) -> Path:
 
 
 def texts(svg: str) -> list[str]:
-    """The texts of a picture, of each line apart, in an order of their own."""
+    """Return the sorted texts of a picture, line by line."""
     return sorted("".join(each.itertext()) for each in ElementTree.fromstring(svg).iter(f"{SVG}text"))
 
 
@@ -51,7 +51,7 @@ def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
 
 
 def test_each_study_has_the_pictures_of_its_folder(folders: dict[str, Path], file: Path, tmp_path: Path) -> None:
-    """With the same text, in each theme."""
+    """The pictures on the page have the same text in each theme."""
     page = file.read_text(encoding="utf-8")
     shown = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     of_all, shown = shown[:2], shown[2:]

@@ -1,4 +1,4 @@
-"""Whatever stands in a run is text on its page, which fetches nothing and needs nothing of where it is shown."""
+"""Any content of a run is plain text on its page; the page fetches nothing, and needs no rights in a frame."""
 
 import re
 from pathlib import Path

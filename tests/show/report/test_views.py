@@ -31,7 +31,7 @@ def file(folder: Path) -> Path:
 
 
 def page_of(folder: Path, n: int, m: int) -> Path:
-    """Three scorers, n queries and m keys."""
+    """Write the page of a run with three scorers, n queries and m keys."""
     data = {"queries": {"shape": [1, n, 4]}, "keys": {"shape": [1, m, 4]}}
     attention(folder, data=data, mask={}, tokens={})
     return report(folder.parent / f"{folder.name}.html", folder)
@@ -55,7 +55,7 @@ def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path
 
 
 def test_names_of_keys_stand_upright_where_they_have_room(open_page: Open, file: Path, large: Path) -> None:
-    """Also numbers of many keys; cells of few rows beside many keys are high enough to be seen."""
+    """Indices of many keys are upright, too; with few queries and many keys the cells are still high enough."""
     page = open_page(file, "cell=40")
     expect(page.locator(".columns").first.locator("bdi.upright")).to_have_text(TOKENS)
     page = open_page(file, "cell=27")
@@ -97,7 +97,7 @@ def test_dragging_over_cells_zooms_in_on_them(open_page: Open, large: Path) -> N
 
 
 def saved(page: Page, button: Locator) -> tuple[str, Path]:
-    """The name and the file that a button saves."""
+    """Press a button that saves a file; return the file's name and its temporary path."""
     with page.expect_download() as download:
         button.click()
     return download.value.suggested_filename, Path(download.value.path())

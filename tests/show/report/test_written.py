@@ -1,4 +1,4 @@
-"""A page as text: tables and curves have the figures of the run, and nothing that stands in a run can act."""
+"""A page as text: tables and curves have the metrics of the run, and no content of a run can act as code."""
 
 import base64
 import hashlib
@@ -44,7 +44,7 @@ def page_of(config: dict[str, Any], folder: Path) -> Read:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun, Read]]:
-    """A run of every study, with its page."""
+    """Return a run of every study, with its page."""
     found = {}
     for study in STUDIES:
         folder = tmp_path_factory.mktemp(study) / "run"
@@ -125,7 +125,7 @@ def digest(text: str) -> str:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_text_of_a_run_is_text(text: str, tmp_path: Path) -> None:
-    """As tokens, claims and sources, with the page of the same run without it beside."""
+    """HTML in tokens, claims and sources is text; the page of the same run without it has the same elements."""
     tokens = [[text, "b", "c", "d", "e", "f", "g"]]
     expect = [{"claim": text, "where": {"label": "dot"}, "metric": "entropy", "between": [0, 9], "source": text}]
     plain = [{**expect[0], "claim": "x", "source": "y"}]
@@ -162,7 +162,7 @@ def test_two_scorers_of_twelve_heads_with_256_keys_stay_below_six_megabytes() ->
 
 
 def test_runs_share_a_page(tmp_path: Path) -> None:
-    """Runs of one name, and the same result twice."""
+    """A page may have several runs of one name, and the same result twice."""
     folders = [tmp_path / "one", tmp_path / "two", tmp_path / "results.json"]
     for folder in folders[:2]:
         attncli.run(CONFIG, out=folder)

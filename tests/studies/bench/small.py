@@ -1,4 +1,4 @@
-"""The study `bench` as Python data: small sizes, few rounds, and parts that can be planted."""
+"""The study `bench` as Python data: small sizes, and few short rounds."""
 
 from typing import Any
 
@@ -23,16 +23,16 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options_of(**keys: Any) -> BenchOptions:
-    """Options of a small experiment."""
+    """Return the options of a small experiment."""
     return BenchOptions.model_validate({"name": "test", "device": "cpu", "threads": 1, "n": [6], "d": [4], **keys})
 
 
 def result_of(**keys: Any) -> Result:
-    """The result of an experiment."""
+    """Return the result of an experiment."""
     return bench.run(bench.prepare(options_of(**keys), Progress()), Progress())
 
 
 def by_name(result: Result, measure: str = "scores") -> dict[str, Record]:
-    """The rows of one measure by label/implementation."""
+    """Return the rows of one measure by label/implementation."""
     rows = [row for row in result.records if row["measure"] == measure]
     return {f"{row['label']}/{row['implementation']}": row for row in rows}

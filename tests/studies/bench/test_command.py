@@ -1,4 +1,4 @@
-"""`attncli bench`: its flags and keys, its run folder, and how it ends early."""
+"""`attncli bench`: its flags and keys, its run folder, and early ends."""
 
 import json
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
     ],
 )
 def test_the_config_of_a_run_gives_it_again(more: list[object], here: Path) -> None:
-    """With hidden units that follow d or --num-hiddens, and parameters that were read from a file; or skipped."""
+    """Hidden units may depend on d or --num-hiddens; parameters may be from a file, also of a skipped scorer."""
     save_file({"W.weight": torch.arange(9.0).reshape(3, 3)}, here / "W.safetensors")
     records = swept("bench", *FEW, *more)["records"]
     (here / "W.safetensors").unlink()

@@ -81,14 +81,14 @@ OFFERED = [(name, "attncli") for name in ("scaled_dot", "dot", "additive")]
 OFFERED += [("scaled_dot", "textbook"), ("scaled_dot", "fused"), ("additive", "textbook")]
 CASES = [(*offered, "uniform", "bfloat16") for offered in OFFERED]
 CASES += [("scaled_dot", "attncli", mistake, dtype) for mistake in MISTAKES for dtype in ("bfloat16", "float16")]
-CASES.remove(("scaled_dot", "attncli", "uniform", "bfloat16"))  # which is there twice
+CASES.remove(("scaled_dot", "attncli", "uniform", "bfloat16"))  # it is there twice
 
 
 @pytest.mark.parametrize(("scorer", "implementation", "mistake", "dtype"), CASES)
 def test_wrong_outputs_of_short_numbers(
     scorer: str, implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where scores are large, so that rounding of short numbers changes weights a lot."""
+    """Wrong outputs are detected even if scores are large, where rounding in short dtypes changes weights a lot."""
     right = implementations.forward_of
     monkeypatch.setattr(implementations, "forward_of", lambda *given: MISTAKES[mistake](right(*given)))
     sizes = {"n": [16], "m": [16], "d": [64]}
@@ -97,7 +97,7 @@ def test_wrong_outputs_of_short_numbers(
 
 
 def only_the_last(scores: Tensor) -> Tensor:
-    """The last row of the last matrix is wrong."""
+    """Change the last row of the last matrix."""
     return torch.cat([scores[:-1], torch.cat([scores[-1:, :-1], scores[-1:, -1:] + 1], -2)])
 
 

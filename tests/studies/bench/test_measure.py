@@ -1,4 +1,4 @@
-"""Memory that is planted is found; rounds of times by a clock that only planted work moves; ratios and intervals."""
+"""Peak memory of known tensors; rounds of times by a fake clock; ratios and intervals."""
 
 import itertools
 import math
@@ -54,7 +54,7 @@ def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def megabytes(gone: int, kept: int = 0) -> torch.Tensor:
-    """`gone` MiB that are given back before `kept` MiB are taken."""
+    """Allocate and free `gone` MiB, then allocate and return `kept` MiB."""
     torch.empty(gone * MIB, dtype=torch.uint8)
     return torch.empty(kept * MIB, dtype=torch.uint8)
 
@@ -111,14 +111,14 @@ def test_a_call_needs_no_more_than_is_checked(
 
 
 class Clock:
-    """A clock that only planted work moves."""
+    """A clock that only fake work moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.calls, self.order = 0.0, 0, list[int]()
         monkeypatch.setattr(measure, "clock", lambda device: self.now)
 
     def work(self, *seconds: float, slower: float = 1.0, index: int = 0) -> Call:
-        """A call that takes so long, in turn, the last for ever; with every call of any kind `slower` than before."""
+        """Return a call that takes these times in turn, then always the last; each call slows all later calls."""
         times = itertools.chain(seconds, itertools.repeat(seconds[-1]))
 
         def call() -> tuple[torch.Tensor, ...]:
@@ -136,7 +136,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def timed(*calls: Call) -> list[list[float]]:
-    """Seconds of these calls in each round."""
+    """Return the seconds of these calls in each round."""
     (contender, *_), case = plan_of(options_of()), Case(1, 1, 1)
     trials = [Trial(contender, case, {}, call) for call in calls]
     time_all(trials, CPU)
@@ -158,7 +158,7 @@ def test_they_take_turns_and_each_begins_a_round_once(clock: Clock) -> None:
 
 
 def test_a_machine_that_slows_down_does_not_change_the_ratio(clock: Clock) -> None:
-    """Every call takes 1 % longer than the one before."""
+    """Every call takes 1 % longer than the call before."""
     one, three = timed(clock.work(1.0, slower=1.01), clock.work(3.0, slower=1.01))
     assert one[-1] > one[0] * 1.08
     ratio, (low, high) = ratio_of(three, one)
@@ -167,7 +167,7 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio(clock: Clock) -> No
 
 
 def test_by_hand() -> None:
-    """Logarithms 0, ln 2 and ln 4: mean ln 2, standard deviation ln 2; t of two degrees of freedom is 4.303."""
+    """The logarithms 0, ln 2 and ln 4 have mean and standard deviation ln 2; t for two degrees of freedom is 4.303."""
     ratio, (low, high) = ratio_of([1.0, 10.0, 4.0], [1.0, 5.0, 1.0])  # a slow moment of the machine changes nothing
     assert ratio == pytest.approx(2.0)
     assert (low, high) == pytest.approx((2 ** (1 - 4.303 / math.sqrt(3)), 2 ** (1 + 4.303 / math.sqrt(3))))
@@ -186,7 +186,7 @@ def test_the_interval_holds_the_truth_95_times_in_100(rounds: int) -> None:
 
 @pytest.mark.parametrize("df", range(1, len(STUDENT) + 1))
 def test_quantiles_of_student(df: int) -> None:
-    """The density, integrated from 0 by Simpson's rule, gives 47.5 %."""
+    """The integral of the density from 0 to the quantile, by Simpson's rule, is 47.5 %."""
     norm = math.gamma((df + 1) / 2) / (math.sqrt(df * math.pi) * math.gamma(df / 2))
     steps, end = 2000, STUDENT[df - 1]
     density = [norm * (1 + (end * i / steps) ** 2 / df) ** (-(df + 1) / 2) for i in range(steps + 1)]

@@ -32,7 +32,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def oracle(queries: Tensor, keys: Tensor, values: Tensor, normalizer: str, alibi: bool) -> tuple[Tensor, Tensor]:
-    """Output (b, n, v) and weights (b, n, m) of scaled dot products, matrix by matrix, in float64."""
+    """Return output (b, n, v) and weights (b, n, m) of scaled dot products, matrix by matrix, in float64."""
     outputs, weights = [], []
     for place, (q, k, v) in enumerate(zip(queries.double(), keys.double(), values.double(), strict=True)):
         slope = alibi_slopes(HEADS)[place % HEADS] if alibi else 0.0
@@ -97,7 +97,7 @@ def test_linear_attention_that_is_wrong_is_found_out(monkeypatch: pytest.MonkeyP
 
 
 def test_rows() -> None:
-    """Textbook code and the fused kernel are there where they compute the same."""
+    """Textbook code and the fused kernel have rows if they compute the same."""
     result = result_of(scorers=ENTRIES, measure=["scores", "weights", "output"], **SMALL)
     assert {row["status"] for row in result.records} == {"timed"}
     found: dict[str, set[tuple[str, str]]] = {}

@@ -68,7 +68,7 @@ def entry(name: str) -> ScorerEntry:
 
 
 def by_hand(name: str) -> int:
-    """Operations of one matrix of scores; of a sum of x products, x products and x additions."""
+    """Return the operations for one matrix of scores; a sum of x products counts as x products and x additions."""
     pair, vectors = {
         "additive": (H * (1 + 1 + 2), (N + M) * H * 2 * D),
         "scaled_dot": (2 * D + 1, 0),

@@ -26,7 +26,7 @@ SIZES = (128, 256, 512, 1024)
 
 
 def row_of(label: str, implementation: str, measure: str, n: int) -> Record:
-    """n^2 ns at the baseline, and n^2 floats of memory, of the textbook additive 64 times as many."""
+    """Return a row with n^2 ns for the baseline and n^2 floats of memory, 64 times as much for textbook additive."""
     name = f"{label}/{implementation}"
     ratio, vectors = TIMES.get(name, 1.0), 64 if name == "additive/textbook" else 1
     found = SETTINGS | {
@@ -47,7 +47,7 @@ def row_of(label: str, implementation: str, measure: str, n: int) -> Record:
 
 
 def result_of(records: Sequence[Record]) -> Result:
-    """The result with these rows, additive beside its textbook code."""
+    """Return the result with these rows, with a comparison of additive with its textbook code."""
     beside = [
         {**row, "against": "textbook", "times_as_fast": 50.0, "times_as_fast_ci": [49.0, 51.0]}
         for row in records
@@ -65,23 +65,23 @@ def sample(
     pairs: Sequence[tuple[str, str]] = USUAL,
     measures: Sequence[str] = ("scores", "output"),
 ) -> Result:
-    """All pairs of label and implementation at every size; the fused kernel for outputs only."""
+    """Return a result with all labels and implementations at every size; the fused kernel has outputs only."""
     rows = [row_of(*pair, measure, n) for n in sizes for measure in measures for pair in pairs]
     return result_of([row for row in rows if row["implementation"] != "fused" or row["measure"] == "output"])
 
 
 def changed(result: Result, where: Callable[[Record], bool], **figures: Any) -> Result:
-    """The result with other figures in some of its records."""
+    """Return the result with changes of some records."""
     return result_of([record | figures if where(record) else record for record in result.records])
 
 
 def crossed(result: Result, key: str, values: Sequence[int]) -> Result:
-    """Every record at other sizes, too."""
+    """Return the result with every record at other sizes, too."""
     return result_of([record | {key: value} for record in result.records for value in values])
 
 
 def not_timed(result: Result, where: Callable[[Record], bool]) -> Result:
-    """The result with some of its records not timed."""
+    """Return the result with some records not timed."""
     figures = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "rounds")
     return changed(result, where, **dict.fromkeys(figures), status="too large", reason="needs 32.0 GiB\nor more")
 
@@ -92,7 +92,7 @@ def textbook_additive(record: Record) -> bool:
 
 
 def rows(text: str, start: str = "additive") -> list[str]:
-    """The table rows of one label, without repeated spaces."""
+    """Return the table rows of one label, without repeated spaces."""
     return [" ".join(line.split()) for line in text.splitlines() if line.startswith(f"{start} ")]
 
 
@@ -180,7 +180,7 @@ def test_several_numbers_of_hidden_units_are_several_lines() -> None:
 
 
 def points_of(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
-    """The points of every line, panel by panel."""
+    """Return the points of every line, panel by panel."""
     lines: list[Any] = [line for axes in figure.axes for line in axes.lines if line.get_gid() == key]
     return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in lines]
 

@@ -69,7 +69,7 @@ def test_each_number_of_hidden_units_has_its_baseline() -> None:
 
 
 def test_peak_memory_is_what_the_textbook_holds() -> None:
-    """The hidden units before and after the tanh, 128 * 64 * 16 of them, beside projections and scores."""
+    """The textbook's code holds 128 * 64 * 16 hidden units before and after the tanh, projections and scores."""
     result = result_of(n=[128], m=[64], d=[4], num_hiddens=[16], measure=["scores"], **TWO)
     rows = by_name(result)
     hidden = 128 * 64 * 16 * 4
@@ -78,7 +78,7 @@ def test_peak_memory_is_what_the_textbook_holds() -> None:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int = 1, after: int = 0) -> Iterator[int]:
-    """Textbook scores of this many queries or more fail after some calls; float64, which is right, does not."""
+    """Make textbook scores of this many queries or more fail after some calls, except in float64, the reference."""
     right, calls_made = textbook.additive_scores, itertools.count()
 
     def additive_scores(queries: Tensor, *others: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int = 1, after
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 def test_running_out_of_memory_is_a_status(error: Exception, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, when memory is measured, or while it is timed: the others are measured all the same."""
+    """Memory may run out at once, when memory is measured, or during timing; other trials are still measured."""
     calls_made = failing(monkeypatch, error, after=after)
     rows = by_name(result_of(measure=["scores"], **TWO))
     lost = rows.pop("additive/textbook")
@@ -108,7 +108,7 @@ def test_running_out_of_memory_is_a_status(error: Exception, after: int, monkeyp
 )
 @pytest.mark.parametrize("after", [0, 2])
 def test_what_fails_says_so(error: Exception, reason: str, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is checked, or while it is timed; everything else is there."""
+    """A trial may fail during its check or its timing; other trials are complete."""
     failing(monkeypatch, error, n=6, after=after)
     (lost,) = (row for row in result_of(n=[3, 6], measure=["scores"], **TWO).records if row["status"] != "timed")
     assert (lost["n"], lost["label"], lost["implementation"]) == (6, "additive", "textbook")
@@ -165,6 +165,6 @@ def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
-    """Scores and the little gradients of queries and keys are; another matrix would be 2 of them."""
+    """Only scores and the small gradients of queries and keys count; one more matrix would double the memory."""
     rows = by_name(result_of(n=[128], m=[128], d=[4], measure=["scores"], backward=True, scorers=[{"scorer": "dot"}]))
     assert rows["dot/attncli"]["peak_bytes"] < 1.5 * 128 * 128 * 4

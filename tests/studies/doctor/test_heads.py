@@ -1,4 +1,4 @@
-"""The checks of heads: nothing in random heads, each planted fault and nothing else, and numbers by slow loops."""
+"""The checks of heads: no findings in random heads, only the planted faults in others, and numbers by slow loops."""
 
 import math
 from collections.abc import Callable

@@ -33,7 +33,7 @@ def entry(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slow_jacobian(name: str, options: Mapping[str, Any], row: Row) -> float:
-    """The Frobenius norm, by central differences of the oracle."""
+    """Return the Frobenius norm of the Jacobian, by central differences of the oracle."""
     squares = []
     for place in range(len(row)):
         ends = [[s + sign * STEP * (j == place) for j, s in enumerate(row)] for sign in (1, -1)]
@@ -43,7 +43,7 @@ def slow_jacobian(name: str, options: Mapping[str, Any], row: Row) -> float:
 
 
 def slow_gradient(name: str, options: Mapping[str, Any], query: Row, keys: Sequence[Row], values: Row) -> float:
-    """Of sum_j p_j v_j of dot products with respect to the query: its length, by central differences."""
+    """Return the length of the gradient of sum_j p_j v_j of dot products at the query, by central differences."""
     slopes = []
     for place in range(len(query)):
         ends = [[q + sign * STEP * (i == place) for i, q in enumerate(query)] for sign in (1, -1)]
@@ -152,7 +152,7 @@ def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any
     scores = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
     figures = row_figures(scores, None, scores, torch.zeros(2, 3).double(), NORMALIZERS[name](**options))
     for key in ("entropy", "weight_sum", "jacobian"):
-        assert figures[key].isnan().tolist() == [name != "uniform", False], key  # which ignores scores
+        assert figures[key].isnan().tolist() == [name != "uniform", False], key  # uniform ignores scores
 
 
 def test_a_negative_score_beside_sum_is_refused_with_its_label() -> None:
@@ -165,7 +165,7 @@ def test_a_negative_score_beside_sum_is_refused_with_its_label() -> None:
 
 @pytest.mark.catalogue("normalizers")
 def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
-    """Two valid keys of the first query and four of the second count, as though there were no others."""
+    """Only two valid keys of the first query and four of the second count."""
     valid = torch.tensor([[True, True, False, False], [True] * 4])
     torch.save({"queries": normal(1, 2, 3), "keys": normal(1, 4, 3, seed=1), "mask": valid[None]}, tmp_path / "x.pt")
     for name in NORMALIZERS:
@@ -195,7 +195,7 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:
-    """The weights of relu grow without a bound, and it always passes the same; uniform weights never pass anything."""
+    """The weights of relu have no bound and its gradient is constant; uniform weights have no gradient."""
     findings = {
         name: swept("saturation", d=[512], keys=16, rows=300, scorers=[entry(name, {})]).findings
         for name in NORMALIZERS

@@ -1,4 +1,4 @@
-"""Figures of rows against loops over Python floats, whole Jacobians, and differences; quantiles against numpy."""
+"""Metrics of rows against loops over Python floats, whole Jacobians, and differences; quantiles against numpy."""
 
 import math
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ def scores(m: int, spread: float, rows: int = 6) -> Tensor:
 
 
 def softmax_norm(row: Tensor) -> float:
-    """Of the Jacobian of one row of scores (1, m), as the study has it."""
+    """Return the study's norm of the Jacobian for one row of scores (1, m)."""
     *_, norms = row_weights(row, None, torch.zeros_like(row), Softmax())
     return norms.item()
 
 
 def exact_norm(row: Sequence[float]) -> float:
-    """Of the Jacobian of one row of scores, entry by entry, with 400 digits."""
+    """Return the norm of the Jacobian for one row of scores, entry by entry, with 400 digits."""
     with localcontext() as context:
         context.prec = 400
         powers = [Decimal(score).exp() for score in row]
@@ -52,7 +52,7 @@ def test_jacobian_against_the_whole_matrix(m: int, spread: float) -> None:
 @pytest.mark.parametrize("gap", [0.0, 1.0, 20.0, 40.0, 100.0, 229.0])
 @pytest.mark.parametrize("m", [2, 5, 64])
 def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
-    """Down to norms of 1e-100, where diag(p) - p p^T in float64 has no digit left."""
+    """Norms are exact down to 1e-100, where diag(p) - p p^T in float64 has no correct digit."""
     row = (normal(m, seed=3, dtype=torch.float64) / 4).tolist()
     row[m // 2] = max(row) + gap
     found = softmax_norm(torch.tensor([row], dtype=torch.float64))
@@ -98,13 +98,13 @@ def test_entropy_at_its_ends() -> None:
 
 
 def pooled(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
-    """sum_j p_j v_j for one query (d,), by the oracles."""
+    """Return sum_j p_j v_j for one query (d,), by the oracles."""
     row = ORACLES[name](scorer, query[None], keys)[0].tolist()
     return inner(softmax(row), values)
 
 
 def slow_gradient(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
-    """Its length by central differences."""
+    """Return the length of the gradient of `pooled` at the query, by central differences."""
     step, slopes = 1e-5, []
     for change in torch.eye(len(query), dtype=torch.float64) * step:
         ends = [pooled(name, scorer, end, keys, values) for end in (query + change, query - change)]
@@ -150,12 +150,12 @@ def of(numbers: Array, parts: int = 1) -> Stream:
 
 
 def spread(n: int, low: float = -40.0) -> Array:
-    """Log-uniform numbers between 10^low and 1."""
+    """Return log-uniform numbers between 10^low and 1."""
     return 10.0 ** np.random.default_rng(2).uniform(low, 0.0, n)
 
 
 def ranked(numbers: Array, shares: Sequence[float] = SHARES) -> Array:
-    """The smallest numbers that these shares of all numbers do not exceed."""
+    """Return the smallest numbers that these shares of all numbers do not exceed."""
     ordered: Array = np.quantile(numbers, shares, method="inverted_cdf")
     return ordered
 

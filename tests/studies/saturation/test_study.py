@@ -1,4 +1,4 @@
-"""Records of the saturation study against a slow computation from the same draws, and against published figures."""
+"""Records of the saturation study against a slow computation from the same draws, and published numbers."""
 
 import math
 import statistics
@@ -24,7 +24,7 @@ ENTRIES = [{"scorer": name} for name in SCORERS]
 
 
 def slow_figures(rows: list[list[float]]) -> dict[str, list[float]]:
-    """Of rows of scores."""
+    """Return the metrics of rows of scores."""
     weights = [softmax(row) for row in rows]
     nats = [entropy(row) for row in weights]
     return {
@@ -36,7 +36,7 @@ def slow_figures(rows: list[list[float]]) -> dict[str, list[float]]:
 
 
 def slow_record(figures: dict[str, list[float]]) -> Record:
-    """Their means and quartiles, by the names of their columns."""
+    """Return the means and quartiles of the metrics, by the names of their columns."""
     record: Record = {"rows": len(figures["entropy"]), "jacobian_mean": statistics.fmean(figures["jacobian"])}
     record["weight_sum"] = 1.0
     record |= {key: statistics.fmean(figures[key]) for key in ("entropy", "effective_keys", "max_weight")}

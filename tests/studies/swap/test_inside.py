@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers and of torc
 
 
 def result(model: nn.Module, inputs: Any, entry: Any, **where: Any) -> tuple[Tensor, dict[str, int]]:
-    """The main output with an entry inside, or of the watched model for the entry None."""
+    """Return the main output with an entry inside; for the entry None the output of the model as it is, but watched."""
     swap = attncli.Swap("model", layers=[]) if entry is None else attncli.Swap(entry, **where)
     with swap:
         swap.take_names(model)

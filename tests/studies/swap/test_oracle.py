@@ -1,4 +1,4 @@
-"""The study `swap` beside transformers' own registry of attention functions, with formulas written in torch."""
+"""The study `swap` against formulas in torch, inserted by transformers' own registry of attention functions."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ ENTRIES: list[Any] = [
 
 
 def sparsemax(scores: Tensor) -> Tensor:
-    """Projection on the simplex by sorting (Martins and Astudillo 2016, algorithm 1)."""
+    """Return the projection on the simplex by sorting (Martins and Astudillo 2016, algorithm 1)."""
     ordered, _ = scores.sort(-1, descending=True)
     sums, ranks = ordered.cumsum(-1), torch.arange(1, scores.shape[-1] + 1)
     size = (1 + ranks * ordered > sums).sum(-1, keepdim=True)
@@ -37,7 +37,7 @@ def sparsemax(scores: Tensor) -> Tensor:
 
 
 def formula(label: str, q: Tensor, k: Tensor, valid: Tensor, scaling: float) -> Tensor:
-    """Weights (b, h, n, m) of a scorer and normaliser, written out."""
+    """Return the weights (b, h, n, m) of a scorer and normaliser by their formulas."""
     scores = (q @ k.mT) * (1 / q.shape[-1] if label == "one_over_d" else scaling)
     if label == "cosine":
         scores = 8 * nn.functional.normalize(q, dim=-1) @ nn.functional.normalize(k, dim=-1).mT
@@ -58,7 +58,7 @@ def formula(label: str, q: Tensor, k: Tensor, valid: Tensor, scaling: float) -> 
 
 
 def registered(label: str, layers: set[int] | None, heads: set[int] | None) -> Callable[..., tuple[Tensor, None]]:
-    """An attention function for transformers' registry: another formula in some layers and heads."""
+    """Return an attention function for transformers' registry, with another formula in some layers and heads."""
 
     def attend(
         module: Any,
@@ -92,7 +92,7 @@ def registered(label: str, layers: set[int] | None, heads: set[int] | None) -> C
 def outputs(
     model: Any, inputs: Any, label: str, layers: set[int] | None = None, heads: set[int] | None = None
 ) -> Tensor:
-    """The main output of a model with a formula inside, by transformers alone."""
+    """Return the main output of a model with a formula inside, without this package."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 
@@ -110,7 +110,7 @@ def outputs(
 
 
 def loss_of(logits: Tensor, tokens: Tensor, valid: Tensor) -> tuple[float, Tensor]:
-    """The mean loss of the next token, and log probabilities, where neither token is padding."""
+    """Return the mean loss of the next token, and log probabilities, where neither token is padding."""
     counted = valid[:, 1:] & valid[:, :-1]
     logs = logits[:, :-1].log_softmax(-1)[counted]
     return float(-logs.gather(-1, tokens[:, 1:][counted][:, None]).mean()), logs
