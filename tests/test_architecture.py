@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "modes", "rounding", "attention", "scorers", "normalizers"}
-STUDY = {*BOTTOM, "numbers", "common", "common.stopping", "common.study", "config", "inputs", "show"}
+STUDY = {*BOTTOM, "numbers", "common", "common.stopping", "common.study", "common.threads", "config", "inputs", "show"}
 RUNS = {"errors", "modes", "numbers", "capturing", "common.stopping", "common.study", "config", "expect"}
 API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
@@ -32,13 +32,14 @@ MAY_IMPORT = {  # besides itself
     "textbook": set[str](),
     "rounding": set[str](),
     "attention": {"errors", "modes", "rounding"},
-    "scorers": {"errors", "modes", "attention", "textbook"},
+    "scorers": {"errors", "modes", "attention", "textbook", "common.threads"},
     "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,
     "config": {"errors", "scorers", "normalizers"},
     "capturing": {"errors", "modes", "attention", "scorers"},
     "inputs": {"errors", "attention", "capturing", "config"},
     "common.stopping": set[str](),
+    "common.threads": {"common.stopping"},
     "common.study": {"common", "numbers"},  # the records alone, which `show` draws
     "show": {"errors", "numbers", "scorers", "common.study", "config"},
     "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "capturing"},
@@ -54,7 +55,7 @@ MAY_IMPORT = {  # besides itself
     "studies.saturation": {*STUDY, "common.pairs"},
     "expect": {"errors", "numbers", "common.study", "config", "show"},
     "runs": {"__init__", *RUNS, "show"},
-    "sweeps": {"__init__", *RUNS, "common", "studies", "show", "runs"},
+    "sweeps": {"__init__", *RUNS, "common", "common.threads", "studies", "show", "runs"},
     "reports": {"numbers", "common.study", "runs", "show", "studies", "sweeps"},
     "api": {*API, "reports"},
     "commands": {*API, "scorers", "normalizers", "reports", "api"},
@@ -72,7 +73,7 @@ LIBRARIES = {
 }
 
 
-OF_COMMON = [("common", name) for name in ("pairs", "stopping", "study")]
+OF_COMMON = [("common", name) for name in ("pairs", "stopping", "study", "threads")]
 
 
 def part_of(path: Path) -> str:

@@ -30,16 +30,25 @@ def on_threads(wanted: int | None) -> Iterator[int]:
         torch.set_num_threads(threads)
 
 
-def in_order(work: Callable[[Job], Part], jobs: Iterable[Job], threads: int) -> Iterator[Part]:
-    """Yield `work(job)` in the order of the jobs, on several threads; torch must use one core per thread."""
+def in_order(
+    work: Callable[[Job], Part], jobs: Iterable[Job], threads: int, pool: ThreadPoolExecutor | None = None
+) -> Iterator[Part]:
+    """Yield `work(job)` in the order of the jobs, on the threads of the pool; torch must use one core per thread.
+
+    Without a pool, threads are started and end.
+    """
+    if pool is None:
+        with ThreadPoolExecutor(threads) as own:
+            yield from in_order(work, jobs, threads, own)
+        return
     waiting = iter(jobs)
-    with ThreadPoolExecutor(threads) as pool:
-        begun: deque[Future[Part]] = deque(pool.submit(work, job) for job in islice(waiting, AHEAD * threads))
-        try:
-            while begun:
-                part = begun.popleft().result()
-                check_stop()
-                begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
-                yield part
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    begun: deque[Future[Part]] = deque(pool.submit(work, job) for job in islice(waiting, AHEAD * threads))
+    try:
+        while begun:
+            part = begun.popleft().result()
+            check_stop()
+            begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
+            yield part
+    finally:
+        for each in begun:
+            each.cancel()

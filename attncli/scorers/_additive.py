@@ -22,13 +22,18 @@ alone, because the compiler would store common parts of several sums.
 import functools
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from attncli.attention import computing_dtype
+from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
 from attncli.textbook import additive_scores as textbook_scores
@@ -43,6 +48,7 @@ WORTHWHILE = 8  # the quotient is faster than tanh for this number of pairs per 
 COMPILER = "a C++ compiler, on a GPU Triton"
 MOST_VARIANTS = 64  # compiled variants of one function, for dtypes, devices and sizes of 1
 
+Part = TypeVar("Part")
 Block = tuple[slice, slice, slice]  # some batch elements, queries and keys
 
 
@@ -98,9 +104,10 @@ class _Scores(torch.autograd.Function):
         scale = _power_of_two(w_v)  # otherwise w_v times an exponential might overflow
         scores = w_v.new_empty(*queries.shape[:-1], keys.shape[-2])  # ... n m
         flat = scores.view(-1, *scores.shape[-2:])  # b n m
-        for elements, rows, columns in _blocks(queries, keys, w_v, plan):
-            a, b = query_side.project(elements, rows), key_side.project(elements, columns)
-            _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, plan)
+        with _tiles(flat.shape, w_v, plan) as tiles:
+            for elements, rows, columns in _blocks(queries, keys, w_v, plan):
+                a, b = tiles.run(_Side.project, [(query_side, elements, rows), (key_side, elements, columns)])
+                _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, tiles)
         return scores if scale == 1 else scores.mul_(scale)
 
     @staticmethod
@@ -117,20 +124,16 @@ class _Scores(torch.autograd.Function):
         ]
         to_queries, to_keys, to_w_q, to_w_k, to_w_v = totals
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
-        for elements, rows, columns in _blocks(queries, keys, w_v, ctx.plan):
-            a, b = query_side.project(elements, rows), key_side.project(elements, columns)
-            to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), ctx.plan)
-            to_a, to_b = to_a * w_v, to_b * w_v
-            if to_queries is not None:
-                to_queries[query_side.index(elements, rows)] += to_a @ query_side.matrix
-            if to_keys is not None:
-                to_keys[key_side.index(elements, columns)] += to_b @ key_side.matrix
-            if to_w_q is not None:
-                to_w_q.addmm_(to_a.flatten(0, 1).mT, query_side.read(elements, rows).flatten(0, 1))
-            if to_w_k is not None:
-                to_w_k.addmm_(to_b.flatten(0, 1).mT, key_side.read(elements, columns).flatten(0, 1))
-            if to_w_v is not None:
-                to_w_v += to_units
+        with _tiles(flat.shape, w_v, ctx.plan) as tiles:
+            for elements, rows, columns in _blocks(queries, keys, w_v, ctx.plan):
+                a, b = tiles.run(_Side.project, [(query_side, elements, rows), (key_side, elements, columns)])
+                to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), tiles)
+                of_queries = query_side, to_a.mul_(w_v), elements, rows, to_queries, to_w_q
+                of_keys = key_side, to_b.mul_(w_v), elements, columns, to_keys, to_w_k
+                deque(tiles.run(_Side.add_gradients, [of_queries, of_keys]), 0)
+                if to_w_v is not None:
+                    to_w_v += to_units
+                del a, b, to_a, to_b, of_queries, of_keys  # before the next block takes memory
         return *(None if each is None else each.to(t.dtype) for each, t in zip(totals, saved, strict=True)), None
 
 
@@ -165,6 +168,15 @@ class _Side:
         huge = torch.finfo(self.matrix.dtype).max
         return (self.read(elements, rows) @ self.matrix.mT).clamp_(-huge, huge)
 
+    def add_gradients(
+        self, of_projected: Tensor, elements: slice, rows: slice, to_rows: Tensor | None, to_matrix: Tensor | None
+    ) -> None:
+        """Add to the gradients of rows and matrix, where needed, for the gradient of some projected rows."""
+        if to_rows is not None:
+            to_rows[self.index(elements, rows)] += of_projected @ self.matrix
+        if to_matrix is not None:
+            to_matrix.addmm_(of_projected.flatten(0, 1).mT, self.read(elements, rows).flatten(0, 1))
+
 
 def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[_Side, _Side, Tensor]:
     wide = any(computing_dtype(t.dtype) == torch.float64 for t in (queries, keys, w_q, w_k, w_v))
@@ -179,65 +191,161 @@ def _power_of_two(w_v: Tensor) -> float:
     return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, 2 - most), most - 2)
 
 
-def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, plan: Plan) -> None:
+class _Tiles:
+    """The tiles of a call, computed by `workers` threads.
+
+    Each is computed in two tensors that later tiles use again, because new tensors may be new pages of memory.
+    """
+
+    def __init__(self, plan: Plan, workers: int, in_order: Callable[..., Iterator[Any]]) -> None:
+        self.fused, self._bytes, self._workers, self._in_order = plan.fused, _tile_bytes(plan), workers, in_order
+        self._spare, self._is_inference = list[Tensor](), torch.is_inference_mode_enabled()
+
+    def run(self, work: Callable[..., Part], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Part]:
+        """Yield `work(*job)` in the order of the jobs."""
+
+        def run_job(job: tuple[Any, ...]) -> Part:
+            with torch.inference_mode(self._is_inference), torch.no_grad():  # other threads have gradients on
+                return work(*job)
+
+        return self._in_order(run_job, jobs)
+
+    def factors(self, form: "_Form", a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> "Factors":
+        """Return the factors of keys and queries."""
+        of_keys, of_queries = self.run(
+            lambda of, *given: of(*given), [(form.of_keys, b, largest), (form.of_queries, a, largest, w_v)]
+        )
+        return *of_keys, *of_queries
+
+    def each(self, work: Callable[..., Part], block: Tensor, b: Tensor) -> Iterator[Part]:
+        """Yield `work(buffers, elements, rows)` for each tile of a block (b, n, m), in order.
+
+        A tile has batch elements and queries whose hidden units fit into it. `buffers` are two flat tensors.
+        """
+        (count, n, _), row = block.shape, b[0].numel()
+        room = max(self._bytes // b[0].nbytes, 1)
+        places = [(e, rows) for e in _slices(count, room // n or 1) for rows in _slices(n, min(room, n))]
+        if not self._spare:  # the first block is the largest
+            size = min(max(self._bytes // b.element_size(), row), count * n * row)
+            self._spare.extend(b.new_empty(self._workers, 2, size))
+
+        def fill(elements: slice, rows: slice) -> Part:
+            buffers = self._spare.pop()
+            done = work(buffers, elements, rows)
+            self._spare.append(buffers)
+            return done
+
+        return self.run(fill, places)
+
+
+@contextmanager
+def _tiles(shape: Sequence[int], w_v: Tensor, plan: Plan) -> Iterator[_Tiles]:
+    """Yield the tiles of scores of `shape` = (b, n, m), two or more at a time if torch may use several threads.
+
+    Threads that share a tile wait for each other at each small step, for long if other programs are running.
+    """
+    tile, threads = _tile_bytes(plan), torch.get_num_threads()
+    workers = min(threads, plan.workspace // (4 * tile or 1))  # in half of the workspace
+    is_large = math.prod(shape) * w_v.nbytes > workers * tile  # otherwise starting threads takes too long
+    if plan.fused or w_v.device.type != "cpu" or workers < 2 or not is_large:
+        yield _Tiles(plan, 1, map)
+        return
+    with on_threads(threads // workers), ThreadPoolExecutor(workers) as pool:
+        yield _Tiles(plan, workers, partial(in_order, threads=workers, pool=pool))
+
+
+def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, tiles: _Tiles) -> None:
     """Write the scores of one block to `out` (b, n, m), for projections a (b, n, h) and b (b, m, h)."""
     form, largest = _form_for(a, b)
-    if plan.fused:
-        out.copy_(_call_compiled(_sum_units, form.units, *_call_compiled(form.factors, a, b, largest, w_v)))
+    if tiles.fused:
+        out.copy_(_call_compiled(_sum_units, form.units, *_call_compiled(_factors, form, a, b, largest, w_v)))
         return
-    factors = form.factors(a, b, largest, w_v)
-    for elements, rows in _tiles(out, b, plan):
-        out[elements, rows] = _sum_units(form.units, *_cut(factors, elements, rows))
+    factors = tiles.factors(form, a, b, largest, w_v)
+
+    def fill(buffers: Tensor, elements: slice, rows: slice) -> None:
+        out[elements, rows] = _units(form, factors, buffers, elements, rows).sum(-1)
+
+    deque(tiles.each(fill, out, b), 0)
 
 
-def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: Plan) -> Sequence[Tensor]:
+def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Tiles) -> Sequence[Tensor]:
     """Return a block's gradients with respect to a (b, n, h) and b (b, m, h), both divided by w_v, and to w_v (h,)."""
     form, largest = _form_for(a, b)
-    if plan.fused:
-        factors = _call_compiled(form.factors, a, b, largest, ones)
+    if tiles.fused:
+        factors = _call_compiled(_factors, form, a, b, largest, ones)
         sums = (_gradient_of_a, _gradient_of_b, _gradient_of_w_v)
         return [_call_compiled(each, form.units, gradient, *factors) for each in sums]
-    factors = form.factors(a, b, largest, ones)
+    factors = tiles.factors(form, a, b, largest, ones)
     to_a, to_b, to_w_v = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(ones)
-    for elements, rows in _tiles(gradient, b, plan):
-        units = form.units(*_cut(factors, elements, rows))  # b n m h
+
+    def fill(buffers: Tensor, elements: slice, rows: slice) -> tuple[slice, Tensor, Tensor]:
+        units = _units(form, factors, buffers, elements, rows)  # b n m h
         upstream = gradient[elements, rows].unsqueeze(-1)  # b n m 1
-        product = upstream * units
-        to_w_v += product.sum((0, 1, 2))
+        product = torch.mul(upstream, units, out=buffers[1, : units.numel()].view(units.shape))
+        part = product.sum((0, 1, 2))
         torch.addcmul(upstream, product, units, value=-1, out=product)  # upstream * (1 - tanh^2)
         to_a[elements, rows] = product.sum(-2)
-        to_b[elements] += product.sum(-3)
+        return elements, product.sum(-3), part
+
+    for elements, part_of_b, part_of_w_v in tiles.each(fill, gradient, b):  # in order: sums are rounded the same way
+        to_b[elements] += part_of_b
+        to_w_v += part_of_w_v
     return to_a, to_b, to_w_v
+
+
+def _units(form: "_Form", factors: "Factors", buffers: Tensor, elements: slice, rows: slice) -> Tensor:
+    """Return the hidden units (b, n, m, h) of some batch elements and queries, in the first of two buffers."""
+    of_keys, *of_queries = (factors[0][elements], *(each[elements, rows] for each in factors[1:]))
+    shape = (*of_queries[0].shape[:2], *of_keys.shape[1:])
+    return form.units(of_keys, *of_queries, out=buffers[:, : math.prod(shape)].view(2, *shape))
 
 
 # Hidden units w_v tanh(a + b), from factors: one (b, m, h) of the keys, the others (b, n, h) of the queries.
 
 Factors = tuple[Tensor, ...]
+Buffers = Sequence[Tensor | None]  # for the results; new tensors in place of None
+NEW: Buffers = (None, None)
 
 
 class _Form(NamedTuple):
-    """A way to compute hidden units: their factors from projections, and the units (b, n, m, h) from the factors."""
+    """A way to compute hidden units: their factors from projections, and the units (b, n, m, h) from the factors.
 
-    factors: Callable[[Tensor, Tensor, Tensor, Tensor], Factors]
+    The units are the first of two tensors of their size, `out`.
+    """
+
+    of_keys: Callable[[Tensor, Tensor], Factors]
+    of_queries: Callable[[Tensor, Tensor, Tensor], Factors]
     units: Callable[..., Tensor]
 
 
-def _quotient_factors(a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
-    """Return the exponentials that the quotient needs, for projections a (b, n, h) and b (b, m, h).
+def _key_exponentials(b: Tensor, largest: Tensor) -> Factors:
+    """Return expm1(2b) for projected keys b (b, m, h), shifted by `largest` (b, 1, h), the largest a of each unit."""
+    wide = _wide(b)
+    shifted = (b.to(wide) + largest).clamp_(max=CEILING[b.dtype])  # b m h
+    expm1 = (2 * shifted).expm1_()
+    if wide == b.dtype:  # make up for the rounding of the shift
+        lost = 2 * _rounding(b, largest)
+        expm1 = expm1 + (lost * (expm1 + 1)).where(shifted.abs() < CEILING[b.dtype], 0)
+    return (expm1.to(b.dtype),)
 
-    They are shifted by `largest` (b, 1, h), the largest a of each hidden unit.
-    """
-    dtype, ceiling = a.dtype, CEILING[a.dtype]
-    wide = torch.float64 if a.device.type != "mps" else torch.float32  # rounded once, for all pairs
-    a, b, largest = a.to(wide), b.to(wide), largest.to(wide)
-    shifted = a - largest  # b n h
-    shifted_keys = (b + largest).clamp(max=ceiling)  # b m h
-    exp, expm1, keys_expm1 = (2 * shifted).exp(), (2 * shifted).expm1(), (2 * shifted_keys).expm1()
-    if wide == dtype:  # make up for the rounding of the shift
-        lost, lost_keys = 2 * _rounding(a, -largest), 2 * _rounding(b, largest)
+
+def _query_exponentials(a: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
+    """Return the exponentials of projected queries a (b, n, h) that the quotient needs, shifted by `largest`."""
+    wide = _wide(a)
+    expm1 = (a.to(wide) - largest).mul_(2)  # b n h
+    exp = expm1.exp()
+    expm1.expm1_()
+    if wide == a.dtype:
+        lost = 2 * _rounding(a, -largest)
         expm1, exp = expm1 + lost * exp, exp + lost * exp
-        keys_expm1 = keys_expm1 + (lost_keys * (keys_expm1 + 1)).where(shifted_keys.abs() < ceiling, 0)
-    return tuple(each.to(dtype) for each in (keys_expm1, expm1 * w_v, exp * w_v, exp + 1, exp))
+    w_expm1 = expm1.mul_(w_v).to(a.dtype)
+    del expm1  # before the next product takes memory
+    return w_expm1, (exp * w_v).to(a.dtype), (exp + 1).to(a.dtype), exp.to(a.dtype)
+
+
+def _wide(projected: Tensor) -> torch.dtype:
+    """Return the dtype of exponentials, which are rounded once, for all pairs."""
+    return torch.float64 if projected.device.type != "mps" else torch.float32
 
 
 def _rounding(some: Tensor, others: Tensor) -> Tensor:
@@ -247,23 +355,21 @@ def _rounding(some: Tensor, others: Tensor) -> Tensor:
     return (some - (total - added)) + (others - added)
 
 
-def _quotient_units(keys_expm1: Tensor, w_expm1: Tensor, w_exp: Tensor, exp_plus_1: Tensor, exp: Tensor) -> Tensor:
+def _quotient_units(
+    keys_expm1: Tensor, w_expm1: Tensor, w_exp: Tensor, exp_plus_1: Tensor, exp: Tensor, out: Buffers = NEW
+) -> Tensor:
     """Return the hidden units w_v u / (u + 2), where u = exp(2(a + b)) - 1."""
     keys = keys_expm1.unsqueeze(-3)
-    numerator = torch.addcmul(w_expm1.unsqueeze(-2), w_exp.unsqueeze(-2), keys)
-    return numerator.div_(torch.addcmul(exp_plus_1.unsqueeze(-2), exp.unsqueeze(-2), keys))
+    numerator = torch.addcmul(w_expm1.unsqueeze(-2), w_exp.unsqueeze(-2), keys, out=out[0])
+    return numerator.div_(torch.addcmul(exp_plus_1.unsqueeze(-2), exp.unsqueeze(-2), keys, out=out[1]))
 
 
-def _direct_factors(a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
-    return b, a, w_v.expand_as(a)
+def _direct_units(b: Tensor, a: Tensor, w_v: Tensor, out: Buffers = NEW) -> Tensor:
+    return torch.add(a.unsqueeze(-2), b.unsqueeze(-3), out=out[0]).tanh_().mul_(w_v.unsqueeze(-2))
 
 
-def _direct_units(b: Tensor, a: Tensor, w_v: Tensor) -> Tensor:
-    return (a.unsqueeze(-2) + b.unsqueeze(-3)).tanh_().mul_(w_v.unsqueeze(-2))
-
-
-QUOTIENT = _Form(_quotient_factors, _quotient_units)
-DIRECT = _Form(_direct_factors, _direct_units)
+QUOTIENT = _Form(_key_exponentials, _query_exponentials, _quotient_units)
+DIRECT = _Form(lambda b, largest: (b,), lambda a, largest, w_v: (a, w_v.expand_as(a)), _direct_units)
 
 
 def _form_for(a: Tensor, b: Tensor) -> tuple[_Form, Tensor]:
@@ -276,10 +382,8 @@ def _form_for(a: Tensor, b: Tensor) -> tuple[_Form, Tensor]:
     return QUOTIENT if fits else DIRECT, largest
 
 
-def _cut(factors: Factors, elements: slice, rows: slice) -> Factors:
-    """Return the factors of some batch elements and some of their queries."""
-    of_keys, *of_queries = factors
-    return of_keys[elements], *(each[elements, rows] for each in of_queries)
+def _factors(form: _Form, a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
+    return *form.of_keys(b, largest), *form.of_queries(a, largest, w_v)
 
 
 # Sums over hidden units, a function each for the compiler. Gradients take factors for w_v = 1.
@@ -335,22 +439,13 @@ def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[
                 yield elements, rows, columns
 
 
-def _tiles(block: Tensor, b: Tensor, plan: Plan) -> Iterator[tuple[slice, slice]]:
-    """Yield batch elements and queries of a block (b, n, m) that fit into a tile of hidden units."""
-    count, n = block.shape[:2]
-    room = max(_tile_bytes(plan.workspace) // b[0].nbytes, 1)
-    for elements in _slices(count, room // n or 1):
-        for rows in _slices(n, min(room, n)):
-            yield elements, rows
-
-
-def _tile_bytes(workspace: int) -> int:
+def _tile_bytes(plan: Plan) -> int:
     """Return the size of a tile: a share of the cache, and at most an eighth of the workspace."""
     try:
         cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
     except (ValueError, AttributeError):  # not every system knows this name
         cache = 0
-    return min((cache if cache > 0 else USUAL_CACHE) // CACHE_SHARE, workspace // 8)
+    return min((cache if cache > 0 else USUAL_CACHE) // CACHE_SHARE, plan.workspace // 8)
 
 
 def _slices(size: int, step: int) -> Iterator[slice]:

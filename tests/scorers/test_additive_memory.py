@@ -1,12 +1,23 @@
-"""The promise of additive attention: at most 16 MiB beside scores and gradients, where textbooks hold n x m x h."""
+"""The promise of additive attention: at most 16 MiB beside scores and gradients, where textbooks hold n x m x h.
+
+And its tiles: the same numbers on any number of threads, in tensors that are used again.
+"""
 
 import shutil
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
+from attncli.common.threads import on_threads
+from attncli.scorers import _additive
+from attncli.scorers._additive import additive_scores
 from attncli.scorers.additive import Additive
-from tests.combinations import others_slow
+from tests.combinations import others_slow, varied
 from tests.scorers.catalogue import make, normal
 from tests.scorers.peaks import peak_of
 
@@ -52,9 +63,12 @@ def test_within_a_small_workspace(
     assert workspace_taken(*case) <= workspace
 
 
-@pytest.mark.parametrize("rows", others_slow([(600, 128), (4096, 1, 64)]), ids=str)
-def test_within_sixteen_mebibytes(rows: Shape) -> None:
-    assert workspace_taken(rows, rows, 128, torch.float32) <= Additive.workspace_bytes == 16 * 2**20
+@pytest.mark.parametrize("rows", others_slow([(600, 256), (4096, 1, 64)]), ids=str)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_within_sixteen_mebibytes(rows: Shape, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_additive, "in_order", lambda work, jobs, **_: map(work, jobs))  # the profiler sees one thread
+    with on_threads(threads):
+        assert workspace_taken(rows, rows, 256, torch.float32) <= Additive.workspace_bytes == 16 * 2**20
 
 
 def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,3 +86,80 @@ def test_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Additive, "workspace_bytes", 2**18)
     hidden_bytes = 150 * 130 * 32 * 4
     assert workspace_taken((150, 8), (130, 8), 32, torch.float32, compiled=True) <= 2**18 < hidden_bytes
+
+
+WORKSPACE, TILE = 2**18, 2**15  # bytes
+Units = list[tuple[int, int, bool]]  # address, threads of torch, and whether it is the main thread, for each tile
+
+
+@pytest.fixture
+def units(monkeypatch: pytest.MonkeyPatch) -> Units:
+    found, original = Units(), _additive._units
+
+    def noted(*given: Any) -> Tensor:
+        made = original(*given)
+        found.append((made.data_ptr(), torch.get_num_threads(), threading.current_thread() is threading.main_thread()))
+        return made
+
+    monkeypatch.setattr(_additive, "_units", noted)
+    return found
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    with on_threads(request.param):
+        yield request.param
+
+
+def leaves(dtype: torch.dtype, h: int, scale: float) -> list[Tensor]:
+    """Queries, keys, both matrices and w_v; several blocks, and several tiles in each."""
+    shapes = (2, 1, 90, 4), (2, 3, 70, 5), (h, 4), (h, 5), (h,)
+    given = [normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
+    return [each.requires_grad_() for each in [given[0] * scale, *given[1:]]]
+
+
+def results(given: list[Tensor]) -> list[Tensor]:
+    """Scores and gradients."""
+    scores = additive_scores(*given, workspace=WORKSPACE)
+    return [scores.detach(), *torch.autograd.grad(scores, given, normal(*scores.shape, seed=9, dtype=scores.dtype))]
+
+
+@varied(dtype=[torch.float32, torch.float64], h=[32, 5], scale=[1.0, 100.0])  # also tanh itself
+def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: float, threads: int) -> None:
+    found = results(leaves(dtype, h, scale))
+    assert torch.get_num_threads() == threads, "left as it was"
+    with on_threads(1):
+        wanted = results(leaves(dtype, h, scale))
+        with torch.inference_mode():
+            assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
+    assert all(map(torch.equal, found, wanted))
+    with torch.inference_mode():
+        assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
+
+
+def test_each_tile_has_a_thread_of_its_own(units: Units, threads: int) -> None:
+    """As far as the workspace has room for two tiles."""
+    results(leaves(torch.float32, 32, 1.0))
+    addresses, of_torch, is_main = (set(each) for each in zip(*units, strict=True))
+    assert len(units) > 100
+    assert len(addresses) <= 2 * min(threads, 2), "forward and backward"
+    assert of_torch == {1}
+    assert is_main == {threads == 1}
+
+
+def test_few_tiles_start_no_threads(units: Units, threads: int) -> None:
+    additive_scores(normal(8, 4), normal(8, 4), normal(8, 4), normal(8, 4), normal(8), workspace=WORKSPACE)
+    assert [tile[1:] for tile in units] == [(threads, True)]
+
+
+def test_tiles_are_allocated_once(units: Units) -> None:
+    given = leaves(torch.float32, 32, 1.0)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        scores = additive_scores(*given, workspace=WORKSPACE)
+        torch.autograd.grad(scores, given, torch.ones_like(scores))
+    assert record.profiler is not None
+    assert record.profiler.kineto_results is not None
+    sizes = [event.nbytes() for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert sizes.count(2 * TILE) == 2, "the tensors of all tiles, forward and backward"
+    assert sum(size > TILE // 2 for size in sizes) <= 2 + 3, "also scores, and the gradients of both"
+    assert len(units) > 100
