@@ -17,7 +17,7 @@ from attncli.numbers import MISSING
 from attncli.reports import names_of, report
 from attncli.runs.loading import StoredRun, read_run
 from attncli.show.report.page import embedded
-from attncli.studies import STUDIES, columns_of
+from attncli.studies import STUDIES, columns_of, titles_of
 from tests.show.report.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
@@ -57,9 +57,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
 def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
     run, page = pages[study]
     tables = page.tables()
-    kinds = {"records": "Summary", "comparisons": "Comparisons", "heads": "By batch element and head"}
+    kinds = {rows: title for rows, title in titles_of(study).items() if rows != "head_comparisons"}
     if study == "train":  # its records are seeds, and its comparisons are over the seeds
-        kinds = {"comparisons": "Summary", "records": "Records"}
         assert list(tables)[:2] == ["Summary", "Records"]
     for rows, title in kinds.items():
         records = getattr(run.result, rows)
