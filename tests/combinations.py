@@ -8,7 +8,7 @@ import pytest
 
 
 def others_slow(values: Sequence[Any], count: int = 1) -> list[Any]:
-    """Return the values for a parametrised test; all after the first `count` run with --everything only."""
+    """Return the values for a parametrised test; after the first `count` they run only with --everything."""
     return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
 
 

@@ -40,7 +40,7 @@ MAY_IMPORT = {  # besides itself
     "inputs": {"errors", "attention", "capturing", "config"},
     "common.stopping": set[str](),
     "common.threads": {"common.stopping"},
-    "common.study": {"common", "numbers"},  # the records alone, which `show` draws
+    "common.study": {"common", "numbers"},  # the records, which `show` draws
     "show": {"errors", "numbers", "scorers", "common.study", "config"},
     "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "capturing"},
     "common.pairs": STUDY,  # shared by variance and saturation

@@ -21,7 +21,7 @@ from tests.bad_input.mistake import EXPERIMENT, GOOD, Mistake, mistakes
 from tests.cli import good, names_in, refusal
 
 RUN = ["run", "x.yaml"]
-SEEN_IN_THE_WORK = {  # and not by `check`
+SEEN_IN_THE_WORK = {  # mistakes that `check` does not find
     *("it fails when run", "it gives another shape", "it gives no tensor", "it gives complex numbers"),
     *("it writes to its queries", "it writes to its keys"),
     "a negative score beside the normaliser sum",
@@ -30,7 +30,7 @@ SEEN_IN_THE_WORK = {  # and not by `check`
     *("a normaliser that ignores the mask", "a normaliser that divides by 0"),
     "a normaliser that writes to its scores",
     "a scale that is not positive for this number of keys",
-    "a sweep given to run",  # which `check` takes
+    "a sweep given to run",  # `check` accepts it
 }
 UNPRINTABLE = [  # with characters that are invisible in a text file
     Mistake(
@@ -79,7 +79,7 @@ NAMES: dict[str, Iterable[str]] = {  # words that stand for the lists of names i
 
 @pytest.fixture(autouse=True)
 def folder(here: Path, own_module: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some folders and modules, on a machine without GPU and with 1 GiB of memory."""
+    """Make some folders and modules, and pretend that the machine has no GPU and 1 GiB of memory."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
@@ -115,7 +115,7 @@ def test_mistakes(mistake: Mistake, here: Path) -> None:
 
 
 def test_without_a_mistake_the_experiment_is_good(here: Path) -> None:
-    """Else one mistake could hide all others."""
+    """The experiment is good without a mistake; otherwise a mistake in it could hide all others."""
     (here / "x.yaml").write_text(EXPERIMENT.format(**GOOD))
     assert good("check", "x.yaml") == "x.yaml: good, study attention\n"
 

@@ -95,7 +95,7 @@ def test_page_has_what_comes_out(name: str) -> None:
 
 @pytest.mark.slow
 def test_page_has_what_scorers_learn() -> None:
-    """The numbers that hold on every processor, at the two sizes of the claim."""
+    """The page has the numbers that are the same on every processor, at the two sizes of the claim."""
     block = TRAIN_PAGE.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
     columns = re.split(r" {2,}", block[0])
     table = [dict(zip(columns, re.split(r" {2,}", line), strict=True)) for line in block[2:5]]

@@ -141,7 +141,7 @@ EXIT_CODES = {
 
 
 def rounded(value: Any) -> Any:
-    """JSON with 7 significant digits, which says everything that is compared."""
+    """Return JSON with 7 significant digits, enough for the tolerances."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else str(value)
     if isinstance(value, list):
@@ -150,7 +150,7 @@ def rounded(value: Any) -> Any:
 
 
 def table(rows: list[dict[str, Any]], study: str) -> dict[str, Any]:
-    """Columns once, then one list of values for each row; a measured value is left out."""
+    """Return the names of the columns and a list of values for each row, without measured values."""
     columns = list(rows[0]) if rows else []
     assert all(list(row) == columns for row in rows)
     stems = MEASURED.get(study, set())
@@ -213,14 +213,14 @@ def run(name: str, folder: Path) -> dict[str, Any]:
 
 
 def commands() -> dict[str, list[str]]:
-    """The options of each command."""
+    """Return the options of each command."""
     group: Any = typer.main.get_command(app)
     listed = {"": group, **group.commands}
     return {name: sorted(option for each in one.params for option in each.opts) for name, one in listed.items()}
 
 
 def paths(schema: dict[str, Any], root: dict[str, Any], prefix: str) -> Iterator[str]:
-    """The name of every key that a YAML file may have, with the scorer or fill it belongs to in braces."""
+    """Yield the name of every key that a YAML file may have, with its scorer or fill in braces."""
     if prefix.endswith("[][]"):
         return  # rows of rows of numbers refer to themselves
     if "$ref" in schema:
@@ -239,14 +239,14 @@ def paths(schema: dict[str, Any], root: dict[str, Any], prefix: str) -> Iterator
 
 
 def yaml_keys() -> dict[str, list[str]]:
-    """The keys of each study."""
+    """Return the keys of each study."""
     schema = json.loads(good("schema"))
     studies = [schema["$defs"][each["$ref"].rpartition("/")[2]] for each in schema["anyOf"]]
     return {each["properties"]["study"]["const"]: sorted(set(paths(each, schema, ""))) for each in studies}
 
 
 def exit_codes(folder: Path) -> dict[str, int]:
-    """Exit codes of commands that end well or otherwise."""
+    """Return the exit codes of commands that succeed or fail."""
     keys = {"data": {"queries": {"shape": [1, 2, 4]}, "keys": {"shape": [1, 3, 4]}}, "scorers": [{"scorer": "dot"}]}
     (folder / "good.yaml").write_text(json.dumps(keys))
     (folder / "failed.yaml").write_text(json.dumps({**keys, **FAILED}))
@@ -256,7 +256,7 @@ def exit_codes(folder: Path) -> dict[str, int]:
 
 
 def contract(folder: Path) -> dict[str, Any]:
-    """Everything that the file holds."""
+    """Return the whole content of the file."""
     write_more(folder)
     return {
         "commands": commands(),
@@ -316,7 +316,7 @@ def test_experiment(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("part", "names"), [("commands", commands), ("yaml_keys", yaml_keys)])
 def test_nothing_is_missing(part: str, names: Callable[[], dict[str, list[str]]]) -> None:
-    """There may be more."""
+    """Nothing in the file is missing from the program; the program may have more."""
     found, expected = names(), EXPECTED[part]
     missing = {key: set(each) - set(found.get(key, [])) for key, each in expected.items()}
     assert not any(missing.values()), missing

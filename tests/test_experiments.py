@@ -74,7 +74,7 @@ def test_multi_head_is_causal(runs: Path) -> None:
 
 
 def test_normalizers_of_the_same_scores(runs: Path) -> None:
-    """Each agrees with its oracle, and with the comment of the experiment."""
+    """Each normaliser agrees with its oracle, and with the comment of the experiment."""
     stored = tensors(runs, "normalizers")
     scores = stored["softmax/scores"]
     assert scores[0, 1].tolist() == pytest.approx([2, 1.8, 0.4, 0, -1, -2])
@@ -105,7 +105,7 @@ def test_own_tensors_are_those_of_the_file(runs: Path) -> None:
 
 
 def test_unscaled_dot_products_saturate(runs: Path) -> None:
-    """Independently measured numbers for 64 keys."""
+    """The numbers for 64 keys were measured independently."""
     dot, scaled = rows(runs, "saturation", "dot"), rows(runs, "saturation", "scaled_dot")
     for d, norm, weight in ((8, 0.303, 0.43), (128, 0.096, 0.84), (512, 0.0043, 0.93)):
         assert dot[d]["jacobian_median"] == pytest.approx(norm, rel=0.35)

@@ -1,4 +1,4 @@
-"""Findings for every scorer, shape and mask, on many examples. Properties before examples."""
+"""Properties of every scorer, shape and mask, on many random examples."""
 
 import math
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ def test_arguments_are_untouched(name: str, case: Case) -> None:
 @every_scorer
 @given(case=cases())
 def test_weights_lie_within_the_range_of_the_scores(name: str, case: Case) -> None:
-    """With scores within D of one another, each of n valid keys has a weight between e^-D / n and e^D / n."""
+    """If scores differ by at most D, each of n valid keys has a weight between e^-D / n and e^D / n."""
     scores = scores_of(name, case).double()
     weights = masked_softmax(scores, mask=case.valid)
     top = scores.masked_fill(~case.valid, -math.inf).amax(-1, keepdim=True)
@@ -173,7 +173,7 @@ def test_the_output_lies_between_the_smallest_and_the_largest_seen_value(case: C
 
 @dataclass(frozen=True)
 class Way:
-    """From queries and keys to weights."""
+    """The options of one way from queries and keys to weights."""
 
     scorer: str
     normalizer: str
@@ -194,7 +194,7 @@ class Way:
 
 @st.composite
 def ways(draw: st.DrawFn) -> Way:
-    """Without the normalisers that refuse some scores."""
+    """Draw ways, without normalisers that refuse some scores."""
     free = [(name, options) for name, options in VARIANTS if not hasattr(NORMALIZERS[name], "lowest_score")]
     normalizer, options = draw(st.sampled_from(free))
     return Way(
@@ -208,14 +208,14 @@ def ways(draw: st.DrawFn) -> Way:
 
 
 def given_bias(case: Case) -> Tensor:
-    """Of some of the shapes that broadcast to the scores; zeros beside numbers of either sign."""
+    """Return a random bias of a shape that broadcasts to the scores, with zeros among numbers of either sign."""
     *leading, n, m = case.valid.shape
     shape = [(n, m), (1, m), (n, 1), (*leading, n, m), (*leading, 1, m)][case.seed % 5]
     return normal(*shape, seed=case.seed + 3).relu() - normal(*shape, seed=case.seed + 4).relu()
 
 
 def pooled(way: Way, case: Case, rules: Rules) -> Tensor:
-    """The output, without weights."""
+    """Return the output, computed without weights."""
     scorer = make(way.scorer, case.queries.shape[-1])
     with torch.no_grad(), mock.patch.object(pooling, "WORKSPACE_BYTES", way.workspace):
         return pool_by_rules(scorer, case.queries, case.keys, case.values, rules)
@@ -227,7 +227,7 @@ def slack_of(scores: Tensor) -> float:
 
 
 def assert_close_outputs(way: Way, case: Case, rules: Rules, weights: Tensor, scores: Tensor) -> None:
-    """The output without weights is the weighted sum of the values."""
+    """Assert that the output without weights is the weighted sum of the values."""
     wanted = weighted_sum(weights, case.values)
     slack = 50 * case.keys.shape[-2] * slack_of(scores)  # values are normal numbers
     torch.testing.assert_close(pooled(way, case, rules), wanted, rtol=1e-5, atol=slack)
@@ -271,7 +271,7 @@ def test_weights_and_outputs_against_the_slow_ones(way: Way, case: Case) -> None
 def test_what_stands_in_padding_changes_no_bit_with_any_normalizer_and_bias(
     way: Way, case: Case, garbage: list[float]
 ) -> None:
-    """In keys, values and a bias."""
+    """Padding in keys, values and a bias changes no bit."""
     padding = torch.rand(case.keys.shape[-2], generator=torch.Generator().manual_seed(case.seed)) < 0.5  # m
     case = replace(case, valid=case.valid & ~padding)
     bias = given_bias(case)

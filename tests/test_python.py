@@ -1,4 +1,4 @@
-"""`import attncli`: the same experiments, results and run folders in Python as on the command line."""
+"""`import attncli`: Python has the same experiments, results and run folders as the command line."""
 
 import base64
 import json
@@ -47,7 +47,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run folders have none: they take most of the time of a small run."""
+    """Draw no pictures in run folders, since they take most of the time of a small run."""
     monkeypatch.setattr(api, "pictures_of", lambda *_: {})
 
 
@@ -103,7 +103,7 @@ def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
 
 
 def masks() -> dict[str, Any]:
-    """The same mask (2, 3, 5), in the kinds of tensors and arrays that a mask may be."""
+    """Return the same mask (2, 3, 5) as every kind of tensor and array that a mask may be."""
     mask = torch.tensor([True, False, True, True, False]).repeat(2, 3, 1)
     mask[1, 2] = False
     added = torch.zeros(2, 3, 5).masked_fill(~mask, -torch.inf)
@@ -187,7 +187,7 @@ def test_a_sweep_in_a_script_without_a_guard_runs_the_script_once(tmp_path: Path
 
 
 def variants() -> dict[str, Any]:
-    """The same kind of numbers, (2, 3, 4), in whatever may hold them."""
+    """Return similar numbers (2, 3, 4) as every kind of tensor and array."""
     numbers = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     read_only = numbers.numpy().copy()
     read_only.flags.writeable = False
@@ -209,7 +209,7 @@ def variants() -> dict[str, Any]:
 @pytest.mark.parametrize("kind", variants())
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_a_tensor_is_what_its_lists_are(kind: str, dtype: str, tmp_path: Path, no_pictures: None) -> None:
-    """And a run folder has it, in place of the lists."""
+    """A tensor gives the same results as its nested lists; the run folder has the tensor in place of the lists."""
     given = variants()[kind]
     shared: dict[str, Any] = {"scorers": ["dot", "additive"], "dtype": dtype}
     lists, tensors = ({"queries": each, "values": each, "keys": each} for each in (given.tolist(), given))
@@ -374,7 +374,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {  # keys of results.json, and 
     "settings in a list": ({"settings": []}, " (results.json: settings)"),
     "no findings": ({"findings": None}, " (results.json: findings)"),
     "another finding": ({"findings": [{"text": 1}]}, " (results.json: findings[0].text)"),
-    "no settings": ({"settings": {}}, ""),  # which is seen when they are shown
+    "no settings": ({"settings": {}}, ""),  # noticed when they are shown
     "records without figures": ({"records": [{"label": "dot", "scorer": "dot", "entropy": "low"}]}, ""),
 }
 

@@ -125,7 +125,7 @@ def test_a_dtype_rounds_and_changes_no_draw(name: str, dtype: str) -> None:
     assert torch.equal(rounded, exact.to(rounded.dtype))
     if name in RANDOM and name != "rademacher":
         assert not torch.equal(exact, exact.float().double()), "drawn with all digits"
-    keys = {"fill": "correlated", "with": "queries", "rho": 1.0}  # sees the other tensor as it is used
+    keys = {"fill": "correlated", "with": "queries", "rho": 1.0}  # uses the other tensor after rounding
     same = inputs_of(data={"queries": {"shape": [2, 30, 4], **source}, "keys": keys}, dtype=dtype)
     assert torch.equal(same.keys, same.queries)
 

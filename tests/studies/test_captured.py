@@ -27,7 +27,7 @@ SINKS = normal(4)
 
 
 def capped(queries: Tensor, keys: Tensor, values: Tensor, cap: float | None = CAP) -> Tensor:
-    """Softcap, heads in groups, sinks, a mask and a bias, as models write them."""
+    """Compute attention with softcap, grouped heads, sinks, a mask and a bias, as models write it."""
     keys, values = (each[:, ::GROUPS].repeat_interleave(GROUPS, 1) for each in (keys, values))
     scores = queries @ keys.mT * SCALE
     scores = (scores if cap is None else cap * torch.tanh(scores / cap)) + BIAS
@@ -60,7 +60,7 @@ def saved(path: Path, *layers: nn.Module, **about: Any) -> str:
 
 
 class _Same(nn.Module):
-    """A layer beside which the queries go on as they are."""
+    """A layer that returns its queries unchanged."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def weights_of(output: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_of_all_layers_are_those_that_models_report(family: str, tmp_path: Path) -> None:
-    """Masks, biases, softcap, sinks and scale of real architectures, with the weights that they report as oracle.
+    """Masks, biases, softcap, sinks and scale of real architectures; the weights that they report are the oracle.
 
     All of their attention is captured.
     """
@@ -136,7 +136,7 @@ def test_softcap_groups_and_sinks_stay_the_models(weights: bool, tmp_path: Path)
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("cap", [None, 30.0])
 def test_another_softcap_than_the_models_and_none(cap: float | None, weights: bool, tmp_path: Path) -> None:
-    """`null` is no softcap; left out it is the model's own. The run folder knows which."""
+    """`softcap: null` turns the softcap off; without the key the model's own is used. The run folder keeps this."""
     own: dict[str, Any] = {"scorer": "scaled_dot", "scale": SCALE}
     file, scorers = saved(tmp_path, Layer(capped)), [own | {"label": "own"}, own | {"label": "other", "softcap": cap}]
     data = {"capture": file, "layer": 0}
@@ -173,7 +173,7 @@ def test_softcaps_and_scales_by_set_and_over(
 
 @pytest.mark.parametrize("study", ["variance", "saturation"])
 def test_studies_of_scores_have_the_models_softcap(study: str, tmp_path: Path) -> None:
-    """Unless an entry says another, or null; against scores that were capped by hand."""
+    """The model's softcap applies unless an entry has another or null; the oracle caps scores by hand."""
     file = saved(tmp_path, Layer(capped))
     scorers = ["dot", "dot:softcap=null", "dot:softcap=30"]
     rows = attncli.run({"study": study, "from": file, "scorers": scorers}).records
@@ -185,7 +185,7 @@ def test_studies_of_scores_have_the_models_softcap(study: str, tmp_path: Path) -
             if study == "variance":
                 assert row["variance"] == pytest.approx(float(scores[MASK[:, 0]].var(correction=0)), rel=1e-5)
             else:
-                seen = MASK[:, 0].sum(-1) > 1  # of rows with one key nothing is asked
+                seen = MASK[:, 0].sum(-1) > 1  # rows with one key are skipped
                 weights = scores.masked_fill(~MASK[:, 0], -torch.inf).softmax(-1)[seen]
                 assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5)
 
@@ -239,7 +239,7 @@ def test_the_models_scale_is_asked_for_and_no_label_means_it(
     entry: Any, label: str, is_own: bool, tmp_path: Path
 ) -> None:
     def scaled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return capped(queries * 0.7, keys, values)  # so that the whole scale is 0.7 / sqrt(d)
+        return capped(queries * 0.7, keys, values)  # the whole scale is then 0.7 / sqrt(d)
 
     result = run(saved(tmp_path, Layer(scaled)), layer=0, scorers=["dot", entry])
     assert result.labels == ["dot", label]
@@ -250,7 +250,7 @@ def test_the_models_scale_is_asked_for_and_no_label_means_it(
 
 
 def test_the_models_scale_is_that_of_each_layer(tmp_path: Path) -> None:
-    """Also in variance and saturation, in sweeps, and where a run folder is run again."""
+    """The scale is also right in variance and saturation, in sweeps, and if a run folder is run again."""
     scales = {"0.layer": 0.3, "1.layer": 0.5}
 
     def scaled(scale: float) -> Written:
@@ -333,7 +333,7 @@ def test_a_run_folder_can_be_run_again(tmp_path: Path) -> None:
 
 
 class Short(nn.Module):
-    """Cross attention: fewer keys, other heads."""
+    """Cross-attention with fewer keys and another number of heads."""
 
     def forward(self, queries: Tensor) -> None:
         keys, values = (each[:, :2, :3] for each in (KEYS, VALUES))
@@ -422,7 +422,7 @@ def test_views_of_many_layers_open_files_as_often_as_of_few(tmp_path: Path, monk
 
 
 def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
-    """There is nothing that changes outputs, and no picture of that."""
+    """With a single scorer there are no changes of outputs, and no picture of changes."""
     file, out = saved(tmp_path, Layer(capped), Short()), tmp_path / "run"
     good("run", file, "--set", "scorers=dot", "--out", out, "--report")
     assert attncli.load(out).pictures == ["layers"]
@@ -431,7 +431,7 @@ def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("look", [{}, {"size": [13.33, 7.5], "font_size": 18, "theme": "dark"}])
 def test_panels_of_one_quantity_share_their_colours(look: dict[str, Any], tmp_path: Path) -> None:
-    """From 0, or by the logarithm over the decades that nearly all cells take, with an arrow for the rest."""
+    """Colours begin at 0, or are logarithmic over the decades of nearly all cells, with an arrow for the rest."""
     file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
     scorers = ["dot", "cosine", {"scorer": "scaled_dot", "scale": 1e-4, "label": "flat"}]
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}, *scorers]})
@@ -474,7 +474,7 @@ def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("study", ["variance", "saturation"])
 def test_the_studies_of_scores_take_every_layer(study: str, tmp_path: Path) -> None:
-    """Each as the tensors of that layer alone; a run folder can be run again."""
+    """Each layer has the same metrics as its tensors alone, and a run folder can be run again."""
     file = saved(tmp_path, Layer(CASES["masked_fill"][0]), Short(), Relu())
     out = str(tmp_path / "first")
     good(study, "--from", file, "--scorer", "dot", "--out", out, "--no-plots")

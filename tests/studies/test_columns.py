@@ -1,4 +1,4 @@
-"""Every study is made of the same parts, says which rows it will have, and lists a column for each of their keys."""
+"""Every study has the same parts, predicts its rows, and has a column for each of their keys."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def check(columns: Any, known: Any, rows: Any) -> None:
 
 
 def check_column(column: Column, rows: list[Record]) -> None:
-    """Its values can be written for people, and are words where it says so; `about` is a sentence."""
+    """Assert that values can be formatted, are words if `text` is set, and that `about` is a sentence."""
     assert not column.about[0].islower(), column.key
     assert column.about.endswith("."), column.key
     values = [row[column.key] for row in rows if row[column.key] is not None]

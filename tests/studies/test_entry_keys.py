@@ -33,7 +33,7 @@ def entry_of(**keys: Any) -> ScorerEntry:
 
 
 def oracle(entry: ScorerEntry, inputs: Inputs, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Scores and weights, by loops in float64."""
+    """Return scores and weights, by loops in float64."""
     queries, keys = at_least_float32(inputs.queries.double(), inputs.keys)
     scorer = build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, torch.float32)
     if entry.qk_norm is not None:
@@ -83,7 +83,7 @@ def test_windows(window: dict[str, int], mask: str, weights: bool) -> None:
 
 @pytest.mark.parametrize("weights", [True, False])
 def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
-    """Scores and empty rows: the last queries of the second element see padding alone."""
+    """Metrics of scores and of empty rows: the last queries of the second batch element see only padding."""
     (record,) = result_of(data=DATA, scorers=[{"scorer": "dot", "window": 2}], weights=weights).records
     scores, _ = oracle(entry_of(scorer="dot"), inputs_of(data=DATA))
     near = (torch.arange(6)[:, None] - torch.arange(7)).abs() < 2
@@ -94,7 +94,7 @@ def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_norms_in_studies_of_pairs(norm: str, tmp_path: Path) -> None:
-    """As the same study gives for normalised vectors; the query's gradient passes through the norm in addition."""
+    """Metrics equal a run on normalised vectors, except the query's gradient, which also passes through the norm."""
     queries, keys = 3 * normal(2, 2, 6, 5) + 1, normal(2, 2, 7, 5, seed=1)
     torch.save({"queries": queries, "keys": keys}, tmp_path / "raw.pt")
     made = {"queries": reference.normed(norm, queries).float(), "keys": reference.normed(norm, keys).float()}

@@ -135,7 +135,7 @@ PHI: dict[str, Callable[[float], float]] = {
 
 @pytest.mark.parametrize(("name", "options"), SCORER_VARIANTS)
 def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> None:
-    """Each step of each pair; the last is the score."""
+    """Each step of each pair equals a loop; the last step is the score."""
     scorer: Any = make(name, 6, **options).double()
     if not hasattr(scorer, "steps"):
         return
@@ -157,7 +157,7 @@ def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> N
 
 
 def threshold(scores: Vector, alpha: float) -> float:
-    """The number t such that the powers of (alpha - 1) s - t above 0 sum to 1, by bisection."""
+    """Return the t for which the powers of (alpha - 1) s - t above 0 sum to 1, by bisection."""
     low, high = (alpha - 1) * max(scores) - 1, (alpha - 1) * max(scores)
     for _ in range(100):
         middle = (low + high) / 2
@@ -285,7 +285,7 @@ sum = output   1.000         7.311 2.689
 
 
 def test_a_screen_to_check_by_hand() -> None:
-    """Q . k = 1 * 2 + 1 * 0 = 2, 0 + 1 = 1 and 1 + 1 = 2; the third key is masked; exp(1 - 2) = 0.3679."""
+    """Products q . k: 1 * 2 + 1 * 0 = 2, 0 + 1 = 1 and 1 + 1 = 2; the third key is masked; exp(1 - 2) = 0.3679."""
     data = {
         "queries": [[[1, 1]]],
         "keys": [[[2, 0], [0, 1], [1, 1]]],

@@ -1,4 +1,4 @@
-"""Figures by batch element and head against their definitions, and which of them are listed."""
+"""Metrics by batch element and head against their definitions, and the choice of listed heads."""
 
 import csv
 import json

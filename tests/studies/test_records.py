@@ -60,7 +60,7 @@ def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: 
 @pytest.mark.parametrize("m", [2, 1000])
 @pytest.mark.parametrize("peak", [0.0, 1e-6, 0.5, 1 - 1e-3, 1 - 1e-6])  # the share of the first key, beyond 1 / m
 def test_the_entropy_is_exact_from_0_to_ln_m(m: int, peak: float, total: float) -> None:
-    """And the other figures, and the divergence of weights that hardly differ."""
+    """The other metrics are exact, too, and so is the divergence of nearly equal weights."""
     weights = torch.full((2, m), (1 - peak) / m, dtype=torch.float64)
     weights[:, 0] += peak
     weights[1] *= 1 + 1e-3 * torch.arange(m) / m

@@ -35,7 +35,7 @@ def given(size: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def output_of(inputs: tuple[Tensor, Tensor, Tensor], entry: ScorerEntry) -> Tensor:
-    """As the study attention computes it."""
+    """Return the output of the study attention."""
     queries, keys = inputs_of_entry(entry, *inputs[:2])
     rules = rules_of(entry, Valid((B, HEADS, N, N)))
     scores = scoring_of(entry, make("scaled_dot", D, scale=SCALE))(queries, keys)
@@ -49,7 +49,7 @@ def error(output: Tensor, exact: Tensor) -> float:
 @pytest.mark.parametrize("size", [1.0, 2.0, 4.0])
 @pytest.mark.parametrize("dtype", HALF)
 def test_errors_are_those_of_torch(dtype: str, size: float) -> None:
-    """Within 2 %: of the fused kernel on this CPU, and of attention written out in this dtype."""
+    """Errors agree within 2 % with torch's fused kernel on this CPU, and with attention in steps in this dtype."""
     inputs = given(size)
     queries, keys, values = (each.double() for each in inputs)
     exact = scaled_dot_product_attention(queries, keys, values, scale=SCALE)
@@ -66,7 +66,7 @@ def test_errors_are_those_of_torch(dtype: str, size: float) -> None:
 
 
 def nearest(number: float, dtype: torch.dtype) -> float:
-    """The nearest of all numbers of an 8-bit dtype."""
+    """Return the nearest of all numbers of an 8-bit dtype."""
     every = torch.arange(256, dtype=torch.uint8).view(dtype).double()
     every = every[every.isfinite()]
     return float(every[(every - number).abs().argmin()])
@@ -74,7 +74,7 @@ def nearest(number: float, dtype: torch.dtype) -> float:
 
 @pytest.mark.parametrize("dtype", FLOAT8)
 def test_float8_against_loops(dtype: str) -> None:
-    """Each vector has a factor, with which its largest number is the largest of the dtype; zeros stay zeros."""
+    """Each vector has a factor that scales its largest number to the largest of the dtype; zeros stay zeros."""
     vectors = normal(20, 7, dtype=torch.float64) * 10 ** normal(20, 1, seed=1, dtype=torch.float64)
     vectors[3] = 0.0
     kind = DTYPES[dtype]
@@ -88,7 +88,7 @@ def test_float8_against_loops(dtype: str) -> None:
 
 
 def slow(number: float, digits: int) -> float:
-    """Rounded to this number of binary digits, ties to even; of usual size."""
+    """Return a number of usual size rounded to this number of binary digits, ties to even."""
     if number == 0:
         return 0.0
     unit = 2.0 ** (math.frexp(number)[1] - digits)
@@ -99,7 +99,7 @@ def slow(number: float, digits: int) -> float:
 @pytest.mark.parametrize("way", ["inputs", "flash", "steps"])
 @pytest.mark.parametrize("scorer", ["dot", "scaled_dot", "cosine", "additive"])
 def test_each_way_against_loops(scorer: str, way: str, dtype: str, digits: int) -> None:
-    """A run of the study, with and without weights."""
+    """Runs of the study, with and without weights, equal slow loops."""
     data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [3, 5]}
     keys = {"scorer": scorer, "dtype": dtype, "rounding": way, "softcap": 4.0, "bias": "alibi"}
     run = result_of(data=data, scorers=[keys, {"scorer": scorer, "label": "exact"}])

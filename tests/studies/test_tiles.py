@@ -1,4 +1,4 @@
-"""Outputs and the figures of every row without weights: against loops, and the figures with weights."""
+"""Outputs and metrics of every row without weights, against loops and against the metrics with weights."""
 
 import math
 from collections.abc import Callable
@@ -44,7 +44,7 @@ RULES: dict[str, Callable[[Shape], Rules]] = {
 
 
 def tensors(leading: Shape, sizes: tuple[int, int] = (N, M), dtype: torch.dtype = torch.float64) -> Any:
-    """Queries, keys and values."""
+    """Return queries, keys and values."""
     shapes = (*leading, sizes[0], D), (*leading, sizes[1], D), (*leading, sizes[1], 3)
     return tuple(normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
 
@@ -55,7 +55,7 @@ def pooled(scorer: Any, given: Any, rules: Rules) -> tuple[Tensor, ScorerRows]:
 
 
 def slow_row(scores: list[float], weights: list[float], valid: list[bool]) -> list[float]:
-    """The definitions, over Python floats, in the order of the fields."""
+    """Return the metrics of a row by their definitions in Python floats, in the order of the fields."""
     seen = [score for score, may in zip(scores, valid, strict=True) if may]
     mean, total = math.fsum(seen) / len(seen), math.fsum(weights)
     squares = math.fsum((score - mean) ** 2 for score in seen)
@@ -64,7 +64,7 @@ def slow_row(scores: list[float], weights: list[float], valid: list[bool]) -> li
 
 
 def assert_rows(found: ScorerRows, wanted: ScorerRows, kept: Tensor, tolerance: float) -> None:
-    """Of the rows that are kept: `entropy` where the weights are not all 0."""
+    """Assert equal metrics in the kept rows; `entropy` only in rows with a nonzero weight."""
     for field in fields(ScorerRows):
         one, other = (getattr(each, field.name)[kept] for each in (found, wanted))
         if field.name == "entropy":
@@ -146,7 +146,7 @@ def test_a_score_that_the_normaliser_refuses_is_located_among_all(
     scorer=["dot", "general", "cosine", "gaussian"],
 )
 def test_extreme_numbers_are_as_with_weights(where: int, junk: float, kind: str, scorer: str) -> None:
-    """In padding, or not."""
+    """Extreme numbers inside or outside of padding have the same effect as with weights."""
     given, rules, scored = tensors((2,), dtype=torch.float32), RULES[kind]((2, N, M)), make(scorer, D)
     given[where][:, 3:5] *= junk
     output, found = pooled(scored, given, rules)
@@ -171,7 +171,7 @@ def test_padding_does_not_matter(kind: str, scorer: str, normalizer: str) -> Non
 
 @pytest.mark.parametrize("shift", [0.0, 1e3])
 def test_many_keys_in_single_precision(shift: float) -> None:
-    """Within 1e-5 of the figures with weights, scores far from 0 too."""
+    """Metrics agree within 1e-5 with the metrics with weights, also for scores far from 0."""
     queries, keys, values = normal(50, 2), normal(20_000, 2, seed=1), normal(20_000, 3, seed=2)
     queries, keys = (torch.cat([each, torch.full_like(each[:, :1], shift**0.5)], -1) for each in (queries, keys))
     scored, rules = make("dot", 3), Rules(Valid((50, 20_000)))

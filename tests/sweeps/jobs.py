@@ -19,7 +19,7 @@ from attncli.sweeps.work import code_version
 
 
 def config(seed: int, scorer: str = "additive", **keys: Any) -> dict[str, Any]:
-    """A resolved config, as far as a point needs it."""
+    """Return the part of a resolved config that a point needs."""
     data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
     return {"study": "attention", "seed": seed, "data": data, "scorers": [{"scorer": scorer}], **keys}
 
@@ -29,12 +29,12 @@ def job(key: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def jobs(count: int, scorer: str = "additive") -> list[dict[str, Any]]:
-    """Points that differ by their seed."""
+    """Return points that differ in their seed."""
     return [job(f"{scorer}-{seed}", config(seed, scorer)) for seed in range(count)]
 
 
 def bad(name: str) -> dict[str, Any]:
-    """A point with one of the scorers below."""
+    """Return a point with one of the scorers below."""
     return job(name, config(0, f"{__name__}:{name}"))
 
 
@@ -51,7 +51,7 @@ def figures(rows: Sequence[Record]) -> dict[str, Any]:
 
 
 def kept(folder: Path) -> dict[str, Any]:
-    """The same, of a journal."""
+    """Return the same parts of the rows of a journal."""
     return figures(list(rows_of(folder)))
 
 
@@ -60,7 +60,7 @@ def without_time(records: Sequence[Record]) -> list[Record]:
 
 
 def table(folder: Path, name: str = "records.csv") -> list[Record]:
-    """The rows of a file of a sweep, without times."""
+    """Return the rows in a file of a sweep, without times."""
     with (folder / name).open(encoding="utf-8", newline="") as file:
         return without_time(list(csv.DictReader(file)))
 

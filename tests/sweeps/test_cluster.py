@@ -29,7 +29,7 @@ LONG = 120.0  # seconds; nothing takes so long, unless it is broken
 
 @dataclass
 class Cluster:
-    """Processes of Dask, which the tests kill."""
+    """Processes of Dask, to be killed by the tests."""
 
     folder: Path
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Cluster:
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
-    """It and its children."""
+    """Kill a process and its children."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -62,7 +62,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A scheduler without workers."""
+    """Start a scheduler without workers."""
     cluster = Cluster(tmp_path)
     cluster.start("scheduler", "--host", "127.0.0.1", "--port", 0)
     try:

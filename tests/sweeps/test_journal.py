@@ -150,7 +150,7 @@ NOON = datetime.fromisoformat("2026-01-01T12:00:00+00:00")
 
 
 def told(*rows: tuple[int, float, float, str], points: int = 10) -> Tally:
-    """A tally of (seed, seconds, finished at, status)."""
+    """Return a tally of rows (seed, seconds, finished at, status)."""
     tally = Tally({"seed": seed} for seed in range(points))
     for seed, seconds, at, status in rows:
         finished = (NOON + timedelta(seconds=at)).isoformat()

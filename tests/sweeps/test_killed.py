@@ -50,12 +50,12 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def signalled(process: "subprocess.Popen[str]", number: int) -> None:
-    """As a terminal does it with Ctrl-C, to all processes, and as a scheduler does it with SIGTERM, to one."""
+    """Send SIGINT to all processes, as a terminal does, or SIGTERM to the main process, as a scheduler does."""
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
 
 
 def lines(folder: Path) -> list[bytes]:
-    """The whole lines of the journal."""
+    """Return the lines of the journal."""
     path = folder / JOURNAL
     return path.read_bytes().splitlines(keepends=True) if path.exists() else []
 
@@ -72,7 +72,7 @@ def killed(*args: object, folder: Path, rows: int) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A config, and the folder of a sweep of it that nothing happened to."""
+    """Return a config, and the folder of its sweep without any interruption."""
     folder = tmp_path_factory.mktemp("undisturbed")
     config = experiment(folder / "slow.yaml", scorers=[{"scorer": SLOW}])
     assert ended(start(config, "--over", f"seed=0..{POINTS - 1}", "--out", folder / "out")) == (0, "")
@@ -92,7 +92,7 @@ def test_killed_at_moments(undisturbed: tuple[Path, Path], tmp_path: Path, momen
     with (out / JOURNAL).open("ab") as journal:
         journal.write(b'{"key": "torn')
     assert ended(start("--resume", out)) == (0, "")
-    assert kept(out) == kept(alone)  # which refuses a point that is there twice
+    assert kept(out) == kept(alone)  # `kept` asserts that no point is there twice
     assert table(out) == table(alone)
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 

@@ -1,4 +1,4 @@
-"""The plan of a sweep: its points by hand, their identity, and everything that is refused before the work."""
+"""The plan of a sweep: points by hand, equal points, and errors before the work."""
 
 from itertools import product
 from pathlib import Path
@@ -33,7 +33,7 @@ def refused(path: Path, *over: str) -> list[str]:
 
 
 def test_points_by_hand(tmp_path: Path) -> None:
-    """The product of the axes, the last going fastest; each has the config that --set would have made."""
+    """Points are the product of the axes, the last axis fastest; each has the same config as with --set."""
     path = experiment(tmp_path / "x.yaml", scorers=TWO)
     plan = planned(path, "over seed=3..4", "over scorers[0].scale=0.5,2", "with num_hiddens=2,8")
     keys = ["seed", "scorers[0].scale", "num_hiddens"]
@@ -65,7 +65,7 @@ def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:
 
 
 def test_config_of_the_folder_plans_the_same_points_anywhere(tmp_path: Path) -> None:
-    """Files are named by whole paths, and the axes with their overrides are in it."""
+    """The config has absolute paths, and the axes with their overrides."""
     (tmp_path / "bias.csv").write_text("0,1,2,3,4\n" * 3)
     path = experiment(tmp_path / "x.yaml", data={"bias": {"file": "bias.csv"}}, scorers="dot")
     plan = planned(path, "over seed=0..2", "over data.keys.fill=normal,ones", sets=("device=cpu",))
@@ -119,14 +119,14 @@ def test_sweeps_that_make_no_sense(tmp_path: Path, over: list[str], message: str
 
 
 def test_combinations_are_tried_before_the_work(tmp_path: Path) -> None:
-    """Fewer keys, and lengths for more of them, are wrong only together."""
+    """Fewer keys and larger valid lengths are wrong only in combination."""
     path = experiment(tmp_path / "x.yaml", data={"valid_lens": [2, 2]})
     (problem,) = refused(path, "over keys.shape[1]=5,3", "over valid_lens[0]=2,4,3", "over seed=0..9")
     assert "at keys.shape[1] = 3, valid_lens[0] = 4, seed = 0: " in problem
 
 
 def test_what_is_tried_depends_on_the_sweep_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points that differ in their seed count once; of many there is a sample, always the same."""
+    """Of points that differ only in their seed one is tried; of many points always the same sample."""
     study, tried = load_study("attention"), list[tuple[object, ...]]()
     prepare = study.prepare
 

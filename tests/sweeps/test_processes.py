@@ -1,4 +1,4 @@
-"""Points on processes of this machine: the same figures on any number, and a death costs one point."""
+"""Points in processes of this machine: the same metrics on any number of processes; a death costs only one point."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def test_a_point_that_never_ends() -> None:
 
 
 def test_killed_processes_cost_no_point() -> None:
-    """Whether one is at work or waits for it."""
+    """A killed process costs no point, whether it was working or idle."""
     rows = []
     for row in on_processes(jobs(12), 2):
         rows.append(row)
@@ -88,7 +88,7 @@ def test_the_memory_is_divided() -> None:
 
 
 def _workers() -> list[psutil.Process]:
-    """The processes that compute: children of the Python that they are copies of, and none of a browser's."""
+    """Return the worker processes: the children of the forking server, without a browser's processes."""
     own = psutil.Process()
     return [
         process

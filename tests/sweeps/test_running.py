@@ -13,7 +13,7 @@ from attncli.sweeps.work import EngineLostError
 
 
 class Told(Progress):
-    """Remembers the steps."""
+    """Progress that records its steps."""
 
     def __init__(self) -> None:
         self.steps = list[tuple[int, int, str]]()
@@ -31,7 +31,7 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
 
 
 def stopped(folder: Path, rows: Generator[Record], points: int, fail_fast: bool = False) -> tuple[str | None, int]:
-    """Why it stopped, and how many rows are kept."""
+    """Return the reason for the stop, and the number of kept rows."""
     with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
         reason = keep(rows, journal, Progress(), fail_fast)
     return reason, len(list(rows_of(folder)))

@@ -29,7 +29,7 @@ MEAN = sum(NOISE.values()) / 3
 
 
 def numbers(line: Any) -> tuple[list[float], list[float]]:
-    """The ends of a line's pieces."""
+    """Return the ends of the segments of a line."""
     x, y = line.get_data()
     return [float(each) for each in x], [float(each) for each in y]
 
@@ -111,7 +111,7 @@ def test_heatmaps_of_many_decades_have_logarithmic_colours_and_arrows(look: Look
 @pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18)])
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, factor: float) -> None:
-    """Which is logarithmic over more than two decades; only the first panel of a row has numbers and a name."""
+    """The axis is logarithmic over more than two decades; only the first panel of a row has ticks and a title."""
     over: Over = [{"d": [8, 16, 32]}, {"scale": [1.0, 2.0, 4.0]}, {"dtype": ["float32", "float64"]}]
     rows = attention(over)
     for row in rows:
@@ -205,7 +205,7 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
 
 
 def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scorer() -> None:
-    """One run has scorers and sizes that the other lacks."""
+    """The runs may have different scorers and sizes."""
     rows = [
         [{"scorer": label, "label": label, "d": d, "variance": place + d} for label in labels for d in sizes]
         for place, (labels, sizes) in enumerate(((("dot", "cosine"), (4, 16, 64)), (("dot",), (4, 16))))

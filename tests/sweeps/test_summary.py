@@ -1,4 +1,4 @@
-"""Means and intervals over seeds, against SciPy and slow loops; which columns name a row, and which are figures."""
+"""Means and intervals over seeds, against SciPy and slow loops; columns that identify rows, and metrics."""
 
 import math
 from itertools import product

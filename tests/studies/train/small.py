@@ -18,22 +18,22 @@ SMALL = {"device": "cpu", "d": 4, "steps": 6, "batch": 3, "keys": 4, "vocabulary
 
 
 def options_of(**keys: Any) -> TrainOptions:
-    """Options of a small experiment."""
+    """Return the options of a small experiment."""
     return TrainOptions.model_validate(TrainOptions.normalised({"name": "test", "seeds": 3, **SMALL, **keys}))
 
 
 def prepared(**keys: Any) -> Prepared:
-    """An experiment that is ready to run."""
+    """Return the prepared input of a run."""
     return train.prepare(options_of(**keys), Progress())
 
 
 def result_of(progress: Progress | None = None, **keys: Any) -> Result:
-    """The result of an experiment."""
+    """Return the result of an experiment."""
     return train.run(prepared(**keys), progress or Progress())
 
 
 def model_of(options: TrainOptions) -> Recall:
-    """The model of the first configuration."""
+    """Return the model of the first configuration."""
     return Recall(options.scorers[0], options.d[0], options)
 
 
@@ -43,12 +43,12 @@ def learnt_by(model: Recall, options: TrainOptions) -> Learnt:
 
 
 def batch_of(options: TrainOptions) -> Batch:
-    """The first batch."""
+    """Return the first batch."""
     return next(batches(options, CPU))
 
 
 def loss_by_hand(scores: Tensor, values: Tensor, target: int, classes: int) -> Tensor:
-    """Of one sequence with scores (m,): softmax, one-hot values, their weighted sum, and its cross-entropy."""
+    """Return the loss of one sequence with scores (m,): the cross-entropy of the weighted sum of one-hot values."""
     weights = torch.exp(scores - scores.max())
     weights = weights / weights.sum()
     pooled = sum(

@@ -1,4 +1,4 @@
-"""`attncli train`: its run folder, how it ends early, and how it goes on."""
+"""`attncli train`: its run folder, interruptions, and resumed runs."""
 
 import csv
 import json
@@ -52,7 +52,7 @@ def test_expectations_of_one_seed_and_of_the_mean_of_all(here: Path) -> None:
 
 
 def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the next configuration is at work."""
+    """Press Ctrl-C after this number of configurations, at the start of the next."""
     begun, right = [0], train_model.learn
 
     def interrupted(*args: Any) -> Any:
@@ -99,12 +99,12 @@ def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def first() -> dict[str, Any]:
-    """A run to go on with; the content of its results.json."""
+    """Make the run to resume, and return the content of its results.json."""
     return swept("train", *RESUMED, out="first")
 
 
 def resumed(*args: object, out: str = "again") -> tuple[dict[str, Any], str]:
-    """The content of a run that goes on with the first, and how many of how many it keeps, and the rest."""
+    """Resume the first run; return the content of the new run's results.json, and its shortened stderr."""
     before = {name: Path("first", name).read_bytes() for name in names_in(Path("first"))}
     result = attncli("train", "--resume", "first", *args, "--no-plots", "--out", out)
     assert result.exit_code == 0, result.stderr
@@ -182,7 +182,7 @@ def test_a_run_without_what_was_learnt_is_trained_again_and_says_so(first: dict[
 
 
 def test_what_has_no_number_is_kept() -> None:
-    """NaN is written as null."""
+    """A resumed run keeps results with NaN, which is written as null."""
     first = swept("train", *FEW, "--d", 2, "--scorer", "scaled_dot:scale=3e38,label=much", out="first")
     assert first["records"][0]["loss"] is None
     content, said = resumed()

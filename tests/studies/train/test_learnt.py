@@ -38,7 +38,7 @@ KEYS: dict[str, Any] = {**SMALL, "study": "train", "scorers": SCORERS, "steps": 
 
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attncli.Result:
-    """A run in the folder `run`."""
+    """Train into the folder `run`."""
     (tmp_path / "warm.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -65,7 +65,7 @@ def test_every_seed_of_every_scorer_has_its_own(trained: attncli.Result) -> None
 
 @pytest.mark.parametrize("label", SHAPES)
 def test_an_attention_experiment_with_them_scores_as_the_model_did(label: str, trained: attncli.Result) -> None:
-    """The rows of the run follow from the scores of the scorers that are read, sequence by sequence."""
+    """Scores with the saved parameters reproduce the rows of the run, sequence by sequence."""
     options = options_of(**{key: value for key, value in KEYS.items() if key not in ("study", "scorers")})
     test, embeddings = held_out(options, options.keys, CPU), normal(options, "embeddings", 6, 5)
     stored = load_file("run/parameters.safetensors")

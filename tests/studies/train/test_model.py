@@ -1,4 +1,4 @@
-"""The model of several seeds, against one sequence after the other with the catalogue's scorers; its gradient."""
+"""The model of several seeds and its gradient, against single sequences with the catalogue's scorers."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
 
 
 def gradients_by_hand(model: Recall, seed: int, batch: Batch, scorer: nn.Module) -> tuple[Tensor, list[Tensor]]:
-    """Loss and gradients of W_q, W_k and the scorer's parameters of one seed, sequence by sequence."""
+    """Return loss and gradients of W_q, W_k and the scorer's parameters for one seed, sequence by sequence."""
     matrices = [each.detach()[seed].requires_grad_() for each in (model.W_q, model.W_k)]
     total = torch.zeros((), dtype=torch.float64)
     for b in range(len(batch.targets[seed])):
@@ -35,7 +35,7 @@ def gradients_by_hand(model: Recall, seed: int, batch: Batch, scorer: nn.Module)
 
 
 def gradients_of(model: Recall, seed: int) -> list[Tensor | None]:
-    """Of one seed's W_q, W_k and parameters of the scorer, which stack over seeds or are a scorer of their own."""
+    """Return the gradients of one seed's W_q, W_k and scorer parameters, from stacked or separate scorers."""
     own = list(model.scorer.scorers[seed].parameters()) if isinstance(model.scorer, OneByOne) else None
     stacked = [model.W_q, model.W_k, *(model.scorer.parameters() if own is None else ())]
     return [*(None if each.grad is None else each.grad[seed] for each in stacked), *(each.grad for each in own or ())]
@@ -62,7 +62,7 @@ def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str)
 def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
     """If all values are equal, the pooled value does not depend on the weights, and nothing can be learnt.
 
-    A loss on the weights themselves would go on, since it knows which key is the right one.
+    A loss on the weights themselves would still have a gradient, since it knows the right key.
     """
     options = options_of(scorers=[name], dtype="float64")
     model, batch = model_of(options), batch_of(options)
@@ -78,7 +78,7 @@ def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
 def slow_weights(
     model: Recall, normalizer: str, options: Mapping[str, Any], w_q: Tensor, seed: int, batch: Batch
 ) -> list[list[float]]:
-    """Of the keys of every sequence of one seed, for the scores of `scorer_of`."""
+    """Return the weights of the keys of every sequence of one seed, for the scores of `scorer_of`."""
     queries, keys = ((model.embeddings[seed] @ each.mT).tolist() for each in (w_q, model.W_k.detach()[seed]))
     return [
         list(NORMALIZERS[normalizer]([score(normalizer, queries[query], keys[key]) for key in own], **options))
@@ -97,7 +97,7 @@ def slow_loss(weights: list[list[float]], seed: int, batch: Batch, classes: int)
 
 @pytest.mark.parametrize(("name", "its"), VARIANTS)
 def test_losses_entropies_and_gradients_of_every_normalizer(name: str, its: dict[str, Any]) -> None:
-    """Against oracles, and against central differences of the oracles."""
+    """Losses and entropies equal the oracles, and gradients equal central differences of the oracles."""
     options = options_of(
         scorers=[{"scorer": scorer_of(name), "normalizer": {"normalizer": name, **its}}], dtype="float64", seeds=2
     )

@@ -1,4 +1,4 @@
-"""The study `train` with scorers of the user's own: each seed for itself, and mistakes that name them."""
+"""The study `train` with custom scorers: independent seeds, and errors that name the scorer."""
 
 import sys
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:
 
 
 def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
-    """Bit for bit but for the norm, a sum in another order; and neither other scorers nor sizes change anything."""
+    """Other seeds, scorers and sizes change no bit, except of the gradient's norm, a sum in another order."""
     keys: dict[str, Any] = {"steps": 20, "dtype": "float64"}
     alone = result_of(scorers=["own_train:Noisy"], seeds=1, **keys)
     drawn = sys.modules["own_train"].Noisy.drawn

@@ -27,7 +27,7 @@ SETTINGS: Record = {
 
 
 def dot_loses(label: str, d: int, seed: int) -> float:
-    """1 for all but `dot`, which loses 0.05 each time d is four times as large, and 0.02 with each seed."""
+    """Return an accuracy of 1; `dot` loses 0.05 each time d is multiplied by four, and 0.02 with each seed."""
     return 1.0 if label != "dot" or d <= 16 else 1.0 - 0.05 * math.log2(d / 16) / 2 - 0.02 * seed
 
 

@@ -24,7 +24,7 @@ MEASURED = ("accuracy", "loss", "entropy", "gradient_norm", "largest_score")
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_a_seed_learns_the_same_alone_as_among_others(name: str) -> None:
-    """Within rounding: for one matrix a library may take another way than for several."""
+    """Results agree up to rounding, since libraries may multiply one matrix in another way than several."""
     options, *fewer = (options_of(scorers=[name], steps=20, dtype="float64", test_keys=6, seeds=n) for n in (3, 1, 2))
     together = learnt_by(model_of(options), options)
     for few in fewer:
@@ -38,7 +38,7 @@ def test_a_seed_learns_the_same_alone_as_among_others(name: str) -> None:
 
 
 def test_same_seed_same_numbers_whatever_is_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any number of threads; and random numbers outside are left as they are."""
+    """The number of threads does not matter either, and global random states stay the same."""
     before, alone = torch.get_rng_state(), result_of(scorers=["additive"])
     assert torch.equal(torch.get_rng_state(), before)
     keys: dict[str, Any] = {"scorers": ["dot", "additive", "general"], "d": [2, 4, 40], "test_keys": [6, 2]}
@@ -76,7 +76,7 @@ def test_curves_and_what_rows_take_from_them() -> None:
 
 @pytest.mark.parametrize("softcap", [None, 0.5])
 def test_largest_score_is_of_the_trained_parameters(softcap: float | None) -> None:
-    """Of all pairs of symbols, after the softcap."""
+    """The largest score is over all pairs of symbols, after the softcap."""
     entry = {"scorer": "scaled_dot", "softcap": softcap}
     result = result_of(scorers=[entry], steps=20, d=6, batch=20, lr=0.05)
     options = options_of(scorers=[entry], steps=20, d=6, batch=20, lr=0.05)
@@ -115,7 +115,7 @@ def test_summary_by_hand() -> None:
 
 
 def test_bounded_scores_spread_over_more_keys() -> None:
-    """The cosine's scores lie between -1 and 1, so that no weight of m is larger than e^2/m: others learn to choose."""
+    """The cosine's scores lie between -1 and 1, so no weight of m keys exceeds e^2/m; other scorers learn to choose."""
     keys: dict[str, Any] = {"vocabulary": 32, "keys": 4, "steps": 150, "batch": 30, "embedding": 32, "d": 16}
     result = result_of(scorers=["cosine", "scaled_dot"], test_keys=32, **keys)
     found = {(row["label"], row["keys"]): row for row in result.comparisons}
@@ -136,7 +136,7 @@ def test_one_step_of_gradient_descent_by_hand() -> None:
 
 
 def test_where_losses_are_no_numbers_there_is_no_accuracy_and_a_warning() -> None:
-    """The largest of NaN is the first, so that all seem to be answered with class 0."""
+    """`argmax` of NaN is the first class, so all answers would seem to be class 0."""
     notes = Notes()
     result = result_of(notes, scorers=["dot", "scaled_dot:scale=1e38,label=much"], d=[2, 8], test_keys=6)
     lost = [row for row in result.comparisons if row["label"] == "much"]

@@ -29,7 +29,7 @@ def test_the_query_is_one_of_the_keys_and_the_target_its_value() -> None:
 
 @pytest.mark.parametrize(("keys", "classes"), [(2, 2), (3, 2), (2, 5), (4, 3)])
 def test_equal_weights_are_right_as_often_as_values_recur(keys: int, classes: int) -> None:
-    """That is the mean of the largest count over all sequences of values, as a share of the keys."""
+    """Their accuracy is the mean, over all sequences of values, of the largest count as a share of the keys."""
     options = options_of(keys=keys, classes=classes, vocabulary=8, seeds=40)
     sequences = list(itertools.product(range(classes), repeat=keys))
     exact = sum(max(Counter(values).values()) for values in sequences) / len(sequences) / keys
@@ -37,7 +37,7 @@ def test_equal_weights_are_right_as_often_as_values_recur(keys: int, classes: in
 
 
 def test_everything_occurs_alike_often() -> None:
-    """Of 6 symbols, 4 places and 3 classes, in 6000 sequences: shares within five standard errors."""
+    """In 6000 sequences the shares of 6 symbols, 4 places and 3 classes are equal within five standard errors."""
     batch = batch_of(options_of(batch=2000))
     place = (batch.keys == batch.queries[..., None]).int().argmax(-1)
     for found, count in ((batch.keys[..., 0], 6), (batch.queries, 6), (place, 4), (batch.targets, 3)):

@@ -22,14 +22,14 @@ def joined(parts: Sequence[Sequence[float]]) -> Moments:
 
 
 def exact(numbers: Sequence[float]) -> list[float]:
-    """Mean, and sums of the second, third and fourth powers of the deviations, without any rounding on the way."""
+    """Return mean, and sums of the second, third and fourth powers of the deviations, without intermediate rounding."""
     fractions = [Fraction(number) for number in numbers]
     mean = sum(fractions) / len(fractions)
     return [float(mean), *(float(sum((x - mean) ** power for x in fractions)) for power in (2, 3, 4))]
 
 
 def assert_moments(found: Moments, numbers: Sequence[float]) -> None:
-    """Within a few roundings of the largest number, in each of the powers."""
+    """Assert that each sum of powers agrees within a few roundings of the largest number."""
     size, n = max(map(abs, numbers)) or 1.0, len(numbers)
     wanted = exact(numbers)
     assert found.count == n
@@ -45,7 +45,7 @@ def test_any_split_is_the_whole(parts: list[list[float]]) -> None:
 
 @pytest.mark.parametrize("parts", [1, 7, 1000])
 def test_digits_far_from_zero(parts: int) -> None:
-    numbers = 1e8 + np.random.default_rng(0).integers(-3, 4, 7000) * 2.0**-10  # which float64 holds exactly
+    numbers = 1e8 + np.random.default_rng(0).integers(-3, 4, 7000) * 2.0**-10  # float64 holds these exactly
     whole = joined(np.array_split(numbers, parts))
     mean, *sums = exact(numbers.tolist())
     assert whole.mean == pytest.approx(mean, rel=1e-15)
@@ -85,7 +85,7 @@ def test_a_theory_at_the_end_of_an_interval_is_1_96_away(n: int) -> None:
 
 
 def test_bonett() -> None:
-    """His formula, written out, with the kurtosis about the mean."""
+    """The interval equals Bonett's formula, with the kurtosis about the mean."""
     numbers = np.array([1.0, 2.0, 2.5, 3.0, 5.0, 9.0, 1.5, 4.0])
     n, deviations = 8, numbers - numbers.mean()
     kurtosis = n * (deviations**4).sum() / (deviations**2).sum() ** 2

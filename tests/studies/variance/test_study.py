@@ -1,4 +1,4 @@
-"""Records of the variance study against the numbers of the scores themselves, the theory, and their errors."""
+"""Records of the variance study against slow scores, the theory, and standard errors."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}
 
 
 def slow_scores(ready: Any, index: int) -> list[Array]:
-    """Every scorer's scores of the same pairs, by the oracles."""
+    """Return every scorer's scores of the same pairs, by the oracles."""
     point = ready.points[index]
     pairs = [point.pairs.of_job(job) for job in point.pairs.jobs]
     queries, keys = torch.cat([each.queries for each in pairs]), torch.cat([each.keys for each in pairs])
@@ -102,7 +102,7 @@ def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_th
     ],
 )
 def test_as_many_pairs_as_it_takes(keys: dict[str, Any]) -> None:
-    """By default the variance's standard error is about 0.5 %, and never more than a little above."""
+    """By default the standard error of the variance is about 0.5 %, and never much larger."""
     rows = swept("variance", scorers=[{"scorer": "dot"}], **keys).records
     for row in rows:
         low, high = row["variance_ci"]
@@ -116,7 +116,7 @@ def test_as_many_pairs_as_it_takes(keys: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mean", others_slow([0.5, 0.0]))
 @pytest.mark.parametrize("distribution", others_slow(DISTRIBUTIONS))
 def test_coverage(distribution: str, mean: float) -> None:
-    """The 95 % intervals hold the theory 95 times in a hundred, whatever the entries are; one size for each seed."""
+    """The 95 % intervals contain the theory in 95 of 100 cases for entries of any kind; each seed has one size."""
     keys = {"distribution": distribution, "mean": mean, "samples": 1000, "d": [16, 17], "scorers": [{"scorer": "dot"}]}
     df = {"df": 8.0} if distribution == "student_t" else {}
     found = [swept("variance", seed=seed, **keys, **df).records[0] for seed in range(SEEDS)]

@@ -1,4 +1,4 @@
-"""Means and variances in closed form against every case there is, against many draws, and against integrals."""
+"""Means and variances in closed form against all possible cases, many draws, and integrals."""
 
 import itertools
 import math
@@ -53,7 +53,7 @@ def entry(name: str, **keys: Any) -> ScorerEntry:
 
 
 def moved(u: Array, w: Array, keys: dict[str, float]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries and keys from independent numbers of mean 0 and variance 1, both (n, d)."""
+    """Return queries and keys (n, d) made of independent numbers of mean 0 and variance 1."""
     rho = keys.get("rho", 0.0)
     v = rho * u + math.sqrt(1 - rho**2) * w
     sides = [keys.get(f"{side}_mean", 0.0) + keys.get(f"{side}_std", 1.0) * z for side, z in (("query", u), ("key", v))]
@@ -61,7 +61,7 @@ def moved(u: Array, w: Array, keys: dict[str, float]) -> tuple[torch.Tensor, tor
 
 
 def every_sign(name: str, options: dict[str, Any], d: int, keys: dict[str, float]) -> tuple[float, float]:
-    """Exact mean and variance of the scores of signs: all of them are as likely."""
+    """Return exact mean and variance of the scores of all equally likely vectors of signs."""
     patterns = np.array(list(itertools.product([-1.0, 1.0], repeat=2 * d)))
     queries, others = moved(patterns[:, :d], patterns[:, d:], keys)
     scorer = make(name, d, **options)
@@ -108,7 +108,7 @@ def test_many_cosines(distribution: str, key_mean: float) -> None:
 
 
 def assert_measured(name: str, options: dict[str, Any], d: int, distribution: str, places: dict[str, float]) -> Theory:
-    """The theory, which the scores of many numbers that NumPy draws are within five standard errors of."""
+    """Assert that scores of many numbers drawn by NumPy agree with the theory within five standard errors."""
     randomness = np.random.default_rng(5)
     u, w = (standard(distribution, (200_000, d), randomness, df=20.0) for _ in range(2))
     queries, keys = moved(u, w, places)
@@ -133,7 +133,7 @@ def test_textbook_numbers() -> None:
 
 
 class Own(nn.Module):
-    """Of the user's own, with a scale that says nothing."""
+    """A custom scorer with a `scale` that has no effect."""
 
     scale = 1.0
 
@@ -173,14 +173,14 @@ LIMITED: list[dict[str, float]] = [
 
 
 def density(variance: float) -> tuple[Array, Array]:
-    """Points across a normal density of mean 0 with their shares of it."""
+    """Return points of a normal density of mean 0, with their shares of the probability."""
     points = np.linspace(-9, 9, 1201) * math.sqrt(variance)
     shares = np.exp(-(points**2) / (2 * variance)) if variance else np.ones(1201)
     return points, shares / shares.sum()
 
 
 def integral(query_mean: float = 0.0, key_mean: float = 0.0, query_std: float = 1.0, key_std: float = 1.0) -> float:
-    """E[Var(tanh(c + z) | c)] / 3, where Var(W entry) = 1 / (3 size) makes the variances of c and z."""
+    """Return E[Var(tanh(c + z) | c)] / 3; the variances of c and z follow from Var(W entry) = 1 / (3 size)."""
     z, shares = density((query_std**2 + key_std**2) / 3)
     total = 0.0
     for c, share in zip(*density((query_mean**2 + key_mean**2) / 3), strict=True):
@@ -199,7 +199,7 @@ def test_the_integral(places: dict[str, float]) -> None:
 
 @cache
 def hidden_units(distribution: str) -> list[tuple[Any, Tensor, Tensor]]:
-    """Some additive scorers of many hidden units, with the products of random queries and keys by their matrices."""
+    """Return additive scorers with many hidden units, and the projections of random queries and keys."""
     d, h, n, drawn = 1024, 4096, 1000, []
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(3)
@@ -224,7 +224,7 @@ def test_many_hidden_units(distribution: str, places: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("softcap", [None, 2.0])
 def test_the_scale_for_variance_1_is_not_known_with_a_softcap(softcap: float | None) -> None:
-    """A factor before the cap is not one of the variance."""
+    """A factor before the softcap does not scale the variance."""
     entry = {"scorer": "dot", "softcap": softcap}
     result = attncli.run({"study": "variance", "d": [16, 64], "samples": 500, "scorers": [entry]})
     for row in result.records:
