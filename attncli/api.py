@@ -269,7 +269,6 @@ def sweep(
     from attncli.sweeps.findings import failures_of
     from attncli.sweeps.points import plan_of
     from attncli.sweeps.running import Task, run_sweep
-    from attncli.sweeps.starting import without_script
 
     where, progress = "attncli.sweep", Warnings()
     for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
@@ -281,7 +280,7 @@ def sweep(
     elif metric is not None:
         keys["sweep.metric"] = metric
     document = _document(config, keys, where)
-    with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated(), without_script():
+    with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         place = Path(temporary) if out is None else _path(out, f"{where}: out", "expected a folder")
         words, kept = Words(f"{where}: out", "overwrite=True"), out is not None
         task = Task(plan_of(document), where, None, place, overwrite, jobs, None, timeout, pictures=kept, words=words)

@@ -20,7 +20,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from attncli.common.stopping import check_stop
 from attncli.common.study import Record
-from attncli.sweeps.starting import process_context
+from attncli.sweeps.starting import process_context, without_script
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
 PATIENCE = 0.5  # seconds between checks for a signal to stop, and for processes that exited with code 0
@@ -77,7 +77,8 @@ def on_processes(
     Raises:
         Interrupted: the user has stopped the sweep.
     """
-    return tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
+    with without_script():
+        yield from tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
 
 
 def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Record]:
