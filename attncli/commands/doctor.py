@@ -39,7 +39,7 @@ def doctor(
     fail: Fail = False,
     sets: Sets = None,
 ) -> None:
-    """Check the attention of every head: faults, and what is remarkable."""
+    """Check the attention of every head for faults and remarkable patterns."""
     import_quickly(pictures=not output.no_plots)
     from attncli.api import load_experiment
     from attncli.commands.experiments import run_and_show

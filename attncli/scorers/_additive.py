@@ -220,7 +220,7 @@ class _Tiles:
     def each(self, work: Callable[..., Part], block: Tensor, b: Tensor) -> Iterator[Part]:
         """Yield `work(buffers, elements, rows)` for each tile of a block (b, n, m), in order.
 
-        A tile has batch elements and queries whose hidden units fit into it. `buffers` are two flat tensors.
+        The hidden units of the elements and rows (queries) fit into a tile. `buffers` are two flat tensors.
         """
         (count, n, _), row = block.shape, b[0].numel()
         room = max(self._bytes // b[0].nbytes, 1)

@@ -76,7 +76,7 @@ class Additive(nn.Module):
     def theory(self, moments: Moments) -> Theory:
         """Return mean and variance of a score, as limits for large d and many hidden units.
 
-        Parameters are drawn from U(-1/sqrt(size), 1/sqrt(size)); mu, s, nu and t are those of `Moments`.
+        Parameters are drawn from U(-1/sqrt(size), 1/sqrt(size)); `Moments` defines mu, s, nu and t.
         By the central limit theorem a hidden unit sees c + z: z ~ N(0, (s^2 + t^2) / 3) varies from pair to pair, and c
         ~ N(0, (mu^2 + nu^2) / 3) is fixed with the parameters. The entries of w_v have variance 1 / (3 h) and the h
         units are independent, so the variance is E[Var(tanh(c + z) | c)] / 3: 0.107 for standardised entries, for any

@@ -23,7 +23,7 @@ STUDIES = {  # each with the help of its command
     "bench": "Compare time and memory of scorers with the textbook's code and torch's fused kernel.",
     "train": "Train models to recall the value of a key, with each scorer, size d and seed.",
     "swap": "Run a real model with other scorers inside, and compare its outputs with its own.",
-    "doctor": "Check the attention of every head: faults, and what is remarkable.",
+    "doctor": "Check the attention of every head for faults and remarkable patterns.",
 }
 # The kinds of rows, each with the name that its columns have in `columns`.
 ROWS = {"records": "COLUMNS", "comparisons": "COMPARISONS", "heads": "HEADS", "head_comparisons": "HEAD_COMPARISONS"}

@@ -22,7 +22,7 @@ from attncli.common.threads import in_order, on_threads
 from attncli.pooling import Place, tiles
 
 AT_A_TIME = 2**18  # numbers of a tile, which is converted to float64
-SMALLEST = torch.finfo(torch.float64).tiny  # in place of 0, whose logarithm is infinite
+SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of 0 is infinite
 
 
 class Workspace(threading.local):
@@ -144,7 +144,7 @@ def output_rows(a: Tensor, b: Tensor) -> Tensor:
 def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
     """Return `count` metrics (count, ..., n) of the rows of matrices (..., n, columns), computed tile by tile.
 
-    `of_tile(place, workspace, *tiles)` returns them for one tile; each thread has a tile of its own.
+    `of_tile(place, workspace, *tiles)` returns the metrics for one tile; each thread works on a separate tile.
     They are written into one tensor. Many small results between freed large ones would fragment the memory.
     """
     found = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)

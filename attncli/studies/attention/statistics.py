@@ -105,7 +105,7 @@ class Groups:
 def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:
     """Return the least entropy of softmax for scores with this L2 norm of their deviations from the mean.
 
-    It is that of one score far above equal others (Zhai et al. 2023, arXiv:2303.06296, theorem 3.1).
+    One high score and equal low scores have the least entropy (Zhai et al. 2023, arXiv:2303.06296, theorem 3.1).
     """
     others = (count - 1.0).clamp(min=0.0)
     gap = radius * (count / others.clamp(min=1.0)).sqrt()

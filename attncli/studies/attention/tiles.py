@@ -101,7 +101,7 @@ def _jobs(
 
 @contextmanager
 def _located(place: Place, head: int | None) -> Iterator[None]:
-    """Turn the path of a wrong score or weight in a tile, in an InputError, into its path among those of all heads."""
+    """Change the path in an InputError from the index of a score or weight in the tile to its index in all heads."""
     try:
         yield
     except InputError as error:

@@ -1,1 +1,1 @@
-"""The attention of heads: what is wrong, and what is remarkable."""
+"""The study `doctor`: faults and remarkable patterns in the attention of every head."""

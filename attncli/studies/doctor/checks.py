@@ -6,12 +6,12 @@ from typing import Literal
 from attncli.common.study import Column
 from attncli.numbers import number
 
-FEWEST_KEYS = 8  # a layer with fewer is not judged: chance alone would reach the limits
+FEWEST_KEYS = 8  # layers with fewer keys are only checked for faults: chance alone would reach the limits
 FEWEST_QUERIES = 6
-FEWEST_IN_SIGHT = 3  # valid keys of a query that counts
+FEWEST_IN_SIGHT = 3  # queries with fewer valid keys are left out
 SATURATED = 0.99  # the largest weight of a saturated query
 TIMES_SHARE = 3  # the weight on the first key is at least this multiple of an equal share
-EVEN = 0.95  # share of the largest entropy from which on heads are alike by being even
+EVEN = 0.95  # share of the largest entropy above which heads are alike because they are nearly uniform
 HALF = 65504.0  # largest number of float16
 
 
@@ -19,8 +19,8 @@ HALF = 65504.0  # largest number of float16
 class Check:
     """A check of each head.
 
-    Something is found if the number is above the limit, or with `is_below` if it is below. `heading` and `about` are of
-    the column with the number. `says` is a sentence on what was found.
+    A head has a finding if its number is above the limit, or below it with `is_below`. `heading` and `about` describe
+    the column with the number. `says` is a sentence about the meaning of the finding.
     """
 
     key: str

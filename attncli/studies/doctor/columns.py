@@ -20,4 +20,4 @@ COLUMNS = (
 HEADS = (*PLACE, *(check.column for check in CHECKS))
 TITLES = {"records": "Found", "heads": "All heads"}
 METRIC = "uniform"
-SWEPT = "heads"  # since what is found differs from point to point
+SWEPT = "heads"  # since points differ in their findings

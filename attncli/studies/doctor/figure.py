@@ -35,7 +35,7 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 
 def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
-    """Return a picture with a panel (layers, heads) for each label, whose cells have the letters of their findings."""
+    """Return a picture with a panel (layers, heads) for each label, and the letters of the findings in the cells."""
     found = grids(result)
     rows = max(len(each) for each in found.values())
     columns = max(len(heads_in(each)) for each in found.values())

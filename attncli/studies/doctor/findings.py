@@ -1,4 +1,4 @@
-"""The findings of the study `doctor`: a sentence for each check, faults first, and what cannot be told."""
+"""The findings of the study `doctor`: a sentence for each check, faults first, and for layers with too few keys."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ MOST_NAMED = 3
 
 
 def findings_of(result: Result) -> list[Finding]:
-    """Return a sentence for each check that found something, and one if nothing was found or told."""
+    """Return a sentence for each check with findings, for labels without findings, and for small layers."""
     groups, found = by_label(result.records), list[Finding]()
     heads = by_label(result.heads)
     for check in CHECKS:
@@ -29,7 +29,7 @@ def findings_of(result: Result) -> list[Finding]:
 
 
 def _sentence(check: Check, rows: Sequence[Record], heads: int, result: Result) -> str:
-    """Return which heads the check found, those furthest beyond the limit first, and what it means."""
+    """Return the heads that the check found, the most extreme first, and the meaning of the finding."""
     named = [f"{name} ({number(row['value'], 2)})" for row in _ranked(rows, check) if (name := place(row, result))]
     first = ", ".join(named[:MOST_NAMED]) or f"{number(rows[0]['value'], 2)}"
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""

@@ -1,4 +1,4 @@
-"""The numbers of each head that the checks are about, and what is found in them."""
+"""The numbers of each head that the checks judge, and the findings."""
 
 import math
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from attncli.studies.doctor.checks import (
     Check,
 )
 
-Numbers = dict[str, float | None]  # by check; None where it does not apply, or cannot be told
+Numbers = dict[str, float | None]  # by check; None if it does not apply or is unknown
 
 
 @dataclass(frozen=True)
 class Call:
     """The attention of one scorer in one layer.
 
-    `largest` is the largest absolute score of each head, before or after the scale. `padding` tells which keys are
-    padding; if there are as many queries, so are the queries. Query i stands at position `first` + i of the keys.
+    `largest` is the largest absolute score of each head, before or after the scale. `padding` is True at keys that are
+    padding; with as many queries as keys it also holds for the queries. Query i has the position of key `first` + i.
     """
 
     weights: Tensor  # b h n m
@@ -37,7 +37,7 @@ class Call:
 
     @property
     def live(self) -> Tensor:
-        """Whether each query (b, h, n) is one of a token: not of padding."""
+        """Whether each query (b, h, n) belongs to a token and not to padding."""
         n, m = self.weights.shape[-2:]
         live = torch.ones((), dtype=torch.bool) if self.padding is None or n != m else ~self.padding[:, None]
         return live.expand(self.weights.shape[:-1])
@@ -47,8 +47,8 @@ class Call:
 class Head:
     """The numbers of a head.
 
-    `share` is the mean of equal weights, beside which the weight on the first key is judged. `twin` is the most similar
-    head of the layer. `is_judged`: it has enough keys and queries to tell more than faults.
+    `share` is the mean of equal weights, the reference for the weight on the first key. `twin` is the most similar head
+    of the layer. `is_judged`: there are enough keys and queries to judge more than faults.
     """
 
     numbers: Numbers
@@ -58,7 +58,7 @@ class Head:
 
     @property
     def found(self) -> list[tuple[Check, float, float]]:
-        """The checks with a number beyond their limit, with number and limit."""
+        """The checks with a number beyond their limit, each with the number and the limit."""
         found = list[tuple[Check, float, float]]()
         for check in CHECKS:
             number, limit = self.numbers.get(check.key), self.limit(check)
@@ -74,8 +74,8 @@ class Head:
 def heads_of(call: Call) -> list[Head]:
     """Return the numbers of each head.
 
-    Means are over queries that see at least FEWEST_IN_SIGHT keys and whose weights are finite, of weights divided by
-    their sum.
+    Weights are divided by their sum. Means are over queries with finite weights and at least FEWEST_IN_SIGHT valid
+    keys.
     """
     sums = call.weights.sum(-1, keepdim=True)  # b h n 1
     shares = call.weights / sums.where(sums > 0, 1.0)
@@ -123,7 +123,7 @@ def _of_weights(start: int, shares: Tensor, counts: Tensor, judged: Tensor, vali
 
 
 def _may_be_duplicate(head: Head) -> bool:
-    """Whether similar weights say something: they are neither even, nor on the first key."""
+    """Whether similar weights are remarkable: they are neither nearly uniform, nor on the first key."""
     is_sink = "first_key" in {check.key for check, _, _ in head.found}
     return head.is_judged and (head.numbers["uniform"] or 0.0) < EVEN and not is_sink
 

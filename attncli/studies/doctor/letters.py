@@ -10,7 +10,7 @@ LETTERS = {check.key: check.letter for check in CHECKS}
 
 
 def grids(result: Result) -> dict[str, dict[str, dict[int, str]]]:
-    """Return the letters of what was found, by label, number of the layer ("" without layers), and head.
+    """Return the letters of the findings, by label, number of the layer ("" without layers), and head.
 
     A finding without a head is about all heads of the layer. Without an axis of heads there is head 0.
     """

@@ -58,7 +58,7 @@ class DoctorOptions(Experiment):
         return super().normalised({**data, "scorers": OWN_SCORER} if is_models and not has_scorers else data)
 
     def unused(self) -> set[str]:
-        """Return the keys without effect: those of another kind of source."""
+        """Return the keys without effect: the keys of other kinds of sources."""
         if self.model is not None:
             return {*OF_DATA}
         return {*OF_MODEL, *(["mask"] if isinstance(self.data, CapturedData) else [])}

@@ -1,4 +1,4 @@
-"""Check the attention of each head: faults, and what is remarkable."""
+"""Check the attention of every head for faults and remarkable patterns."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,13 +42,13 @@ from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
 from attncli.studies.doctor.options import DoctorOptions
 
-STAGES = 2  # tensors like the weights, of which the check holds three times as many
+STAGES = 2  # tensors with the shape of the weights; the check holds three times as many
 CURE = "use fewer or shorter texts, or fewer queries and keys"
 
 
 @dataclass(frozen=True)
 class Part:
-    """The inputs of one layer, with the scorer and the rules of each entry; `padding` (b, m) tells which keys are."""
+    """The inputs of one layer, with the scorer and the rules of each entry; `padding` (b, m) is True at padding."""
 
     inputs: Inputs
     layer: str | None
@@ -187,13 +187,13 @@ def _part(
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     entries = [of_call(entry, inputs.call) for entry in options.scorers]
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
-    empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # they are what is looked for
+    empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
     rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
     return Part(inputs, layer, padding, scorers, rules)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """Return the rows that the result will have: the numbers of each head. Only the run tells what is found."""
+    """Return the rows that the result will have: the numbers of each head. Findings are known after the run only."""
     entries = prepared.options.scorers
     heads = [place for part in prepared.parts for entry in entries for place in _places(prepared, part, entry)]
     layers = {number: name for name, number in prepared.settings.get("layers", {}).items()}
