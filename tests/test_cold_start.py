@@ -55,10 +55,21 @@ def test_starts_without_anything_heavy(arguments: list[str], environment: dict[s
     assert {"typer", "rich", "yaml", *HEAVY} & set(alone) == set(), "`import attncli` loads nothing at all"
 
 
-def test_runs_without_a_report_do_without_jinja2(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT, "run", "d2l", "--quiet", "--out", str(tmp_path / "run")]
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a command has loaded at its end."""
+    command = [sys.executable, "-c", SCRIPT, *arguments]
     process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     code, _, modules = json.loads(process.stdout.splitlines()[-1])
     assert code == 0
-    assert "torch" in modules
-    assert "jinja2" not in modules
+    return set(modules)
+
+
+def test_no_command_loads_what_it_does_not_need(tmp_path: Path) -> None:
+    runs = [str(tmp_path / name) for name in ("a", "b")]
+    for seed, run in enumerate(runs):
+        modules = loaded_by("run", "d2l", "--no-plots", "--quiet", "--seed", str(seed), "--out", run)
+        assert "torch" in modules
+        assert {"jinja2", "matplotlib", "sympy"} & modules == set()
+    assert {"jinja2", "matplotlib", "sympy"} & loaded_by("compare", *runs) == set()
+    assert {"jinja2", "matplotlib", "sympy"} & loaded_by("check", "d2l") == set()
+    assert {"jinja2", "sympy"} & loaded_by("figure", runs[0], "--out", str(tmp_path / "pictures")) == set()

@@ -94,9 +94,6 @@ def _check(
     runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
 ) -> None:
     """Raise InputError for flags that contradict each other, before any run is read."""
-    from attncli.runs.run_folder import check_file
-    from attncli.show.figures import picture_ending
-
     if len(runs) < 2:
         raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
     if tolerance is not None and not 0 <= tolerance < float("inf"):
@@ -107,6 +104,9 @@ def _check(
         raise InputError.of("got md beside --json; expected one of them", where="--format")
     if out is None:
         return
+    from attncli.runs.run_folder import check_file
+    from attncli.show.figures import picture_ending  # loads matplotlib
+
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
     with naming_options():

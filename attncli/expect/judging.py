@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from attncli.common.study import STAGES, Record, Result, Rows
@@ -172,7 +173,7 @@ def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
     if bool(alike.all()):
         return replace(verdict, got=got.tolist(), holds=True)
     excess = ((got - wanted).abs() - allowed).nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
-    place = [int(index) for index in torch.unravel_index(excess.argmax(), excess.shape)]
+    place = list(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
     here = f"at {place}: got {float(got[tuple(place)]):.7g}, expected {float(wanted[tuple(place)]):.7g}"
     reason = f"{int((~alike).sum())} of {alike.numel()} numbers differ, most {here}"
     return replace(verdict, got=got.tolist(), holds=False, reason=reason)
