@@ -303,11 +303,17 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 
 
 @pytest.mark.parametrize(
-    "where", ["attncli.api.judge", "attncli.runs.saving.save_named", "attncli.runs.run_folder._point_to_latest"]
+    "where",
+    [
+        "attncli.studies.attention.study.pair_rows",
+        "attncli.api.judge",
+        "attncli.runs.saving.save_named",
+        "attncli.runs.run_folder._point_to_latest",
+    ],
 )
 def test_a_run_is_written_before_the_command_ends(where: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
-        experiment(here / f"{name}.yaml")
+        experiment(here / f"{name}.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
     press_before(where, monkeypatch)
     press_before(where, monkeypatch)
     result = attncli("run", "a.yaml", "b.yaml", "--no-plots")

@@ -28,7 +28,7 @@ from attncli.common.scoring import (
     scoring_of,
     worth_compiling,
 )
-from attncli.common.stopping import Keeping, check_stop
+from attncli.common.stopping import Keeping, check_stop, hold_signals
 from attncli.common.study import STAGES, Column, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
@@ -279,6 +279,8 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             heads += [names | each for each in by_head]
             records.append(record)
         progress.step(len(entries), len(entries), "comparisons")
+    if keeps_scorers:
+        hold_signals()  # all scorers that are kept are finished
     stages = {record["label"]: stages[record["label"]] for record in records}
     for a, b in itertools.combinations(stages, 2):
         weights = None
