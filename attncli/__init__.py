@@ -1,4 +1,4 @@
-"""A command-line laboratory for attention scoring functions, which is a Python package as well.
+"""A command-line laboratory and Python package for attention scoring functions.
 
 result = attncli.run("d2l", seed=1)  # a built-in experiment, a YAML file, or a dict with the same keys
 result = attncli.sweep("d2l", over={"seed": range(5)})  # a grid of experiments

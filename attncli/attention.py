@@ -125,7 +125,7 @@ class Valid:
     def before_length(self, elements: slice) -> "Valid":
         """Return the valid keys of some batch elements among the keys before the greatest of their lengths.
 
-        For `lengths_alone`. A batch element without a valid key may have weights at all keys, which then remain.
+        For `lengths_alone`. If an element has no valid key, all keys are kept, since it may have weights at any key.
         """
         assert self.lengths is not None
         lengths = self.lengths[elements]
@@ -181,7 +181,7 @@ class Bias:
     """A bias added to scores of `shape` = (..., n, m): a tensor that broadcasts to them, ALiBi, or both.
 
     ALiBi is linear in the distance of query and key, -slope |i - j|, with a slope for each head from
-    `alibi_slopes` (Press et al. 2022, arXiv:2108.12409). Query i stands at position `first` + i, key j at position j.
+    `alibi_slopes` (Press et al. 2022, arXiv:2108.12409). Query i has position `first` + i, key j has position j.
     """
 
     shape: tuple[int, ...]
@@ -282,7 +282,7 @@ class Rules:
         return self.rounding.step(weighted_sum(weights, values))
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
-        """Return weights with the sinks as an additional key, which is then left out."""
+        """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks."""
         m = scores.shape[-1]
         scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)  # ... n m+1
         valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (0, 1), value=True)
@@ -361,7 +361,7 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) -> Tensor:
-    """Return weights (..., n, m) with rows that have no valid key filled as `empty_row` says.
+    """Return weights (..., n, m), with rows that have no valid key filled by the rule `empty_row`.
 
     Raises:
         InputError: if `empty_row` is unknown, or is `error` and there is an empty row.

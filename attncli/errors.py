@@ -54,7 +54,7 @@ class InputError(ValueError):
 
 
 def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
-    """Return the first MOST_PROBLEMS problems, and if there are more a last one that says how many."""
+    """Return the first MOST_PROBLEMS problems; if there are more, add a problem with their number."""
     if len(problems) <= MOST_PROBLEMS:
         return [*problems]
     more = f"and {len(problems) - MOST_PROBLEMS:,} more problems"

@@ -81,7 +81,7 @@ def pool(
 
 
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """Return the output of `pool` for rules, which are not checked."""
+    """Return the output of `pool` for rules, without checks."""
     queries, keys, values = at_least_float32(queries, keys, values)
     known = type(scorer) in SCORERS.values()  # others may see that keys are missing
     if not (known and rules.valid.lengths_alone and rules.bias is None and is_softmax(rules)):

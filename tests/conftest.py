@@ -19,7 +19,7 @@ from attncli.studies import STUDIES
 # Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
 gc.disable()
 
-# The same examples on every machine and every run; how long one takes says nothing about whether it is right.
+# The same examples on every machine and every run; there is no limit on the time of an example.
 settings.register_profile("attncli", derandomize=True, database=None, deadline=None, max_examples=25)
 settings.load_profile("attncli")
 

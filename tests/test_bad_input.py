@@ -108,7 +108,7 @@ def test_mistakes(mistake: Mistake, here: Path) -> None:
         expected = expected.replace(word, ", ".join(names))
     for command in commands:
         message = refusal(*command).replace(str(here), "HERE")
-        if "SIZE" in expected:  # estimates, which may well change
+        if "SIZE" in expected:  # estimates of memory
             message = re.sub(r"needs about .*; .* of memory", "needs about SIZE; SIZE of memory", message)
         assert message == expected
     assert names_in(here) == before

@@ -74,7 +74,7 @@ class Record:
 
     @outside_autocast
     def rescored(self) -> Tensor:
-        """Return the attention output (b, h, n, v), computed anew from the captured tensors."""
+        """Return the attention output (b, h, n, v), recomputed from the captured tensors."""
         return weighted_sum(self.weights(), _repeated(self.values, self.groups))
 
     def difference(self, output: Tensor) -> float:

@@ -42,7 +42,7 @@ class Step:
             self.base, self.length = self.before.base, self.before.length + 1
 
     def back(self) -> Iterator["Step"]:
-        """Yield the steps from this one back to the base (a product or softmax), which is left out."""
+        """Yield the steps from this step back to the base (a product or softmax), without the base."""
         step: Step | None = self
         while step is not None and step is not self.base:
             yield step

@@ -192,7 +192,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled inside; skipping the compiler would load it, which takes seconds
+        return False  # nothing is compiled inside; telling torch to skip the compiler would load it for seconds
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

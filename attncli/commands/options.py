@@ -117,7 +117,7 @@ def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
 
 
 def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Override]:
-    """Return the overrides that --text and --texts stand for.
+    """Return the overrides for --text and --texts.
 
     Raises:
         InputError: both are given.

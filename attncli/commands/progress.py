@@ -20,7 +20,7 @@ PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
 
 
 class Terminal(Console):
-    """A console that discards its output once the reader, such as `head`, has ended; the command goes on."""
+    """A console that discards its output after its reader, such as `head`, has ended; the command continues."""
 
     def on_broken_pipe(self) -> None:
         discard(self.file)

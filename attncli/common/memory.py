@@ -95,7 +95,7 @@ def available_memory(device: torch.device) -> int:
 
 @contextmanager
 def shared_by(processes: int) -> Iterator[None]:
-    """Inside the `with`, let `available_memory` be at most the share of one of this many processes."""
+    """Limit `available_memory` inside the `with` to the share of one process, if several run at a time."""
     token = _PROCESSES.set(processes)
     try:
         yield

@@ -114,7 +114,7 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
 
 
 def is_own(entry: ScorerEntry) -> bool:
-    """Whether the scorer or the normaliser of an entry is the user's, which may do anything."""
+    """Whether the scorer or the normaliser of an entry is the user's own class."""
     return entry.scorer not in SCORERS or entry.normalizer.normalizer not in NORMALIZERS
 
 

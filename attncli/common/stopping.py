@@ -26,7 +26,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Keeping:
-    """Leaves the `with` quietly when the user stops the work, unless `finished` is empty: then the exception goes on.
+    """Leaves the `with` quietly when the user stops the work, unless `finished` is empty; then it raises.
 
     Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook.
     `interrupted` says whether the work was stopped.

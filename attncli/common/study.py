@@ -236,7 +236,7 @@ class Matrices:
     valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
     tokens: Tokens = field(default_factory=Tokens)
     with_dropout: Sequence[str] = ()  # labels with dropout on their weights
-    layer: str = ""  # of a model, as a title says it
+    layer: str = ""  # of a model, as part of a title
 
 
 def tensor_name(*parts: str, layer: str | None = None) -> str:

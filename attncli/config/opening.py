@@ -81,7 +81,7 @@ def _content_of_pipe(path: Path, descriptor: int) -> bytes:
     content = bytearray()
     while len(content) <= LARGEST_CONFIG:
         is_ready = bool(select.select([descriptor], [], [], PATIENCE)[0])
-        with suppress(BlockingIOError):  # there is a writer, which has written nothing yet
+        with suppress(BlockingIOError):  # the writer has written nothing yet
             part = os.read(descriptor, 2**16)
             if not part and not is_ready:
                 raise UnfitFileError(path, "a pipe that nobody writes into")

@@ -78,7 +78,7 @@ Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 if yaml.__with_libyaml__:
 
     class FastLoader(Composer, yaml.CSafeLoader):
-        """PyYAML's loader with libyaml's parser, and Python's composer: the one in C crashes on deep nesting."""
+        """PyYAML's loader with libyaml's parser and Python's composer, since libyaml's crashes on deep nesting."""
 
         yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
@@ -88,7 +88,7 @@ if yaml.__with_libyaml__:
 
 
 def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
-    """Return a YAML document as plain data, and its root node, which has the positions. `where` words a place.
+    """Return a YAML document as plain data, and its root node, which has the positions. `where` formats a place.
 
     Raises:
         InputError: the text is not valid YAML, has a key twice, or is nested too deeply.

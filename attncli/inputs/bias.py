@@ -11,7 +11,7 @@ from attncli.inputs.masks import broadcasts
 
 
 def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
-    """Return the shape of a bias, with 1 put before it until it has as many axes as the scores (b, ..., n, m).
+    """Return the shape of a bias, with leading axes of size 1 added up to the rank of the scores (b, ..., n, m).
 
     Raises:
         InputError: the bias does not broadcast to the scores.

@@ -40,7 +40,7 @@ Note = Callable[[str], None]
 class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v) with equal leading axes, on one device.
 
-    `valid` says which keys each query may attend to. If the source has no values, `values` is (b, ..., m, 0). `bias`
+    `valid` has the keys that each query may attend to. If the source has no values, `values` is (b, ..., m, 0). `bias`
     is added to the scores (b, ..., n, m): finite numbers in the dtype of the scores, with as many axes, some of size 1.
     `call` is the captured attention call of a real model, if any; a factor that the model put into its queries is
     divided out of `queries`. `tokens` has the names of `queries` and `keys`, if known: one list for all batch elements,

@@ -38,7 +38,7 @@ from attncli.runs.loading import StoredRun, reading
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of float16 and bfloat16: a result is rounded to them only once
-MOVED = 4  # counts of a histogram that rounding may move to the next bin, however small the histogram
+MOVED = 4  # counts that rounding may move to the next bin, even in a small histogram
 CHUNK = 2**22  # numbers of a tensor that are held in float64 at the same time
 MOST_NAMED = 3  # changed settings named in the sentence
 NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # keys that do not change results
@@ -140,7 +140,7 @@ def _incomparable(a: Result, b: Result) -> str:
 
 
 def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool) -> str:
-    """Return the verdict as a sentence that says where the runs differ first, or by how much."""
+    """Return the verdict as a sentence, with the first or the largest difference of the runs."""
     beyond = [each for each in found if each["verdict"] == "different"]
     rounded = [each for each in found if each["verdict"] == "rounding"]
     if beyond:

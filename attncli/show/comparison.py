@@ -95,7 +95,7 @@ def _parts(found: Comparison, width: int, most: int | None) -> Iterator[Renderab
 
 
 def markdown(found: Comparison, full: bool = False) -> str:
-    """Return the same for GitHub. Labels and values are text there, whatever characters they have."""
+    """Return the verdict and all differences as Markdown for GitHub, with special characters escaped."""
     verdict, colon, rest = found.sentence.partition(":")
     lines = [f"**{_escaped(verdict)}**{colon}{_escaped(rest) if rest else ''}", ""]
     lines += [f"- {_escaped(each)}" for each in (f"A: {found.a}", f"B: {found.b}", *found.notes)]

@@ -26,7 +26,7 @@ METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
-OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours compress well all the same
+OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours compress well even so
 DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
 CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
 CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
@@ -164,7 +164,7 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
 def _add_new_fonts() -> None:
     """Add the fonts that were installed after matplotlib listed them; it keeps its list for ever."""
     for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
-        with suppress(Exception):  # whatever FreeType cannot read, such as bitmaps
+        with suppress(Exception):  # for fonts that FreeType cannot read, such as bitmaps
             fontManager.addfont(path)
 
 

@@ -187,7 +187,7 @@ def draw_line(
     """Draw a line through points, with their low and high ends as a band, or as bars if `bands` is 0.
 
     `bands` is the number of bands in the panel. If lines have many points, they take turns in having markers, which
-    stand above all lines: a line shows even where another one lies on it.
+    are drawn above all lines, so a line is visible even below another line.
     """
     y, low, high = points
     options = {**look, **options}

@@ -103,7 +103,7 @@ def fit(
     width: int,
     lines: int | None = SCREEN,
 ) -> Sequence[RenderableType]:
-    """Return `parts(most)` and `end` with as many rows per table, `most`, as fit into a number of lines.
+    """Return `parts(most)` and `end` for the largest number of rows per table, `most`, that fits into these lines.
 
     If not even one row per table fits, the last parts are left out. With `lines` None everything is shown.
     """
@@ -244,7 +244,7 @@ def formulas_if(most: int | None, records: Sequence[Record], settings: Record) -
 
 
 def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: int | None) -> tuple[list[Record], str]:
-    """Return the rows with the numbers of their layers, which are short, and a line that explains these, if any.
+    """Return the rows with layers replaced by their numbers, and a line with the names of the numbers, if any.
 
     Of more than `most` layers the line has the first and the last.
     """

@@ -1,6 +1,6 @@
 """Weights as tables for the terminal: a row for each batch element, head and query, and the keys as columns.
 
-The output stands beside the weights. A row's maximum is marked, masked cells have a dot, and the background shows the
+The output is beside the weights. A row's maximum is marked, masked cells have a dot, and the background shows the
 weight as heatmaps do.
 """
 

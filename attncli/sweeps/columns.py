@@ -93,7 +93,7 @@ def is_repeated(result: Result) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can stand on an axis."""
+    """Whether a value is a number, for an axis of a picture."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

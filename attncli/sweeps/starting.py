@@ -20,7 +20,7 @@ def process_context() -> Any:
 
 
 def load_ahead() -> None:
-    """Start loading the libraries of the worker processes, while this process goes on."""
+    """Start loading the libraries of the worker processes, and return at once."""
     if process_context().get_start_method() == "forkserver":
         from multiprocessing import forkserver, resource_tracker
 

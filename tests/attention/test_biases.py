@@ -65,7 +65,7 @@ MASKS: list[tuple[Any, int]] = [(None, 0), ("top_left", 0), ("bottom_right", 3)]
 @pytest.mark.parametrize(("causal", "first"), MASKS)
 @pytest.mark.parametrize("heads", [(), (3,), (2, 2)])
 def test_every_stage_of_an_experiment(causal: Any, first: int, heads: tuple[int, ...]) -> None:
-    """A softcap comes before both biases. Query i stands at position i + m - n where `causal: bottom_right` says so."""
+    """A softcap comes before both biases. With `causal: bottom_right` query i has position i + m - n."""
     n, m, shape = 3, 6, (2, *heads, 3, 6)
     data: dict[str, Any] = {
         "queries": {"shape": [2, *heads, n, 4]},

@@ -72,7 +72,7 @@ def test_links_in_a_circle(command: str, here: Path) -> None:
     for name in ("loop", *(f"loop{ending}" for ending in (".yaml", ".npy", ".safetensors", ".json"))):
         (here / name).symlink_to(name)
     result = attncli(*command.replace("PATH", "loop").split(), "--quiet")
-    if "--out" in command and result.exit_code == 0:  # which is written beside it
+    if "--out" in command and result.exit_code == 0:  # the run is written beside it
         assert not (here / "loop").exists()
     else:
         assert (result.exit_code, result.stdout) == (2, "")

@@ -59,7 +59,7 @@ def test_a_config_may_come_out_of_a_pipe(special: dict[str, str], monkeypatch: p
     pipe = os.open("pipe", os.O_RDWR)  # which does not wait for the other end
 
     def write() -> None:
-        time.sleep(0.1)  # many times the patience, which is for pipes without a writer
+        time.sleep(0.1)  # many times PATIENCE, which limits the wait for a writer
         for part in (EXPERIMENT[:9], EXPERIMENT[9:]):
             os.write(pipe, part)
         os.close(pipe)

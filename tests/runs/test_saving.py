@@ -97,7 +97,7 @@ def test_records_csv(folder: Path) -> None:
     ("study", "keys", "intervals"),
     [
         ("variance", {"d": [4], "samples": 100}, ["mean", "variance"]),
-        ("variance", {"from": "source", "scorers": ["dot"]}, ["mean", "variance"]),  # which are not known
+        ("variance", {"from": "source", "scorers": ["dot"]}, ["mean", "variance"]),  # intervals are None
         ("bench", {"n": [4], "d": [4], "scorers": ["dot"]}, ["ratio"]),
     ],
 )

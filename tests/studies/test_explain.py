@@ -315,7 +315,7 @@ def test_a_query_without_a_valid_key(empty_row: str, weight: float | None) -> No
 
 def test_nan_among_keys_and_values() -> None:
     data = {**MASKED, "keys": MASKED["keys"].clone(), "values": MASKED["values"].clone()}  # type: ignore[attr-defined]
-    data["keys"][0, 0, 1], data["values"][1, 0, 4] = math.nan, math.inf  # the latter is padding
+    data["keys"][0, 0, 1], data["values"][1, 0, 4] = math.nan, math.inf  # the infinity is in padding
     data["keys"][0, 1, 2] = math.inf
     with pytest.warns(UserWarning, match="NaN"):
         result = result_of({"scorer": "dot"}, data)

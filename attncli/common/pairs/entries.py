@@ -40,7 +40,7 @@ class Entries:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Return `df` of student_t; infinity for the other distributions, all moments of which exist."""
+        """Return `df` of student_t; infinity for the other distributions, since all their moments exist."""
         return math.inf if self.df is None else self.df
 
     @property

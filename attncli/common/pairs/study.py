@@ -144,7 +144,7 @@ def prepare_pairs(
 
     if options.source is None:
         sizes = options.d
-        if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # which have one size if read
+        if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
             sizes = sorted({*powers(1, sizes[0]), *sizes})
         outlines = [each for d in sizes for each in _outlines(options, options.scorers, d, d)]
         at_a_time = _check_memory(options, outlines, (keys + 1) * max(sizes), device)

@@ -251,7 +251,7 @@ def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[R
 def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None, Tensor | None]:
     """Return the normaliser's numbers for the whole query, its steps for all keys, and the formula of the weight.
 
-    If there is a sink, it stands after the keys; its weight is the last item.
+    The weight of a sink, if any, is the last item, after the keys.
 
     Raises:
         InputError: the steps fail, or have wrong shapes, or the last of them are not the weights.

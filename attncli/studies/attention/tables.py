@@ -31,7 +31,7 @@ from attncli.studies.attention.places import Place, choices, distance_of, larges
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 MOST_PLACES = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
-FEWEST_QUERIES = 4  # of the weights of captured heads; fewer would say nothing
+FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
 GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 10  # rows of the heads that differ most
 ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
@@ -58,7 +58,7 @@ def tables(
 ) -> Iterator[RenderableType]:
     """Yield everything to print, from top to bottom, on a console `width` cells wide.
 
-    A row's maximum is marked where it stands out: equal maxima all, but none where all valid keys have the same weight.
+    All maxima of a row are marked, unless all valid keys have the same weight.
     Tables have at most `most` rows; a line below gives the number of omitted rows, and refers to `--full` and the file
     `csv`. With `most` None every cell of every matrix is shown. `stage` is shown in place of the weights.
     """

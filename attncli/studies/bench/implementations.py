@@ -36,7 +36,7 @@ MOST = 0.2  # upper limit of any tolerance: 0 in place of the result is off by 1
 RESULTS = {"scores": ["scores"], "weights": ["output", "weights"], "output": ["output"]}  # of each measure
 
 Inputs = tuple[Tensor, Tensor, Tensor]  # queries (b, n, d), keys and values (b, m, d), where b is batch times heads
-Results = tuple[Tensor, ...]  # as in RESULTS, and gradients after them where they were asked for
+Results = tuple[Tensor, ...]  # as in RESULTS, then gradients if requested
 Forward = Callable[..., Results]  # of queries, keys and values
 Call = Callable[[], Results]
 

@@ -125,7 +125,7 @@ def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float
     """Return the geometric mean of the ratios of times in each round, and its 95 % interval.
 
     Noise common to both times of a round cancels. The interval is Student's t in
-    logarithms: exp(mean +- t s / sqrt(rounds)). Rounds that only one of the two has are left out.
+    logarithms: exp(mean +- t s / sqrt(rounds)). Rounds with only one of the two times are left out.
     """
     logarithms = [math.log(one / other) for one, other in zip(seconds, baseline, strict=False)]
     mean, count = statistics.fmean(logarithms), len(logarithms)

@@ -36,7 +36,7 @@ from attncli.studies.train.rows import findings_of, rows_of, summary
 from attncli.studies.train.task import TESTS, of_equal_weights
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
-BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
+BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
 def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
     """Return the test accuracy of equal weights on all keys, as a baseline.
 
-    Equal weights choose the most frequent value of a sequence, which is right more often than 1 / `classes`.
+    Equal weights choose the most frequent value of a sequence; its accuracy is higher than 1 / `classes`.
     """
     batch = held_out(options, keys, device)
     counts = torch.zeros(*batch.targets.shape, options.classes, device=device)
