@@ -2,6 +2,7 @@
 
 import difflib
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -29,11 +30,17 @@ def init(name: Name = None, out: Out = Path()) -> None:
         cure = f"did you mean `{near[0]}`?" if near else "`attncli init` lists them"
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     else:
-        width = max(map(len, below))
-        for each in below:
-            title = builtin_path(each).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        titles = {each: _title(each) for each in below if name is not None or "/" not in each}
+        folders = Counter(f"{each.partition('/')[0]}/" for each in below if each not in titles)
+        titles |= {folder: f"{number} more; attncli init {folder} lists them" for folder, number in folders.items()}
+        width = max(map(len, titles))
+        for each, title in titles.items():
             typer.echo(f"{each:{width}}  {title}")
         typer.echo("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
+
+
+def _title(name: str) -> str:
+    return builtin_path(name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
 
 
 def _copy(name: str, out: Path) -> None:

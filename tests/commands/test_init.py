@@ -11,15 +11,17 @@ from tests.cli import good, names_in, refusal
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_lists_every_experiment_with_its_title(here: Path) -> None:
-    lines = good("init").splitlines()
-    names = sorted(path.stem for path in builtin_folder().glob("*.yaml"))
-    for folder in ("claims", "papers"):
-        names += sorted(f"{folder}/{path.stem}" for path in (builtin_folder() / folder).glob("*.yaml"))
-    assert [line.split()[0] for line in lines[: len(names)]] == names
+@pytest.mark.parametrize("folder", ["", "claims/", "papers/"])
+def test_lists_every_experiment_of_a_folder_with_its_title(folder: str, here: Path) -> None:
+    lines = good("init", *([folder] if folder else [])).splitlines()
+    names = sorted(f"{folder}{path.stem}" for path in (builtin_folder() / folder).glob("*.yaml"))
+    more = [] if folder else ["claims/", "papers/"]
+    assert [line.split()[0] for line in lines[:-2]] == names + more
     for line, name in zip(lines, names, strict=False):
         title = builtin_path(name).read_text(encoding="utf-8").splitlines()[0]
         assert title == "# " + line.split(maxsplit=1)[1]
+    for line, name in zip(lines[len(names) :], more, strict=False):
+        assert line.endswith(f"attncli init {name} lists them")
     assert names_in(here) == []
 
 
