@@ -91,7 +91,7 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     outputs = _of_runs(scorer, queries, keys, values, rules, elements)
     if len(elements) == 1:
         return next(outputs)
-    if torch.is_grad_enabled():  # then writing to a part of the output would copy its whole gradient
+    if elements and torch.is_grad_enabled():  # writing to a part of the output would copy its whole gradient
         return torch.cat(list(outputs))
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     for some in elements:
@@ -117,7 +117,7 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for elements, rows in tiles(rules.valid, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
+    for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         place = elements, rows
@@ -131,26 +131,26 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
 
 def runs(valid: Valid, together: int) -> Iterator[slice]:
     """Yield at most `together` batch elements, of equal length unless masking different lengths costs less."""
-    counts = [math.prod(valid.shape[:-2][:1])]
-    if valid.lengths is not None and valid.lengths.ndim == 1:
-        found = torch.unique_consecutive(valid.lengths, return_counts=True)[1].tolist()
-        counts = found if math.prod(valid.shape) >= RUN * len(found) else counts
+    assert valid.lengths is not None
+    counts = torch.unique_consecutive(valid.lengths, return_counts=True)[1].tolist()
+    counts = counts if math.prod(valid.shape) >= RUN * len(counts) else [len(valid.lengths)]
     for count, end in zip(counts, accumulate(counts), strict=True):
         for first in range(end - count, end, together):
             yield slice(first, min(first + together, end))
 
 
-def tiles(valid: Valid, most: int) -> Iterator[Place]:
-    """Yield batch elements of `runs` and queries with at most `most` scores, but at least one query.
+def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
+    """Yield batch elements and queries with at most `most` scores of `shape` = (..., n, m), but at least one query.
 
     An element is divided only if it has more scores.
     """
-    *leading, n, m = valid.shape
-    row = max(math.prod(leading[1:]) * m, 1)
-    for elements in runs(valid, max(most // max(row * n, 1), 1)):
-        step = max(most // (row * (elements.stop - elements.start)), 1)
+    *leading, n, m = shape
+    b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
+    together = min(max(most // max(row * n, 1), 1), b)
+    step = max(most // max(row * together, 1), 1)
+    for first in range(0, b, together):
         for start in range(0, n, step):
-            yield elements, slice(start, min(start + step, n))
+            yield slice(first, min(first + together, b)), slice(start, min(start + step, n))
 
 
 def _pooled(

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli import pooling
 from attncli.attention import Bias, Rules, Valid, weighted_sum
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
@@ -94,7 +93,6 @@ def test_against_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
-    monkeypatch.setattr(pooling, "RUN", at_a_time)
     sizes = (9, 7) if "empty" in kind else (N, M)
     shape, (queries, keys, values) = (*leading, *sizes), tensors(leading, sizes, dtype)
     if kind in ("lengths", "empty rows", "everything") and not leading:

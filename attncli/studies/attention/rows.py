@@ -158,7 +158,7 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
                 each[index] = metric
 
     with on_threads(1) as threads:
-        deque(in_order(fill, tiles(Valid(matrices[0].shape), AT_A_TIME), threads), 0)
+        deque(in_order(fill, tiles(matrices[0].shape, AT_A_TIME), threads), 0)
     return found
 
 

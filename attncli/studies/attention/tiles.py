@@ -96,7 +96,7 @@ def _jobs(
         for metric, each in zip(metrics, found, strict=True):
             metric[*batch, rows] = each
 
-    yield from (partial(fill, place) for place in tiles(rules.valid, most))
+    yield from (partial(fill, place) for place in tiles(rules.valid.shape, most))
 
 
 @contextmanager
