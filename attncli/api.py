@@ -32,7 +32,7 @@ from attncli.inputs.given import given
 from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder, writer_of
+from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.sweeps.views import columns_of, frames_of, is_sweep, pictures_of, view_of
@@ -320,11 +320,16 @@ def swap(
     Raises:
         InputError: an option is wrong, or the model's attention cannot be replaced.
     """
-    from attncli.capturing.models import Loaded as LoadedModel
+    from torch import nn
 
+    from attncli.capturing.models import Loaded as LoadedModel
+    from attncli.common.swapping import listed
+
+    if not isinstance(model, nn.Module):
+        raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")
     chosen: dict[str, Any] = {"scorers": scorers, "layers": layers, "heads": heads}
     data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}
-    data |= {key: list(value) for key, value in chosen.items() if value is not None}
+    data |= {key: listed(value) for key, value in chosen.items() if value is not None}
     document, progress = document_of_data("attncli.swap", data, []), Warnings()
     options, study = document.validate(options_model("swap")), part_of("swap", "study")
     with isolated(document):
@@ -536,6 +541,7 @@ class Loaded:
             message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
             raise InputError.of(message, where=words.out)
         with isolated(self.document):
+            free_place(options.name, out, overwrite, started, words)  # before the work that preparing may be
             prepared = self.prepare(progress)
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)

@@ -88,6 +88,9 @@ def load(request: Request, batch_size: int) -> Loaded:
         InputError: the model cannot be loaded, or a user's function returns no model with inputs.
     """
     if request.is_function:
+        for key, value in (("dtype", request.dtype), ("attn", request.attention), ("revision", request.revision)):
+            if value is not None:
+                raise InputError.of(f'got "{value}"; module:function brings its own model; leave it out', [key])
         with _failing(f'got "{request.model}"; it gave', "fix the function"):
             given = _function(request)()
         if not (isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module)):

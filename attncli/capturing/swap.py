@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,12 @@ class Replacing(Watch):
     def compute(self, record: Record) -> Tensor:
         """Return the new output (b, h, n, v) of a call."""
 
+    def __enter__(self) -> Self:
+        """Start watching, as if for the first time."""
+        for kept in (self.swapped, self.problems, self._numbers, self._calls):
+            kept.clear()
+        return super().__enter__()
+
     def __exit__(self, *raised: Any) -> None:
         """Stop watching; raise an InputError if a chosen call was not replaced, unless an error is raised already."""
         super().__exit__(*raised)
@@ -59,8 +65,8 @@ class Replacing(Watch):
         for layer in self.layers or ():
             known = names[layer] if isinstance(layer, int) and layer < len(names) else layer
             if known not in names:
-                cure = did_you_mean(str(layer), names) if isinstance(layer, str) else f"0 to {len(names) - 1}"
-                raise InputError.of(got(layer, f"no attention call of the model; expected {cure}"), ["layers"])
+                cure = f"expected 0 to {len(names) - 1}" if isinstance(layer, int) else did_you_mean(layer, names)
+                raise InputError.of(got(layer, f"no attention call of the model; {cure}"), ["layers"])
             if known not in self.swapped:
                 why = self.problems.get(str(known), "it did not run")
                 raise InputError.of(f"{known}: its attention was not replaced: {why}")

@@ -82,6 +82,7 @@ class Watch(AbstractContextManager["Watch"]):
         for place, shape in self._trail.unused.values():
             self.miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", place)
         self._trail = Trail(self.place)
+        self._names.clear()  # the next `with` takes the names and parameters of its models again
 
     def take_names(self, model: object) -> None:
         """From now on, name layers as this model's `named_modules` does, even if only a part of it runs."""

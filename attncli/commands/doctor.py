@@ -88,6 +88,9 @@ def _of_config(given: Path, overrides: list[Override]) -> Document:
         raise document.located(InputError.of(got(study, expected), ["study"]))
     if study == "doctor":
         return document.changed(overrides)
+    if document.data.get("sweep") is not None:
+        message = "got a sweep; expected one experiment; `attncli sweep` runs a sweep of the study doctor"
+        raise document.located(InputError.of(message, ["sweep"]))
     own, others = (set(options_model(each).model_fields) for each in ("doctor", "attention"))
     dropped = (others - own) | {"expect", "figure", "sweep"}
     kept = {key: value for key, value in document.data.items() if key not in dropped}

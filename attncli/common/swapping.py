@@ -2,9 +2,10 @@
 
 import functools
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
@@ -14,6 +15,8 @@ from attncli.common.scoring import build_scorer, inputs_of_entry, of_call, raw_s
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
+from attncli.config.tensors import Layer
+from attncli.config.values import Indices, each_once
 from attncli.inputs.captured import inputs_of
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
@@ -46,7 +49,8 @@ class Swap(Replacing):
         seed: int = 0,
         known: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(layers, heads, known)
+        chosen = validated(_Places, {"layers": listed(layers), "heads": listed(heads)}, {})
+        super().__init__(chosen.layers, chosen.heads, known)
         self.entry = None if entry == ZERO else entry if isinstance(entry, ScorerEntry) else entry_of(entry)
         self._seed, self._scorers = seed, dict[Any, nn.Module]()
 
@@ -72,6 +76,17 @@ class Swap(Replacing):
 
 class _Holder(Model):
     entry: Entry
+
+
+class _Places(Model):
+    layers: Annotated[list[Layer], Field(min_length=1), AfterValidator(each_once)] | None
+    heads: Indices | None
+
+
+def listed(given: Any) -> Any:
+    """Return a collection as a list, and anything else, such as text, unchanged."""
+    is_list = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping | Tensor)
+    return list(given) if is_list else given
 
 
 def entry_of(given: Any) -> ScorerEntry:

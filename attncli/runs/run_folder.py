@@ -53,6 +53,23 @@ class Folder:
     place: Path
 
 
+def free_place(name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE) -> Path:
+    """Return the place of a new run folder.
+
+    Raises:
+        InputError: as `new_folder`, as far as this can be known without writing.
+    """
+    place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
+    if ".." in place.parts:  # resolve it, since its last part must be a name
+        place = Path(os.path.realpath(place))
+    with writing(out or place, words):
+        if out is None:
+            _check_outputs(OUTPUTS / name)
+        elif refused := _refusal(place, overwrite, words):
+            raise InputError.of(f'got "{out}", {refused}', where=words.out)
+    return place
+
+
 @contextmanager
 def new_folder(
     name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE
@@ -65,15 +82,8 @@ def new_folder(
     Raises:
         InputError: `out` holds other files, or a run without `overwrite`; or the place cannot be written.
     """
-    place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
-    if ".." in place.parts:  # resolve it, since its last part must be a name
-        place = Path(os.path.realpath(place))
+    place = free_place(name, out, overwrite, started, words)
     with ExitStack() as stack:
-        with writing(out or place, words):
-            if out is None:
-                _check_outputs(OUTPUTS / name)
-            elif refused := _refusal(place, overwrite, words):
-                raise InputError.of(f'got "{out}", {refused}', where=words.out)
         with writing(place, words):
             hidden = stack.enter_context(hidden_folder(place))
             folder = Folder(hidden / NEW, place)

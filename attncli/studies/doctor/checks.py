@@ -65,7 +65,7 @@ CHECKS = (
         HALF / 4,
         "largest\nproduct",
         "Largest absolute score, before or after the scale.",
-        "Scores may overflow in float16; scale the queries before the product, or use bfloat16.",
+        "Scores may overflow in float16, or are infinite or NaN already; scale the queries before the product.",
     ),
     Check(
         "uniform",

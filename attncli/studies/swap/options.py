@@ -1,9 +1,9 @@
 """The options of the study `swap`: the model, its texts, the scorers, and the places to replace."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from attncli.config.models import STUDY, DType, Experiment
 from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
@@ -88,6 +88,12 @@ class SwapOptions(Experiment):
             if isinstance(entries, list | str | dict):
                 written[key] = [model_entry(each) for each in (entries if isinstance(entries, list) else [entries])]
         return super().normalised(written)
+
+    @model_validator(mode="after")
+    def _heads_by_head(self) -> Self:
+        if self.heads is not None and "head" not in self.by:
+            raise problem(got(self.heads, "they are for `by: head`; add it, or leave them out"), under=["heads"])
+        return self
 
     @field_validator("scorers")
     @classmethod

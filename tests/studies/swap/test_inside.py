@@ -22,7 +22,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers and of torc
 
 def result(model: nn.Module, inputs: Any, entry: Any, **where: Any) -> tuple[Tensor, dict[str, int]]:
     """Return the main output with an entry inside; for the entry None the output of the model as it is, but watched."""
-    swap = attncli.Swap("model", layers=[]) if entry is None else attncli.Swap(entry, **where)
+    swap = attncli.Swap("model" if entry is None else entry, **where)
+    if entry is None:
+        swap.layers = []
     with swap:
         swap.take_names(model)
         given = model(**inputs) if isinstance(inputs, dict) else model(inputs)
@@ -134,7 +136,7 @@ def test_inference_mode_and_bfloat16() -> None:
     ("model", "entry", "where", "message"),
     [
         (Relu(), "model", {}, "attention was not replaced: Relu: relu in place of a softmax"),
-        (tower()[0], "model", {"layers": ["third"]}, 'got "third"; no attention call of the model; expected'),
+        (tower()[0], "model", {"layers": ["third"]}, 'got "third"; no attention call of the model; known: first, second'),
         (tower()[0], "model", {"layers": [2]}, "got 2; no attention call of the model; expected 0 to 1"),
         (tower()[0], "model", {"heads": [4]}, "got 4; expected 0 to 3, of the 4 heads of first"),
         (tower()[0].train(), {"scorer": "dott"}, {}, "did you mean `dot`"),
@@ -153,3 +155,43 @@ def test_dropout_and_gradients_are_refused() -> None:
     model, x = tower()
     with pytest.raises(InputError, match="runs with gradients"), attncli.Swap("model"), torch.enable_grad():
         model(x)
+
+
+def test_one_swap_serves_again() -> None:
+    model, inputs = tower()
+    swap, outputs = attncli.Swap("dot"), []
+    for _ in range(2):
+        with swap, torch.no_grad():
+            outputs.append(model(*inputs) if isinstance(inputs, tuple) else model(inputs))
+        assert len(swap.swapped) == len(set(swap.swapped)) > 0
+        assert set(swap.swapped.values()) == {1}
+    torch.testing.assert_close(*outputs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"heads": 0}, "heads: got 0; expected a list"),
+        ({"heads": []}, r"heads: got \[\]; expected at least 1 entry"),
+        ({"heads": [True]}, r"heads\[0\]: got true; expected an integer"),
+        ({"layers": range(0)}, r"layers: got \[\]; expected at least 1 entry"),
+        ({"layers": "0"}, 'layers: got "0"; expected a list'),
+        ({"layers": [-1]}, r"layers\[0\]: got -1; expected the name of a layer, or its number from 0"),
+    ],
+)
+def test_places_that_are_no_lists_of_numbers(where: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        attncli.Swap("dot", **where)
+
+
+def test_arguments_of_the_function() -> None:
+    model, inputs = tower()
+    for scorers, message in ((5, "scorers: got 5; expected a list"), (["dots"], "did you mean `dot`")):
+        with pytest.raises(InputError, match=message):
+            attncli.swap(model, inputs, scorers=scorers)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="model: got 5; expected a torch module"):
+        attncli.swap(5, inputs)
+    with pytest.raises(InputError, match=r"heads: got \[0\]; they are for `by: head`"):
+        attncli.swap(model, inputs, heads=[0])
+    with pytest.raises(InputError, match="which are 1,000,000,000 numbers; expected at most 100,000"):
+        attncli.sweep("d2l", over={"seed": range(10**9)})
