@@ -136,7 +136,7 @@ def test_inference_mode_and_bfloat16() -> None:
     ("model", "entry", "where", "message"),
     [
         (Relu(), "model", {}, "attention was not replaced: Relu: relu in place of a softmax"),
-        (tower()[0], "model", {"layers": ["third"]}, 'got "third"; no attention call of the model; known: first, second'),
+        (tower()[0], "model", {"layers": ["third"]}, '"third"; no attention call of the model; known: first, second'),
         (tower()[0], "model", {"layers": [2]}, "got 2; no attention call of the model; expected 0 to 1"),
         (tower()[0], "model", {"heads": [4]}, "got 4; expected 0 to 3, of the 4 heads of first"),
         (tower()[0].train(), {"scorer": "dott"}, {}, "did you mean `dot`"),
