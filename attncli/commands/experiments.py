@@ -102,7 +102,9 @@ def _load_sweep(document: Document) -> LoadedSweep:
     return LoadedSweep(plan_of(document))
 
 
-def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str = WEIGHTS) -> list[Finished]:
+def run_and_show(
+    experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str | None = None
+) -> list[Finished]:
     """Run experiments one after the other, save each in its run folder, and print the results. Return the runs.
 
     Raises:
@@ -113,9 +115,14 @@ def run_and_show(experiments: Sequence[Loaded | LoadedSweep], output: Output, st
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
     for experiment in experiments:
-        if output.report and isinstance(experiment, LoadedSweep):
-            message = f"got {experiment.document.path}, a sweep; leave it out, and use `attncli report` on its folder"
+        path, swept, study = experiment.document.path, isinstance(experiment, LoadedSweep), experiment.options.study
+        if output.report and swept:
+            message = f"got {path}, a sweep; leave it out, and use `attncli report` on its folder"
             raise InputError.of(message, where="--report")
+        if stage is not None and (swept or study != DEFAULT_STUDY):
+            is_ = "a sweep" if swept else f"an experiment of the study {study}"
+            message = f"got {stage} for {path}, {is_}; only the tables of the study {DEFAULT_STUDY} have stages"
+            raise InputError.of(f"{message}; leave it out", where="--stage")
     command = shlex.join(["attncli", *sys.argv[1:]])
     runs, waiting, interrupted = list[Finished](), list(experiments), False
     try:
@@ -151,10 +158,10 @@ def working(name: str, output: Output) -> Iterator[Progress]:
         yield progress
 
 
-def show_run(finished: Finished, output: Output, of: int = 1, stage: str = WEIGHTS) -> None:
+def show_run(finished: Finished, output: Output, of: int = 1, stage: str | None = None) -> None:
     """Print the tables, findings and folder of a run, or a line or two if it is one `of` many; open it with --open."""
     if not output.silent:
-        _print_run(finished, output.full, stage) if of == 1 or output.full else _print_briefly(finished, of)
+        _print_run(finished, output.full, stage or WEIGHTS) if of == 1 or output.full else _print_briefly(finished, of)
     if output.open_:
         typer.launch(str(shortest(finished.picture or finished.folder)))
 

@@ -50,7 +50,7 @@ def run(
         overrides += in_place_of_scorers(scorers)
         if not output.silent:
             print_note("--scorer replaces the scorers of the config, whose expectations are not checked")
-    run_and_show(load_experiments(configs, overrides), output, stage or "weights")
+    run_and_show(load_experiments(configs, overrides), output, stage)
 
 
 COMMAND = with_flags("run", run, look_flags())

@@ -154,9 +154,11 @@ def _output(found: Explanation, width: int) -> Iterator[RenderableType]:
 
 def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) -> Cells:
     """Return vectors as a column at most `room` cells wide; the end of long vectors is left out."""
-    flat = iter(_texts([value for vector in vectors for value in vector or []], 3))
-    texts = [[next(flat) for _ in vector or []] for vector in vectors]
-    size, length = (max(map(len, each), default=0) for each in ([t for line in texts for t in line], texts))
+    length = max(len(vector or []) for vector in vectors)
+    begins = [(vector or [])[: max(room, 1)] for vector in vectors]
+    flat = iter(_texts([value for begin in begins for value in begin], 3))
+    texts = [[next(flat) for _ in begin] for begin in begins]
+    size = max((len(text) for line in texts for text in line), default=0)
     shown = length if length * (size + 1) <= room + 1 else max((room - 2) // (size + 1), 1)
     end = " …" if shown < length else ""
     lines = [" ".join(text.rjust(size) for text in line[:shown]) + end * bool(line) for line in texts]
@@ -212,14 +214,14 @@ def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
 
 def _aligned(named: Sequence[Line], width: int) -> Iterator[Text]:
     """Yield a line for each name with its numbers, in columns; the end of a long vector is left out."""
-    texts = [_texts(value, 3) if isinstance(value, list) else _texts([value]) for _, value in named]
+    texts = [_texts(value[:width], 3) if isinstance(value, list) else _texts([value]) for _, value in named]
     names = [printable(name) for name, _ in named]
     first, size = (
         max(map(cell_len, names), default=0),
         max((len(text) for line in texts for text in line if len(line) > 1), default=0),
     )
-    for name, line in zip(names, texts, strict=True):
-        end = f" … ({len(line)} numbers)" if first + len(line) * (size + 1) > width else ""
+    for (_, value), name, line in zip(named, names, texts, strict=True):
+        end = f" … ({len(value)} numbers)" if first + len(line) * (size + 1) > width else ""
         shown = line[: (width - first - len(end)) // (size + 1)] if end else line
         cells = "".join(f" {text:>{size}}" for text in shown)
         yield Text(f"{name}{' ' * (first - cell_len(name))}{cells}{end}".rstrip())

@@ -15,6 +15,7 @@ from attncli.common.study import INTERVAL, PreparedStudy, Record, Rows
 from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
+from attncli.config.overrides import Override
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, not_too_many, show
 from attncli.expect.asking import check_expectations
@@ -112,6 +113,7 @@ def plan_of(
     axes, base = replaced(written, typed), _unswept(document)
     _check_axes(axes, str(document.path))
     points, options = _points(base, axes)
+    _check_given_once(base, changes_at(axes, (0,) * len(axes)))
     if not is_default(options.figure):
         from attncli.show.heatmaps import check_look
 
@@ -175,6 +177,16 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
         raise InputError(not_too_many([*found.values()], str(base.path)))
     assert options is not None, "every point is valid, and there is one"
     return points, options
+
+
+def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
+    """Raise InputError if an option such as `--seed 3` changes a swept key."""
+    changes = base.changed([*swept.values()]).overrides[len(base.overrides) :]
+    for given in base.overrides:
+        for key, change in zip(swept, changes, strict=True):
+            if given.path[: len(change.path)] == change.path:
+                message = f"got a value for `{key}`, which the sweep varies; leave out one of them"
+                raise InputError.of(message, where=given.place(base.path))
 
 
 def check_same(plan: Plan, before: Document) -> None:

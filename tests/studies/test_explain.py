@@ -23,6 +23,7 @@ from attncli.show.explanation import fewer, lines
 from attncli.show.tables import SCREEN, recorded
 from tests import reference
 from tests.cli import good
+from tests.combinations import others_slow
 from tests.normalizers.catalogue import VARIANTS as NORMALIZER_VARIANTS
 from tests.reference import inner
 from tests.scorers.catalogue import VARIANTS as SCORER_VARIANTS
@@ -232,13 +233,13 @@ def screen(found: Explanation, width: int = 80, most: int | None = SCREEN) -> li
     return recorded(lines(found, width, most), width).export_text().splitlines()
 
 
-@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("name", others_slow(["additive", *(name for name in SCORERS if name != "additive")], 2))
 def test_one_screen(name: str) -> None:
     signed = [each for each, cls in NORMALIZERS.items() if not hasattr(cls, "lowest_score")]
     for m, d in [(4096, 1024), (10, 2), (1, 1)]:
         data = {"queries": {"shape": [1, 1, d]}, "keys": {"shape": [1, m, d]}}
         tokens = {"keys": [f"a long token, the {key}th" for key in range(m)]}
-        for normalizer in signed if (m, name) == (10, "cosine") else ["softmax", "ssmax"]:
+        for normalizer in signed if (m, name) == (10, "additive") else ["softmax", "ssmax"]:
             entry = {"scorer": name, "softcap": 9.0, "bias": "alibi", "dropout": 0.5, "normalizer": normalizer}
             found = result_of(entry, data, train=True, tokens=tokens if d == 2 else {}).explain()
             assert len(found.keys) == min(m, 10)
