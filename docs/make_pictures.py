@@ -88,7 +88,8 @@ def photograph(page: Path, theme: str, file: Path) -> None:
     """Write a picture of a page in a browser."""
     from playwright.sync_api import sync_playwright
 
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         window: Mapping[str, Any] = {"viewport": WINDOW, "color_scheme": theme}
