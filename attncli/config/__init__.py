@@ -1,1 +1,1 @@
-"""Read YAML with line numbers, apply overrides, and validate with pydantic models. Nothing here imports torch."""
+"""Read YAML with line numbers, apply overrides, and validate with pydantic models, without loading torch early."""

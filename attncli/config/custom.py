@@ -1,4 +1,4 @@
-"""Scorers and normalisers of users, named `my_package.my_module:MyClass` in YAML."""
+"""Load the scorers and normalisers of users, named `my_package.my_module:MyClass` in YAML."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
 def is_custom(name: object) -> bool:
-    """Whether a name has the form of a user's class."""
+    """Whether a name has the form `module:Class` of a user's class."""
     return isinstance(name, str) and re.fullmatch(CUSTOM, name) is not None
 
 
@@ -22,13 +22,13 @@ def class_name(name: str) -> str:
 
 
 def custom_class(name: str, known: Collection[str], kind: str, *under: str) -> type:
-    """Return the class of a user, named `module:Class`; raise a `problem` if there is none.
+    """Return the user's class named `module:Class`; raise a `problem` if it cannot be loaded.
 
     Args:
-        name: as in YAML.
-        known: the names of the catalogue; they cannot be modules.
+        name: the name in the YAML.
+        known: the names of the built-in classes of this kind; none of them can be the module.
         kind: `scorer` or `normaliser`.
-        under: the path of the name inside the validated value.
+        under: the path of the name inside the validated value, for the `problem`.
     """
     from attncli.scorers._custom import load_class
 
@@ -47,7 +47,10 @@ def custom_class(name: str, known: Collection[str], kind: str, *under: str) -> t
 
 @contextmanager
 def reading_options(name: str) -> Iterator[None]:
-    """Turn any exception, since evaluating annotations runs the user's code, into an InputError about the options."""
+    """Turn any exception in the `with` block into an InputError about the options of the class `name`.
+
+    The block reads the annotations of a user's class, which runs the user's code. KeyboardInterrupt is not caught.
+    """
     try:
         yield
     except KeyboardInterrupt:

@@ -33,16 +33,22 @@ Options = TypeVar("Options", bound=Experiment)
 
 @dataclass(frozen=True)
 class Document:
-    """The data of a file with overrides applied, and the positions of its values."""
+    """The data of a config with overrides applied, and the positions of the values in the file.
+
+    `root` is the root node of the YAML, which has the positions; it is None if there is no YAML.
+    """
 
     path: Path
     data: Any
     root: yaml.Node | None
     overrides: Sequence[Override] = ()
-    flags_only: bool = False  # there is no file; `path` is the command, for messages
+    flags_only: bool = False  # there is no YAML; `path`, such as the command, is the place in messages
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
-        """Return the problem with its path below the value of the flag, at the wrong one of repeated flags."""
+        """Return the problem with its path relative to the flag: without the keys that the flag stands for.
+
+        If the flag was repeated, the place of the problem is the wrong repetition.
+        """
         depth = len(override.path) if override.texts else 1
         index = problem.path[depth] if len(problem.path) > depth else None
         if isinstance(index, int) and index < len(override.texts):
@@ -50,7 +56,7 @@ class Document:
         return replace(problem, path=problem.path[depth:])
 
     def located(self, error: InputError) -> InputError:
-        """Return the error with the place of every problem, sorted by position in the file, then by override."""
+        """Return the error with a place for every problem, sorted by position in the file, then in override order."""
         found = sorted((self._located(problem) for problem in error.problems), key=lambda each: each[0])
         problems = [problem for _, problem in found]
         is_new = any(not problem.where for problem in error.problems)  # errors with a place have been shortened already
@@ -63,7 +69,7 @@ class Document:
         if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
             problem = replace(problem, path=("scorer", *problem.path[1:]))  # written as `scorer` in the YAML
         line, column, depth = position(self.root, problem.path, problem.at_key)
-        there = problem.path[:depth]  # the path of the mapping around it, if the key is missing
+        there = problem.path[:depth]  # the path of the enclosing mapping, if the key is missing
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         for index, override in reversed([*enumerate(self.overrides)]):
             made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
@@ -83,7 +89,7 @@ class Document:
             raise self.located(error) from error.__cause__  # keep an exception raised in the user's code as the cause
 
     def study(self, known: Collection[str]) -> str:
-        """Return the name of the study that the document is for.
+        """Return the name of the document's study, one of `known`; DEFAULT_STUDY if the key `study` is missing.
 
         Raises:
             InputError: the document is not a mapping, or the study is unknown.
@@ -99,7 +105,10 @@ class Document:
         return study
 
     def validate(self, model: type[Options], *, absolute: bool = False) -> Options:
-        """Return the validated options; file paths become relative to the working directory, or absolute.
+        """Return the data validated by `model`, the options of a study.
+
+        File paths, which are relative to the document's folder, become relative to the working directory, or absolute
+        if `absolute`.
 
         Raises:
             InputError: all problems of the document, each with its place.
@@ -144,9 +153,9 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
-    """Return a document without a file, from a mapping or the flags of a command. Errors name `where` as its place.
+    """Return the document for `data` in place of a file; errors name `where`, such as the command, as its place.
 
-    Tensors and arrays in the mapping become nested lists; GivenTensor objects stay.
+    Tensors and arrays in the mapping become nested lists; GivenTensor objects stay as they are.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
     return _document(Path(where), named, None, overrides, flags_only=True)
@@ -160,7 +169,7 @@ def _document(
 
 
 def default_name(path: Path) -> str:
-    """Return the file's name without ending, shortened, and with `_` for characters not allowed in folder names."""
+    """Return the file's name as a folder name: without ending, shortened, with `_` for characters not allowed."""
     stem = "stdin" if path == STDIN else path.stem
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in stem)
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"

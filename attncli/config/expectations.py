@@ -112,7 +112,7 @@ class Expectation(Model):
 
     @property
     def other_row(self) -> dict[str, Any]:
-        """The columns that select the row given under `above` or `below`; empty for other bounds."""
+        """The columns that select the row given under `above` or `below`; empty if the bound is not a row."""
         bound = self.above or self.below
         return bound if isinstance(bound, dict) else {}
 

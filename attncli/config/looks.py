@@ -22,7 +22,7 @@ Annotate = Literal["auto", "yes", "no"]
 
 
 def _inches(value: Any) -> Any:
-    """Return a size such as `6x4` as a list of numbers; raise if it is no width and height."""
+    """Return a size such as `6x4` as a list [width, height]; raise a `problem` if the value has another form."""
     if isinstance(value, str) and (found := SIZE.fullmatch(value)):
         return [float(side) for side in found.groups()]
     if not isinstance(value, list) or len(value) != 2:
@@ -31,7 +31,10 @@ def _inches(value: Any) -> Any:
 
 
 def _plain_slice(value: Any) -> Any:
-    """Return a range such as `0:32`, a Python slice without a step; raise if it is malformed or empty."""
+    """Return `value` if it is a range such as `0:32`, a Python slice without a step; else raise a `problem`.
+
+    Empty ranges are refused, too.
+    """
     found = SLICE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise problem("expected a range such as 0:32, the end left out")
@@ -42,7 +45,7 @@ def _plain_slice(value: Any) -> Any:
 
 
 def ends_of(text: str) -> tuple[int, int | None]:
-    """Return the start and the end of a range such as `0:32`; None for an end that is left out."""
+    """Return the start and the end of a range such as `0:32`: 0 for a missing start, None for a missing end."""
     start, _, stop = text.partition(":")
     return int(start.strip() or 0), int(stop) if stop.strip() else None
 
@@ -95,7 +98,10 @@ class HeatmapLook(Look):
 
 
 def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
-    """Raise an InputError if a range begins after the last query or key. It may end later, as slices in Python."""
+    """Raise an InputError if a range of the look begins after the last of `n` queries or `m` keys.
+
+    A range may end after the last query or key, as slices in Python may.
+    """
     for side, text, count in (("queries", look.queries, n), ("keys", look.keys, m)):
         if text is not None and ends_of(text)[0] >= count:
             there = f"there are n = {n} queries and m = {m} keys"

@@ -46,7 +46,7 @@ def _also_singular(schema: dict[str, Any]) -> None:
 
 
 class Experiment(Model):
-    """The keys that experiments of every study have, beside `study`."""
+    """The base model of all experiments: the keys that every study has, beside `study`."""
 
     # With defer_build, torch is not loaded before something is validated.
     model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
@@ -84,7 +84,10 @@ class Experiment(Model):
     @field_validator("scorers", check_fields=False)
     @classmethod
     def _fit_together(cls, entries: list[ScorerEntry]) -> list[ScorerEntry]:
-        """Check that labels, which name tensors and files, differ by more than case; some file systems ignore it."""
+        """Check that labels differ by more than case, and that no entry has a key that the study refuses.
+
+        Labels name files, and some file systems ignore case.
+        """
         first = dict[str, int]()
         for index, entry in enumerate(entries):
             other = first.setdefault(entry.label.casefold(), index)
@@ -99,7 +102,10 @@ class Experiment(Model):
         return entries
 
     def unused(self) -> set[str] | dict[str, Any]:
-        """Return the keys that have no effect because of another key; config.yaml of a run leaves them out."""
+        """Return the keys that have no effect because of another key; config.yaml of a run leaves them out.
+
+        The keys are in the form of pydantic's `exclude`. Studies with such keys override this.
+        """
         return set()
 
     @property
@@ -116,7 +122,7 @@ class _Schema(GenerateJsonSchema):
         return False
 
     def get_default_value(self, schema: Any) -> Any:
-        """Return the default, also if a function makes it, unless the function needs other keys."""
+        """Return the default of a field; if a function makes it, call the function unless it needs other fields."""
         if "default_factory" in schema and not schema.get("default_factory_takes_data"):
             return schema["default_factory"]()
         return super().get_default_value(schema)

@@ -44,7 +44,7 @@ class CustomNormalizer(NormalizerEntry, extra="allow"):
 
 
 def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
-    """Return the pydantic model for this normaliser and its options.
+    """Return the pydantic model for the normaliser `name`, with the options of its class as fields.
 
     Raises:
         InputError: the parameters of the normaliser cannot be options in YAML.
@@ -69,7 +69,8 @@ def normalizer_models() -> dict[str, type[NormalizerEntry]]:
 def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
     """Return name and options of `name:option=value,option=value`; None if the text has another form.
 
-    The name may be `module:Class`. Values are read as YAML, except of the options in `as_text`.
+    The name may be `module:Class`; a name alone has no options. Values of options are read as YAML, except for the
+    options in `as_text`.
     """
     head, equals, tail = text.partition("=")
     name, colon, first = (part.strip() for part in head.rpartition(":"))
@@ -88,7 +89,7 @@ def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[s
 
 
 def as_mapping(value: Any) -> Any:
-    """Return text such as `entmax:alpha=1.3` as a mapping; values of other types stay as they are."""
+    """Return text such as `entmax:alpha=1.3` as {normalizer: entmax, alpha: 1.3}; return other types unchanged."""
     if not isinstance(value, str):
         return value
     name, options = named_options(value) or (value, {})

@@ -1,6 +1,6 @@
 """Open files that the user names: regular files; configs may also be pipes or stdin.
 
-A device may have no end, and opening a pipe without a writer would block for ever.
+Devices are refused, since they may have no end. Pipes are opened without blocking, since they may have no writer.
 """
 
 import errno
@@ -39,7 +39,7 @@ class UnfitFileError(OSError):
 
 
 def check_regular(path: Path, *, or_pipe: bool = False) -> None:
-    """Raise an OSError unless the path is a regular file, or with `or_pipe` a pipe. Nothing is opened."""
+    """Raise an OSError unless the path is a regular file, or a pipe if `or_pipe`; the file is not opened."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except ValueError:  # a null character or a lone surrogate

@@ -20,9 +20,9 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 class Override:
     """A new value for one key of a config.
 
-    `text` is the user's input, for errors; if a flag was repeated, `texts` has the input of each repetition. With
-    `may_be_short` the path may begin inside `data`, `mask` or a scorer. `where` is `file:line:column` if the value is
-    written in a file.
+    `text` is the user's input, for errors; if a flag was repeated, `texts` has the input of each repetition. If
+    `may_be_short`, the path may begin inside `data`, `mask` or a scorer. `where` is `file:line:column` if the value is
+    written in a file, else empty.
     """
 
     path: errors.Path
@@ -33,11 +33,14 @@ class Override:
     where: str = ""
 
     def place(self, source: Path) -> str:
-        """Return the place of the override for messages: its line in a file, or `source` and the input."""
+        """Return the place of the override for messages: `where`, or `source` (the config's path) and the input."""
         return self.where or f"{source}: {self.text}"
 
     def decides(self, path: errors.Path) -> bool:
-        """Whether the value at a path comes from this override: it is there or below, or in the same list."""
+        """Whether the value at `path` comes from this override: the override's path is a beginning of `path`.
+
+        Indices at the end of the override's path do not count: an entry stands for its whole list.
+        """
         own = self.path
         while isinstance(own[-1], int):
             own = own[:-1]
@@ -45,13 +48,13 @@ class Override:
 
 
 def typed(option: str, value: str) -> str:
-    """Return the option as it was typed, on one line and shortened."""
+    """Return an option and its value as they were typed, on one line and shortened."""
     text = " ".join(value.split()) or '""'
     return f"{option} {shortened(text, LONGEST_VALUE)}"
 
 
 def override(path: errors.Path, value: str, text: str) -> Override:
-    """Return an override with its value read as YAML."""
+    """Return the override of the key at `path`, with `value` read as YAML; `text` is the user's input, for errors."""
     return Override(path, parse_yaml(value, lambda line, column: text)[0], text)
 
 
@@ -92,7 +95,7 @@ def as_yaml(value: Any) -> Any:
 
 
 def path_of(target: str, text: str) -> errors.Path:
-    """Return `scorers[0].num_hiddens` as a path; `text` is the user's input, for errors."""
+    """Return `target`, such as `scorers[0].num_hiddens`, as a path; `text` is the user's input, for errors."""
     path = list[str | int]()
     for part in target.split("."):
         match = KEY.fullmatch(part)
@@ -104,7 +107,7 @@ def path_of(target: str, text: str) -> errors.Path:
 
 
 def from_the_top(change: Override, data: Any) -> Override:
-    """Return the override with its full path, for example `data.keys.fill` in place of `keys.fill`.
+    """Return the override with its full path in the config `data`, such as `data.keys.fill` for `keys.fill`.
 
     Raises:
         InputError: the path is ambiguous, since several of `data`, `mask` and the scorers have its first key.
@@ -124,7 +127,7 @@ def from_the_top(change: Override, data: Any) -> Override:
 
 
 def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> Any:
-    """Return a copy of the data with the overrides applied in order.
+    """Return the data with the overrides applied in order, as a copy; `source` is the config's path, for errors.
 
     Raises:
         InputError: all overrides that do not fit the data.

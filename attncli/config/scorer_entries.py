@@ -1,4 +1,4 @@
-"""The key `scorers` in YAML: models with the keys of all entries and the options of each scorer, and short forms."""
+"""The key `scorers` in YAML: pydantic models of the entries, with the options of each scorer, and short forms."""
 
 import functools
 import re
@@ -21,7 +21,10 @@ NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
 def default_label(scorer: str, normalizer: str = DEFAULT_NORMALIZER) -> str:
-    """Return the name of the scorer and of the normaliser unless it is softmax; of custom ones the class's name."""
+    """Return the default label: the scorer's name, and the normaliser's unless it is softmax.
+
+    Custom scorers and normalisers are named by the class, without the module.
+    """
     suffix = f"_{class_name(normalizer)}" if normalizer != DEFAULT_NORMALIZER else ""
     return class_name(scorer) + suffix
 
@@ -130,7 +133,7 @@ class CustomEntry(ScorerEntry, extra="allow"):
 
 
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
-    """Return the pydantic model for entries of this scorer.
+    """Return the pydantic model for entries of the scorer `name`, with the options of its class as fields.
 
     Raises:
         InputError: the parameters of the scorer cannot be options in YAML.
@@ -205,7 +208,11 @@ def scorer_of(text: str) -> dict[str, Any] | str:
 
 
 def model_entry(entry: Any) -> Any:
-    """Return the entry, with the name of a normaliser replaced by the model's own scores and this normaliser."""
+    """Return an entry for a captured model, with `model` and the name of a normaliser replaced by mappings.
+
+    `model` stands for the model's own scores with softmax; the name of another normaliser stands for the model's own
+    scores with that normaliser. Other entries are returned unchanged.
+    """
     from attncli.normalizers import NORMALIZERS
 
     if entry == MODEL:
@@ -216,7 +223,7 @@ def model_entry(entry: Any) -> Any:
 
 
 def written_out(entry: Any) -> Any:
-    """Return the short form of an entry (text) as a mapping; likewise its normaliser, if it has options.
+    """Return an entry with short forms expanded: text becomes a mapping, as does a normaliser with options.
 
     An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
     """

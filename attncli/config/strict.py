@@ -1,4 +1,4 @@
-"""The base class of all pydantic models of YAML, and pydantic's errors in words: `path: got X; expected Y; cure`."""
+"""The base class of all pydantic models of YAML, and pydantic's errors reworded as `path: got X; expected Y; cure`."""
 
 import difflib
 import functools
@@ -50,7 +50,10 @@ class KnownKeys:
     _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
-        """Suggest the allowed key most similar to `key`, in `parent` or one level below, or list its keys."""
+        """Return a hint about the unknown `key` of `parent`: the most similar allowed key there or one level below.
+
+        If no key is similar, the hint lists the allowed keys of `parent`.
+        """
         here = self.here.get(id(parent), [])
         if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {
@@ -66,21 +69,24 @@ class Flag:
     """How a key appears as a command-line flag; put into the metadata of a pydantic field."""
 
     metavar: str = ""
-    panel: str | None = None
+    panel: str | None = None  # the heading above the flag in the help
     is_path: bool = False
     is_text: bool = False  # the value of the flag is text even if the field is a list
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:
-    """Return an error for a pydantic validator to raise. `got VALUE` is put before the message if it lacks that.
+    """Return an error for a pydantic validator to raise; `under` is the path of the wrong part inside the value.
 
-    `under` is the path of the wrong part inside the validated value.
+    `got VALUE` is later put before the message, unless it begins with `got` or `the key`.
     """
     return PydanticCustomError("problem", "{message}", {"message": errors.printable(message), "under": [*under]})
 
 
 def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
-    """Return a validator that uses the type `choose(value)`. `choose` raises a `problem` if no type fits."""
+    """Return a validator that validates a value as the type `choose(value)`, unless it is a Model already.
+
+    `choose` raises a `problem` if no type fits.
+    """
 
     def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model):
@@ -91,7 +97,7 @@ def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
 
 
 def schema_of(late: Callable[[], Any]) -> GetPydanticSchema:
-    """Return metadata that uses the JSON Schema of `late()`, a type created on demand because it imports torch."""
+    """Return metadata for a field with the JSON Schema of the type `late()`, which is made late as it needs torch."""
     return GetPydanticSchema(get_pydantic_json_schema=lambda _, handler: handler(TypeAdapter(late()).core_schema))
 
 
@@ -104,7 +110,7 @@ def checked_by(check: Callable[[Any], Any]) -> WrapValidator:
 
 
 def worded(expected: str) -> WrapValidator:
-    """Return a validator that replaces any validation error by one with this message."""
+    """Return a validator that replaces any validation error by a `problem` with the message `expected`."""
 
     def validate(value: Any, handler: Any) -> Any:
         try:
@@ -153,7 +159,7 @@ SECONDARY_ERROR = "default_factory_not_called"  # pydantic's echo of another err
 
 
 def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
-    """Return the data as an instance of `model`.
+    """Return the data as an instance of `model`; validators get `context`, for example the `folder` of the config.
 
     Raises:
         InputError: all problems, one for each path; errors in several branches of a union are one problem.
@@ -216,7 +222,7 @@ def _expected(error: Mapping[str, Any]) -> str:
 
 
 def _cure(kind: str, value: Any) -> str:
-    """Return a suggested correction of the value, or empty text."""
+    """Return a suggested correction of a value for an error of pydantic's type `kind`, or empty text."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         plain = value.replace("_", "")
         return f"write {plain}" if is_number(plain) else ""

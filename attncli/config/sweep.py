@@ -24,7 +24,7 @@ MOST_VALUES = 100_000
 
 
 def values_of(text: str) -> list[Any]:
-    """Return the values of a YAML list without brackets, with ranges expanded.
+    """Return the values of a YAML list without brackets, such as `16, 64` or `0..4`, with ranges expanded.
 
     Raises:
         InputError: the text is not such a list, or a range is invalid.
@@ -40,7 +40,7 @@ def _spread(terms: Sequence[Any]) -> list[Any]:
     """Return the values of a list, with text such as `0..4` expanded to a range that includes both ends.
 
     Raises:
-        InputError: the list is empty, or ranges are invalid; paths are indices of the list.
+        InputError: the list is empty, or ranges are invalid; the path of each problem is the range's index.
     """
     collector, values = Collector(), list[Any]()
     for index, term in enumerate(terms):
@@ -64,7 +64,11 @@ def _numbers(term: str) -> list[int | float]:
 
 
 def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: Decimal, plain: bool) -> list[Decimal]:
-    """Return the numbers of a range. They are computed as Decimal, so 0.1..0.5:0.1 contains exactly 0.3."""
+    """Return the numbers of a range, computed as Decimal, so 0.1..0.5:0.1 contains exactly 0.3.
+
+    `term` is the range as text, for errors. `kind` is None, `x`, `lin` or `log`, and `by` the step, the factor or the
+    number of values. `plain` is true if the range has no step: A..B.
+    """
     if kind is None:
         if plain and not (first == int(first) and last == int(last)):
             raise InputError.of(errors.got(term, "expected whole numbers, or a step", f"for instance {term}:0.1"))
@@ -149,7 +153,7 @@ Place = tuple[int, ...]  # of a point in the grid: its index on every axis
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a sweep. `places` has, for every point on the axis, an override of each of its keys."""
+    """One axis of a sweep. `places` has the overrides of the axis's keys, by key, for every point on the axis."""
 
     places: Sequence[Mapping[str, Override]]
 
@@ -175,13 +179,16 @@ def places_of(axes: Sequence[Axis]) -> Iterator[Place]:
 
 
 def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
-    """Return the override of every swept key at a point."""
+    """Return the overrides of all swept keys, by key, at the point `place` of the grid."""
     there = (axis.places[index] for axis, index in zip(axes, place, strict=True))
     return {key: change for changes in there for key, change in changes.items()}
 
 
 def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
-    """Return the axes of the key `sweep` of a file. Each override has the line and column of its value."""
+    """Return the axes of the key `sweep` of a file; each override has the line and column of its value.
+
+    `root` is the root node of the file's YAML, which has the positions.
+    """
 
     def override(index: int, key: str, number: int, value: Any) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
@@ -192,10 +199,12 @@ def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
 
 
 def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
-    """Return the axes given by --over and --with: pairs `("over", "KEY=VALUES")`, in their order on the command line.
+    """Return the axes given by the options --over and --with.
+
+    `options` has a pair such as `("over", "KEY=VALUES")` for each option, in the order of the command line.
 
     Raises:
-        InputError: options are invalid; it has all of them.
+        InputError: options are invalid; the error has a problem for each.
     """
     collector, axes, texts = Collector(), list[dict[str, str]](), list[dict[str, str]]()
     for option, assignment in options:
@@ -243,7 +252,7 @@ def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> l
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
-    """Return the axes, replaced by the axes of `by` that share a key with them; other axes of `by` come last."""
+    """Return `axes` with each axis replaced by the axes of `by` that share a key with it; other axes of `by` follow."""
     merged = list[Axis]()
     for axis in axes:
         same = [each for each in by if {*each.keys} & {*axis.keys}] or [axis]

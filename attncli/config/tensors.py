@@ -61,7 +61,7 @@ class UniformFill(Model):
 
 
 class PlainFill(Model):
-    """`arange` counts 0, 1, 2, ... through the whole tensor; `eye` is an identity in the last two axes."""
+    """`arange` is 0, 1, 2, ... through the tensor, `eye` an identity in the last two axes, `rademacher` random ±1."""
 
     shape: Shape
     fill: Annotated[Literal["ones", "zeros", "arange", "eye", "rademacher"], FILL]
@@ -74,7 +74,7 @@ class PlainFill(Model):
 
 
 class ConstantFill(Model):
-    """One number everywhere."""
+    """The same number in every entry."""
 
     shape: Shape
     fill: Annotated[Literal["constant"], FILL]
@@ -106,16 +106,16 @@ class FileTensor(Model):
 
 
 class GivenTensor(FileTensor):
-    """A tensor given in Python instead of YAML. The config saved with a run refers to a file of the run folder instead.
+    """A tensor given in Python instead of YAML; the saved config of a run names a file of the run folder in its place.
 
-    `numbers` is a float64 tensor (..., rows, features) on the CPU, owned by this object.
+    `numbers` has the tensor's values: a float64 copy (..., rows, features) on the CPU.
     """
 
     file: Literal["in memory"] = "in memory"
     numbers: Annotated[Any, Field(exclude=True)]
 
     def __str__(self) -> str:
-        """Return the numbers as nested lists."""
+        """Return the values as text: nested lists of numbers."""
         return str(self.numbers.tolist())
 
 
@@ -248,19 +248,19 @@ DataSource = Annotated[Data | CapturedData, chosen(_kind_of_data)]
 
 
 class GivenMask(Model):
-    """A mask given in Python instead of a file. `numbers` is a tensor on the CPU, owned by this object."""
+    """A mask given in Python instead of a file. `numbers` has the mask's values: a copy on the CPU."""
 
     numbers: Annotated[Any, Field(exclude=True, description="the boolean tensor (..., n, m)")]
 
     def __repr__(self) -> str:
-        """Return the shape, since messages quote it."""
+        """Return the shape as text, for messages."""
         return f"a tensor of shape {[*self.numbers.shape]}"
 
     __str__ = __repr__
 
 
 class Mask(Model):
-    """The mask, which is combined with the valid lengths, and the weights of queries without a valid key."""
+    """The mask, combined with the valid lengths by a logical and, and the weights of queries without a valid key."""
 
     causal: Annotated[
         Literal["top_left", "bottom_right"] | bool,
@@ -291,7 +291,7 @@ class TokenNames(Model):
 
 
 def _of_both_sides(value: Any) -> Any:
-    """Return the names of both sides: a list alone names the queries and the keys."""
+    """Return the names of queries and keys as a mapping; a list alone names the queries and also the keys."""
     if not isinstance(value, list | dict | TokenNames):
         raise problem("expected a list of names, or {queries: [...], keys: [...]}")
     return {"queries": value, "keys": value} if isinstance(value, list) else value

@@ -18,7 +18,7 @@ class TextFile(Model):
 
 
 def _lines_of(given: Any, info: ValidationInfo) -> Any:
-    """Return the texts of `{file: ...}` as a list, and a single text as a list of it."""
+    """Return the lines of `{file: ...}` as a list of texts, and a single text as a list with this text."""
     if isinstance(given, str):
         return [given]
     if not isinstance(given, dict):
@@ -34,7 +34,7 @@ def _lines_of(given: Any, info: ValidationInfo) -> Any:
 
 
 def _in_folder(model: str, info: ValidationInfo) -> str:
-    """Return the path of a model in a folder beside the config; other names stay as they are."""
+    """Return the path of the model if it is a folder, named relative to the config; return other names unchanged."""
     folder = (info.context or {}).get("folder")
     return str(Path(folder) / model) if folder and (Path(folder) / model).is_dir() else model
 

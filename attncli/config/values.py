@@ -36,7 +36,7 @@ Size = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class SizeRange(Model):
-    """The sizes `from`, `from` x factor, ... up to and including `to`."""
+    """The sizes `from`, `from` x factor, ... that are at most `to`."""
 
     first: Annotated[Size, Field(alias="from", description="first size")]
     last: Annotated[Size, Field(alias="to", description="largest size")]
@@ -88,13 +88,16 @@ Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")
 
 
 def check_regular(value: Any) -> Any:
-    """Return nested lists of numbers; raise a `problem`, with the place, if lists of one level differ in length."""
+    """Return nested lists of numbers unchanged; raise a `problem`, with the place, if lengths at one level differ."""
     sizes_of(value)
     return value
 
 
 def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
-    """Return the shape of nested lists of numbers; raise a `problem` if they are not regular."""
+    """Return the shape of nested lists of numbers; raise a `problem` if lists of one level differ in length.
+
+    `place` is the path of `value` inside the outermost list.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         raise problem(f"got {errors.show(value)}; expected a number", under=place)
     if not isinstance(value, list):

@@ -88,7 +88,9 @@ if yaml.__with_libyaml__:
 
 
 def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
-    """Return a YAML document as plain data, and its root node, which has the positions. `where` formats a place.
+    """Return a YAML document as plain data, and its root node, which has the positions of the values.
+
+    `where` turns a line and a column into text, the place of an error.
 
     Raises:
         InputError: the text is not valid YAML, has a key twice, or is nested too deeply.
@@ -120,7 +122,7 @@ def _composed(text: str) -> yaml.Node | None:
 
 
 def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
-    """Return (line, column, depth) of the deepest part of `path` that exists; with `at_key` the position of its key.
+    """Return (line, column, depth) of the deepest existing part of `path`: of its value, or of its key if `at_key`.
 
     Line and column count from 1; `depth` is the number of steps of `path` that exist.
     """
@@ -149,7 +151,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the nodes of a key and its value, or the node of a list entry twice; None if there is none."""
+    """Return the nodes of the key `step` and its value, or the node of the list entry `step` twice; None if missing."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         return next(((child, child) for child in node.value[step : step + 1]), None)
     if not isinstance(node, yaml.MappingNode):
@@ -167,8 +169,8 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
 def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
     """Return the value of a node, and its number of values and levels with aliases expanded.
 
-    An alias refers to the node of its anchor. While a node is constructed, it is known as DEEPEST levels deep, so an
-    alias inside that refers to it is refused.
+    `known` has the results of earlier nodes, since an alias refers to the node of its anchor. While a node is
+    constructed, its entry in `known` has DEEPEST levels, so an alias inside the node to the node itself is refused.
     """
     if id(node) in known:
         return known[id(node)]
@@ -229,6 +231,6 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _unknown_tag(node: yaml.Node) -> yaml.YAMLError:
-    """Return the error for a tag that is none of the types of JSON."""
+    """Return the YAMLError for a node with an unknown tag, which is none of the types of JSON."""
     tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
     return _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")
