@@ -410,7 +410,7 @@ def test_views_of_many_layers_open_files_as_often_as_of_few(tmp_path: Path, monk
 
     monkeypatch.setattr("attncli.runs.loading.safe_open", counted)
     counts = list[int]()
-    for layers in (2, 5):
+    for layers in (2, 3):
         folder = tmp_path / str(layers)
         folder.mkdir()
         attncli.run({"data": {"capture": saved(folder, *[Layer(capped)] * layers)}}, out=folder / "run")
