@@ -11,7 +11,9 @@ from attncli.inputs.masks import broadcasts
 
 
 def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
-    """Return the shape of a bias, with leading axes of size 1 added up to the rank of the scores (b, ..., n, m).
+    """Return the `shape` of a bias with leading axes of size 1 added, up to the rank of the scores (b, ..., n, m).
+
+    `note` is called with a sentence if the shape is ambiguous.
 
     Raises:
         InputError: the bias does not broadcast to the scores.
@@ -31,11 +33,11 @@ def without_infinities(
 ) -> tuple[Tensor, Valid]:
     """Return the bias with -inf replaced by 0, and `valid` without the pairs of query and key that -inf masks.
 
-    `bias` has all axes of the scores; `given` is its shape in the user's file or list. NaN and +inf at pairs that
-    are not valid are replaced by 0, too.
+    `bias` has all axes of the scores; `given` is the shape of the bias in the user's file or list. NaN and +inf are
+    also replaced by 0, if the pair is not valid. `note` is called with the number of -inf, if any.
 
     Raises:
-        InputError: NaN or +inf at a valid pair; its path is the index of the first one in the user's tensor.
+        InputError: a valid pair has NaN or +inf; the path in the error is the index of the first in the user's tensor.
     """
     hidden, wrong = bias.isneginf(), bias.isnan() | bias.isposinf()
     count = int(hidden.sum())

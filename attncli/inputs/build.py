@@ -40,11 +40,11 @@ Note = Callable[[str], None]
 class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v) with equal leading axes, on one device.
 
-    `valid` has the keys that each query may attend to. If the source has no values, `values` is (b, ..., m, 0). `bias`
-    is added to the scores (b, ..., n, m): finite numbers in the dtype of the scores, with as many axes, some of size 1.
-    `call` is the captured attention call of a real model, if any; a factor that the model put into its queries is
-    divided out of `queries`. `tokens` has the names of `queries` and `keys`, if known: one list for all batch elements,
-    or a list for each.
+    `valid` has the keys that each query may attend to. If the source has no values, `values` is (b, ..., m, 0). `bias`,
+    if any, is added to the scores (b, ..., n, m); it is finite, has their dtype and rank, and broadcasts to them.
+    `call` is the attention call of a real model from which the tensors were captured, if any; `queries` are then
+    divided by the factor with which the model scaled them. `tokens` maps `queries` and `keys` to the names of their
+    rows, if known: one list for all batch elements, or a list for each.
     """
 
     queries: Tensor
@@ -69,11 +69,12 @@ def build_inputs(
 ) -> Inputs:
     """Read the tensors of a config from files and lists, and generate the others.
 
-    `check_size` is called with the shapes of all tensors, leading axes repeated, before any is generated; it may raise.
+    `check_size` is called with the shapes of all tensors, after broadcasting of the leading axes of queries, keys and
+    values, before any tensor is generated; it may raise.
     `note` is called with a sentence about every ambiguous input.
 
     Raises:
-        InputError: inputs do not fit; it has all problems, with full paths in the YAML.
+        InputError: inputs cannot be read or do not fit together; the error has full paths in the YAML.
     """
     given, fills = _sources(data)
     found = {role: tuple(tensor.shape) for role, tensor in given.items()}
@@ -121,7 +122,10 @@ def tensors_of(inputs: Inputs) -> dict[str, Tensor]:
 
 
 def saved_inputs(data: Any, inputs: Inputs, with_valid: bool = True) -> dict[str, Tensor]:
-    """Return the inputs to store in the run folder, on the CPU; `with_valid` with the joined mask."""
+    """Return the inputs to store in the run folder, by name and on the CPU.
+
+    `data` is the config of the tensors. If `with_valid`, `valid` is the logical and of all masks and lengths.
+    """
     saved = tensors_of(inputs)
     if with_valid:
         saved["valid"] = inputs.valid.whole
@@ -133,7 +137,7 @@ def saved_inputs(data: Any, inputs: Inputs, with_valid: bool = True) -> dict[str
 
 
 def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
-    """Return the tensors from files and lists, and how to generate the others, dependencies first."""
+    """Return the tensors from files and lists, and the fills that generate the other tensors, dependencies first."""
     collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
@@ -169,14 +173,14 @@ def _from_file(source: FileTensor, is_bias: bool) -> Tensor:
 
 
 def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tuple[int, ...]:
-    """Return the leading axes (b, ...) of `queries`, `keys` and (if any) `values` after axes of size 1 are repeated.
+    """Return the leading axes (b, ...) to which `queries`, `keys` and (if given) `values` broadcast.
 
-    A tensor without a batch axis, or with a batch of one, is repeated over all leading axes. With `grouped`,
-    consecutive heads of queries share heads of keys and values, as in torch's SDPA with `enable_gqa`. `cure` is added
-    to messages if the heads would fit with `grouped`.
+    A tensor of shape (rows, features) or (1, rows, features) is broadcast over all leading axes. If `grouped`,
+    consecutive heads of queries share heads of keys and values, as in torch's SDPA with `enable_gqa`. `cure` is a hint
+    that is appended to the error message if the heads would fit with `grouped`.
 
     Raises:
-        InputError: shapes do not fit; the paths of its problems are the names of the tensors.
+        InputError: shapes do not fit together; the path of each problem is the name of the tensor.
     """
     heads = {role: shape[-3] for role, shape in shapes.items() if len(shape) > 3}  # others are used for all heads
     shared = _with_shared_heads(shapes, heads) if grouped else shapes
@@ -204,7 +208,10 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
 
 
 def _with_shared_heads(shapes: Shapes, heads: Mapping[str, int]) -> Shapes:
-    """Return the shapes after the heads of keys and values are repeated to the number of heads of the queries."""
+    """Return the shapes after repeating the heads of keys and values to match the number of heads of the queries.
+
+    `heads` has the number of heads of each tensor with more than three axes.
+    """
     if "queries" not in heads:
         message = f"got true for queries of shape {list(shapes['queries'])}; expected (batch, heads, rows, features)"
         raise InputError.of(message, ["grouped"])
@@ -251,7 +258,7 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
 
 
 def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) -> Tensor | None:
-    """Return the mask of a file or given in Python, or None if there is none."""
+    """Return the mask that was given in a file or in Python, or None if there is none."""
     if mask.file is None:
         return None
     if isinstance(mask.file, GivenMask):
@@ -265,7 +272,7 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) 
 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
-    """Raise an InputError unless queries and keys of these shapes have a name for every row, or no names."""
+    """Raise an InputError if `tokens` names queries or keys, tensors of the given shapes, but not each row."""
     is_one = tokens.queries is not None and tokens.queries == tokens.keys and queries[-2] != keys[-2]
     cure = "; name them apart: {queries: [...], keys: [...]}" if is_one else ""
     problems = list[Problem]()

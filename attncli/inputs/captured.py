@@ -154,10 +154,13 @@ def read_captured(path: Path) -> Captured:
 
 
 def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Inputs]]:
-    """Return the captured file of a config, and the inputs of each call: in the order of `layers`, or of the file.
+    """Return the captured file of a config, and the inputs of each chosen call.
+
+    Calls are in the order of the key `layers` of the config, or by default in the order of the file.
 
     Raises:
-        InputError: the file, a layer or a head is missing, or a layer cannot be recomputed. Paths are below `data`.
+        InputError: the file, a layer or a head is missing, or a layer cannot be recomputed. The paths in the error are
+            relative to the key `data`.
     """
     try:
         captured = read_captured(Path(data.capture))
@@ -197,7 +200,8 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
 def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
     """Return the inputs of an experiment from a captured call, rounded to `dtype`.
 
-    Keys and values that several heads share are repeated. Queries are divided by `pre_scale`, a factor of the model.
+    Keys and values that several heads share are repeated. Queries are divided by the record's `pre_scale`, the factor
+    by which the model multiplied queries or keys before the call.
     """
     (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
     queries = queries / record.pre_scale
@@ -213,7 +217,7 @@ def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Input
 
 
 def _tokens(captured: Captured, record: Record) -> dict[str, Sequence[Any]]:
-    """Return the names of queries and keys, if known: tokens with their positions, since words repeat."""
+    """Return the names of queries and keys, if known: tokens with their positions, since a text may repeat a word."""
     try:
         tokens = read_tokens(captured.about.get("tokens")) or {}
     except InputError:  # the tokens were written by another program

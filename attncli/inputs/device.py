@@ -9,7 +9,7 @@ def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.devic
     """Return the torch device named by the key `device`; `auto` means CUDA, else MPS except for float64, else the CPU.
 
     Raises:
-        InputError: this machine or this build of torch does not have the device, or MPS is to use float64.
+        InputError: this machine or this build of torch does not have the device, or `mps` is requested with float64.
     """
     has_mps, cuda = torch.backends.mps.is_available(), torch.cuda.device_count()
     mps_fits = has_mps and dtype != torch.float64

@@ -1,6 +1,6 @@
 """Read tensors of numbers from .npy, .npz, .safetensors, .pt and .csv files.
 
-Headers are checked first, so an unsuitable file is refused before it takes memory. Code in a file is never run.
+Headers are checked first, so an unsuitable file is refused before memory is allocated. Code in a file is never run.
 """
 
 import io
@@ -246,13 +246,13 @@ def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _safetensors(path: Path) -> Entries:
-    """Return the tensors of a .safetensors file, mapped but not read. The library checks their sizes."""
+    """Return the tensors of a .safetensors file, memory-mapped but not read. The library safetensors checks sizes."""
     with safe_open(path, framework="pt") as file:
         return {name: _tensor(path, name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  not a dict
 
 
 def _pt(path: Path) -> Entries:
-    """Return the tensors of a .pt file, mapped but not read. Nested ones get dotted names: `state_dict.W.weight`."""
+    """Return the tensors of a .pt file, memory-mapped but not read, by dotted names such as `state_dict.W.weight`."""
     with open_file(path) as file, ZipFile(file) as archive:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # torch unpacks any amount
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
@@ -273,7 +273,10 @@ def _pt(path: Path) -> Entries:
 
 
 def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
-    """Yield (dotted name, tensor) in the order of the file. Each container is visited only once."""
+    """Yield (dotted name, tensor) for each tensor in `node`, which has the given name, and in containers inside it.
+
+    Each list, tuple and dict is visited only once.
+    """
     if isinstance(node, Tensor):
         yield name, node
     elif isinstance(node, list | tuple | dict) and id(node) not in seen:
@@ -283,7 +286,7 @@ def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor
 
 
 def _tensor(path: Path, name: str, tensor: Tensor) -> Entry:
-    """Return the Entry of a mapped tensor. Its `read` raises InputError unless the tensor is dense and real."""
+    """Return the Entry of a memory-mapped tensor; `read` raises an InputError unless the tensor is dense and real."""
     dtype = tensor.dtype
     dense = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
 

@@ -1,4 +1,4 @@
-"""Generate tensors by the key `fill`, in float64. They are rounded later, so the dtype changes no random number."""
+"""Generate the tensors that a config describes by `fill`, in float64, so random numbers do not depend on the dtype."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from attncli.config.tensors import ConstantFill, CorrelatedFill, Fill, NormalFil
 
 
 def fill(source: Fill, generator: Generator, others: Mapping[str, Tensor]) -> Tensor:
-    """Return the float64 tensor that `source` describes; `others` has the earlier tensors, for `correlated`."""
+    """Return the float64 tensor that `source` describes; `others` has the tensors to which `correlated` refers."""
     match source:
         case NormalFill():
             return _normal(source.shape, generator).mul_(source.std).add_(source.mean)
@@ -43,7 +43,7 @@ def _uniform(shape: list[int], generator: Generator) -> Tensor:
 
 
 def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
-    """Return Student t numbers: normal numbers divided by sqrt(chi2 / df), with independent chi-squared chi2."""
+    """Return samples of Student's t: normal samples divided by sqrt(c / df), with independent chi-squared samples c."""
     with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         squares = torch.distributions.Chi2(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))

@@ -1,4 +1,4 @@
-"""Keep tensors and arrays given in Python as tensors, since long nested lists would be slow."""
+"""Keep the tensors and arrays of a config given in Python as tensors, since long nested lists would be slow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from attncli.inputs.build import ROLES
 
 
 def given(key: Any, value: Any) -> Any:
-    """Return the value of a key such as `data`, `data.keys` or `mask`, with tensors and arrays replaced by models.
+    """Return `value`, given for a key such as `data`, `data.keys` or `mask`, with tensors and arrays replaced.
 
-    The models hold copies. Only real numbers of shape (..., rows, features) are replaced, and masks (..., keys) of any
-    real dtype; other values stay as they are.
+    The replacements are `GivenTensor` and `GivenMask`, which hold copies. Only tensors of real numbers of shape
+    (..., rows, features) and masks (..., keys) of any real dtype are replaced; other values stay as they are.
     """
     if key in ("data", "mask") and isinstance(value, Mapping):
         return {name: given(f"{key}.{name}", item) for name, item in value.items()}

@@ -31,9 +31,10 @@ def read_mask(
 ) -> Tensor:
     """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with as many axes as the scores.
 
-    `given` holds booleans, or 0 and 1, where True means padding if the name `called` says so; or 0 and -inf (or at most
-    -10000), as added to scores. Its shape is (n, m), (m,), (b, m) for the keys of each batch element, or has further
-    leading axes; axes of size 1 are not repeated. `note` is called with `name` and how the mask was read.
+    `given` has booleans, or 0 and 1; True or 1 means padding if `marks_padding(called)`, else that the query may attend
+    to the key. Or `given` has 0 and numbers of at most -10000, such as -inf, as added to scores. Its shape is (n, m),
+    (m,), (b, m) for the keys of each batch element, or has further leading axes; the result keeps axes of size 1.
+    `note` is called with `name`, the name in messages, and how the mask was read, unless it is booleans (..., n, m).
 
     Raises:
         InputError: the mask has other numbers, or a shape that does not fit the scores.

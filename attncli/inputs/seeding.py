@@ -20,7 +20,7 @@ def generator(seed: int, name: str) -> torch.Generator:
 
 @contextmanager
 def seeded(seed: int, name: str, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators for the `with` block, and restore their states afterwards."""
+    """Seed torch's global generators (on the CPU, and on `device` if CUDA) for the `with` block, then restore them."""
     cuda = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         # torch.manual_seed would also seed every GPU, even if only the CPU is used.

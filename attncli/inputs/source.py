@@ -49,16 +49,16 @@ def is_config(path: Path) -> bool:
 
 
 def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
-    """Return the inputs of a source: for a captured model by layer, for other sources a single item with the key None.
+    """Return the inputs in a source by layer if it is a captured file, else a single item with the key None.
 
-    A config is used with its own seed. A tensor file has `queries` (or query, q, Q), `keys` and, if any, `values`, with
-    similar names; without them `values` is (b, ..., m, 0). Integers become float32. Masks are named `valid`, `mask`,
-    `attention_mask`, `key_padding_mask` and the like, lengths `valid_lens`; all are combined. `check_size` is called
-    with the shapes of a config before tensors are generated, and may raise. `note` is called with sentences about how
-    masks were read and about tensors that are not used.
+    A config is used with its own seed. A tensor file has `queries` (or query, q, Q), `keys` and optional `values`, both
+    with similar alternatives; if there are no values, `values` is (b, ..., m, 0). Integers become float32. Masks are
+    named `valid`, `mask`, `attention_mask`, `key_padding_mask` and the like, and lengths `valid_lens`; a key is valid
+    if all of them allow it. `check_size` is called with the shapes of a config before tensors are generated, and may
+    raise. `note` is called with sentences about how masks were read and about tensors that are not used.
 
     Raises:
-        InputError: the source cannot be read, without path and place; or a key of a config is wrong, with its place.
+        InputError: the source cannot be read; or a key of a config is wrong, in which case the error has its place.
     """
     if is_config(path):
         return {None: _from_config(path, check_size, note)}
@@ -77,7 +77,7 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
     """Return all tensors of a file or run folder by name.
 
     Raises:
-        InputError: the file is broken or the folder has no tensors; it has no path.
+        InputError: the file is broken or the folder has no tensors; the path in the error is empty.
     """
     with looking_at(path):
         is_folder = path.is_dir()
@@ -149,7 +149,10 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
 
 
 def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note, is_run: bool) -> Valid:
-    """Return all lengths and masks of a tensor file combined. Note how they were read and tensors not used."""
+    """Return the valid keys for scores of `shape`: the logical and of all lengths and masks in a tensor file.
+
+    `note` is called with how they were read, and with the names of unused tensors unless `is_run`: `path` is a run.
+    """
     lengths, valid, unused = stored.get("valid_lens"), Valid(shape), list[str]()
     for name, tensor in stored.items():
         where = f"{path.name}: {name}"
@@ -191,7 +194,7 @@ def _numbers(path: Path, role: str, name: str | None, stored: Mapping[str, Tenso
 
 
 def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
-    """Return a mask of a tensor file. A mask named `valid` may hold only True and False, or 1 and 0."""
+    """Return a mask in a tensor file as booleans; a mask named `valid` may hold only True and False, or 1 and 0."""
     try:
         if name == "valid":
             if not bool(((mask == 0) | (mask == 1)).all()):

@@ -24,9 +24,10 @@ def check_place(place: Path, overwrite: bool, words: Words = COMMAND_LINE) -> No
 
 
 def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: Words = COMMAND_LINE) -> None:
-    """Write captured calls as .safetensors, completely or not at all: `<layer>[#call].queries`, `.keys` and so on.
+    """Write captured calls to a .safetensors file, completely or not at all.
 
-    Equal masks and biases of several calls are written once. The JSON names the tensors that each call uses.
+    Tensors are named `<layer>[#call].queries`, `.keys` and so on. Equal masks and biases of several calls are written
+    once. The JSON metadata names the tensors of each call and has the facts in `about`, such as model and text.
 
     Raises:
         InputError: the file cannot be written.

@@ -57,9 +57,9 @@ Between = Callable[[Result, Result], Sequence[Record]]
 def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between | None = None) -> Comparison:
     """Return the differences between two runs.
 
-    `columns` has the known columns of each kind of rows in the study of `a`. `between` returns rows with the distances
-    between the weights and outputs of two results, if the study has some. Names, looks, expectations and paths do not
-    count as settings.
+    `columns` maps each kind of rows, such as `records`, to its known columns in the study of `a`. `between`, given for
+    studies with weights and outputs, returns rows with the distances between the weights and outputs of two results.
+    Names, figure options, expectations and paths do not count as settings.
 
     Raises:
         InputError: files of a run folder are damaged.
@@ -107,7 +107,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
 def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
     """Return |b - a| / max(|a|, |b|, least), elementwise and in float64.
 
-    It is 0 where both are NaN or the same infinity, and infinite where only one of them is finite.
+    The difference is 0 where both are NaN or the same infinity, and infinite where `a` or `b` is otherwise not finite.
     """
     a, b = a.double(), b.double()
     size = torch.maximum(a.abs(), b.abs()).clamp(min=least)
@@ -130,7 +130,7 @@ def config_in(run: StoredRun) -> Record:
 
 
 def _incomparable(a: Result, b: Result) -> str:
-    """Return why two results cannot be compared, or empty text."""
+    """Return why two results cannot be compared, or an empty string if they can."""
     if a.study != b.study:
         return f"runs of the studies {a.study} and {b.study}"
     is_sweep, is_other = ("sweep" in result.settings for result in (a, b))
@@ -140,7 +140,7 @@ def _incomparable(a: Result, b: Result) -> str:
 
 
 def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool) -> str:
-    """Return the verdict as a sentence, with the first or the largest difference of the runs."""
+    """Return the verdict as a sentence, with the first difference beyond rounding, or else the largest within it."""
     beyond = [each for each in found if each["verdict"] == "different"]
     rounded = [each for each in found if each["verdict"] == "rounding"]
     if beyond:
@@ -217,9 +217,9 @@ def _by_label(value: Any) -> Any:
 
 
 def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, rounding: float) -> Iterator[Record]:
-    """Yield the differences of the inputs, then of all other tensors that both runs have.
+    """Yield the differences between the inputs, then between all other tensors that both runs have.
 
-    `inputs` are the inputs with different fingerprints. If both runs have the tensor, its numbers are compared, too.
+    `inputs` has a row for each input with different fingerprints. The values are compared if both runs have the tensor.
     """
     for each in inputs:
         name = each["key"]
@@ -241,9 +241,9 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
 
 
 def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Iterator[Record]:
-    """Yield the largest difference of two tensors, if any, relative to the largest number in either.
+    """Yield the largest difference between two tensors, if any, relative to the largest value in either.
 
-    `at` in its `where` is the index of the numbers that differ most.
+    The key `at` in `where` of the difference is the index of the values that differ most.
     """
     owner, _, metric = name.rpartition("/")
     where: Record = {"label": owner} if owner else {}
@@ -303,9 +303,9 @@ def _rows(rows: str, a: Result, b: Result, stated: Sequence[Column], rounding: f
 
 
 def _by_place(rows: Sequence[Record], places: Sequence[str]) -> dict[tuple[str, int], Record]:
-    """Return rows by the values that identify them and a number from 0, for rows with equal values.
+    """Return rows by their values in the columns `places`, and by a count from 0 of rows with the same values.
 
-    The two labels of a comparison may come in either order.
+    The two labels `a` and `b` of a pair may come in either order.
     """
     seen, found = Counter[str](), {}
     for row in rows:

@@ -53,7 +53,8 @@ _OPEN: ContextVar[dict[Path, Any] | None] = ContextVar("_OPEN", default=None)
 class StoredTensors(Mapping[str, Tensor]):
     """The tensors of a .safetensors file by name. Each is read when requested.
 
-    Inside the context `reading` the file stays open, and a tensor read twice shares its memory. Outside, it is a copy.
+    Inside the context manager `reading`, the file stays open and repeated reads of a tensor share memory. Outside, each
+    read returns a copy.
     """
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
@@ -93,7 +94,7 @@ def _labelled(record: Record) -> Record:
 
 
 class Stored(BaseModel):
-    """The keys of results.json that are needed, with their types."""
+    """The keys of results.json that are read from a run folder, with their types."""
 
     study: str
     name: str
@@ -123,8 +124,8 @@ class Stored(BaseModel):
 class StoredRun:
     """A run read from disk.
 
-    `path` is the run folder, or a file results.json; then there are no tensors, and `config` is None. `content` is the
-    whole content of results.json, `config` the text of config.yaml.
+    `path` is the run folder or only a file results.json, in which case there are no tensors and `config` is None.
+    `content` is the whole content of results.json, `config` the text of config.yaml.
     """
 
     path: Path
@@ -134,10 +135,10 @@ class StoredRun:
 
 
 def read_run(path: Path, studies: Collection[str]) -> StoredRun:
-    """Read a run from its folder, or without tensors from a file results.json.
+    """Read a run from its folder, or without tensors from a file results.json; `studies` has all known studies.
 
     Raises:
-        InputError: the path is neither, or files are damaged.
+        InputError: `path` is neither of the two, or files are damaged.
     """
     with reading(path):
         with looking_at(path):
@@ -174,7 +175,7 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Keep files of tensors open in the `with` block, and turn errors caused by damaged files into an InputError."""
+    """Keep tensor files open in the `with` block, and turn errors caused by damaged files into an InputError."""
     outer = _OPEN.get()
     token = _OPEN.set({} if outer is None else outer)
     try:

@@ -22,7 +22,7 @@ if os.name != "nt":
 def lock(descriptor: int) -> bool | None:
     """Lock a file that is open for writing until it is closed.
 
-    Return True if that worked, False if the file is locked already, None if locks are not supported.
+    Return True on success, False if the file is locked already, None if locks are not supported.
     """
     if os.name == "nt":
         return None
@@ -37,7 +37,7 @@ def lock(descriptor: int) -> bool | None:
 
 
 def is_locked(descriptor: int) -> bool | None:
-    """Whether a file is locked; None if locks are not supported. This takes no lock."""
+    """Whether a file is locked; None if locks are not supported. The check takes no lock."""
     if os.name == "nt":
         return None
     try:

@@ -52,7 +52,7 @@ def config_of(options: Experiment) -> dict[str, Any]:
 def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     """Return the config of a run with the user's files replaced by files of the run folder.
 
-    A scorer without results (in the study bench) keeps its file of parameters.
+    A scorer without parameters in `result` keeps the user's file of parameters.
     """
     resolved = copy.deepcopy(dict(config))
     if captured_file(config, result) is not None:
@@ -81,7 +81,7 @@ def captured_file(config: Mapping[str, Any], result: Result) -> Path | None:
 def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Result) -> None:
     """Replace the user's files in the data and mask of an attention experiment by files of the run folder.
 
-    Missing `values` are written out as a copy of `keys`, if these are generated.
+    If `values` are missing and `keys` are generated, `values` get the same entry as `keys`, which is their default.
 
     The saved mask includes the keys masked by -inf in the bias; the saved bias is finite.
     """
@@ -99,7 +99,7 @@ def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Resul
 
 
 def _from_file(role: str, data: Mapping[str, Any]) -> bool:
-    """Whether a tensor was read from a file, or is correlated with one that was; then the saved tensor is used."""
+    """Whether a tensor was read from a file, or is correlated with a tensor that was."""
     source = data.get(role, data["keys"])
     if not isinstance(source, dict):
         return False

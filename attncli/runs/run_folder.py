@@ -36,7 +36,7 @@ IN_USE = "into which a sweep writes; expected a folder not in use; `attncli swee
 
 
 class Words(NamedTuple):
-    """The names used in errors for the options that choose and overwrite an output place."""
+    """The names, in error messages, of the options for the place of the output and for overwriting it."""
 
     out: str = "--out"
     overwrite: str = "--overwrite"
@@ -76,11 +76,11 @@ def new_folder(
 ) -> Iterator[Folder]:
     """Yield a folder to write a run into. It is moved to its place at the end, and removed on errors.
 
-    The place is `out`, by default outputs/<name>/<start>, with a number added if that exists; then the link
-    outputs/<name>/latest points to it.
+    The place is `out`. By default it is outputs/<name>/<started>, with a number added if that exists, and the link
+    outputs/<name>/latest is made to point to it.
 
     Raises:
-        InputError: `out` holds other files, or a run without `overwrite`; or the place cannot be written.
+        InputError: `out` holds other files, or a run and `overwrite` is False; or the place cannot be written.
     """
     place = free_place(name, out, overwrite, started, words)
     with ExitStack() as stack:
@@ -126,7 +126,7 @@ def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
 
 
 def is_written(folder: Path) -> bool | None:
-    """Whether a running sweep has locked its journal in the folder; None if that cannot be found out."""
+    """Whether a running sweep has locked its journal in the folder; None if that cannot be determined."""
     try:
         with open_file(folder / JOURNAL) as file:
             return is_locked(file.fileno())
@@ -204,7 +204,7 @@ def writer_of(text: str) -> Callable[[Path], None]:
 
 
 def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
-    """Write a file to this place, with a number added to its name if that exists. Return its path."""
+    """Write a file to this place, with a number added to the name if the place is taken. Return the path."""
     free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
     return save_file_at(free, write)
 
@@ -272,7 +272,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
-    """Whether the process that made a hidden folder has ended. Its lock, if free, is held until `stack` is closed.
+    """Whether the process that made a hidden folder has ended. If the lock is free, it is held until `stack` closes.
 
     If the folder was made on this machine, a free lock is proof. Locks of other machines may be invisible here, since
     some network file systems lock per machine, so their folders count as abandoned only after OLDEST seconds.

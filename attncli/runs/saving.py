@@ -175,8 +175,8 @@ def save_sweep(
     """Write or replace the results of a sweep in its folder, which has its config and its journal already.
 
     Earlier results that are not written again are removed, since they have fewer points. `points` has the state of each
-    point, `summary` the rows of summary.csv. `content` is the content of results.json; points and the list of files
-    are added to it.
+    point, `summary` the rows of summary.csv, and `pictures` functions that draw a picture to a path, by file name.
+    `content` is the content of results.json; points and the list of files are added to it.
 
     Raises:
         InputError: the folder cannot be written.
@@ -262,7 +262,7 @@ def to_json(content: Record | list[Record]) -> str:
 
 
 def fingerprint(tensor: Tensor) -> Record:
-    """Return shape, dtype and the SHA-256 hash of the numbers in C order."""
+    """Return shape, dtype and the SHA-256 hash of a tensor's values in C order."""
     flat = tensor.contiguous().cpu().flatten()
     numbers = flat.numpy() if flat.dtype.itemsize != 2 else flat.view(torch.int16).numpy()
     digest = hashlib.sha256(numbers.data).hexdigest()
@@ -281,7 +281,7 @@ def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, st
 
 
 def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous tensors without shared memory, as .safetensors requires; others are copied."""
+    """Return the tensors by name, copied if not contiguous or if they share memory, as .safetensors requires."""
     owned: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
@@ -294,7 +294,7 @@ def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_weights_csv(path: Path, result: Result) -> str | None:
-    """Write weights.csv with one row per weight. Return why it is left out, None if it is written or has no rows."""
+    """Write weights.csv with a row per weight. Return why it is left out, or None if it is written or has no rows."""
     weights = stage_of(result, "weights")
     if not weights:
         return None
