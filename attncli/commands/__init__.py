@@ -1,1 +1,1 @@
-"""The commands of the command line: a file with one function for each."""
+"""The commands of the command line, a module with one function for each, and the helpers that they share."""

@@ -104,7 +104,7 @@ def capture(
 
 
 def _refuse_inputs(**options: object) -> None:
-    """Raise InputError if options are given that have no effect on a function of the user."""
+    """Raise InputError if any of the options, which have no effect on a user's `module:function`, is not None."""
     expected = "module:function brings its own model and inputs; leave out the option, or let the function do it"
     given = [name for name, value in options.items() if value is not None]
     if given:

@@ -1,4 +1,4 @@
-"""Typer commands of functions, with help without Python types."""
+"""Make typer commands of functions, and keep the names of Python types out of their help."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from typer.core import TyperArgument, TyperCommand
 
 
 class PlainHelp:
-    """Mixin for commands: help without Python types such as `<bool>`, which exits with 0 if its reader has ended."""
+    """Mixin for typer commands: their help omits Python types such as `<bool>`, and exits with 0 on a broken pipe."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters without the names of their types."""
@@ -21,7 +21,7 @@ class PlainHelp:
         return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help. Exit with 0 if the reader has ended, where rich would exit with an error."""
+        """Print the help; exit with 0 if its reader, such as `head`, has ended, where rich would exit with an error."""
         try:
             super().format_help(ctx, formatter)  # type: ignore[misc]
         except SystemExit:
@@ -34,7 +34,7 @@ def _usage_of(param: TyperArgument) -> str:
 
 
 def typer_command(name: str, function: Any, cls: type[TyperCommand] | None = None) -> Any:
-    """Return the command that typer makes of a function."""
+    """Return the command `name` that typer makes of a function, an instance of `cls` if given."""
     app = typer.Typer(add_completion=False)
     app.command(name, cls=cls)(function)
     return typer.main.get_command(app)

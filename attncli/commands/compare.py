@@ -93,7 +93,7 @@ def compare(
 def _check(
     runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
 ) -> None:
-    """Raise InputError for flags that contradict each other, before any run is read."""
+    """Raise InputError for flags that contradict each other; `both_forms` means --json beside `--format md`."""
     if len(runs) < 2:
         raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
     if tolerance is not None and not 0 <= tolerance < float("inf"):
@@ -115,7 +115,10 @@ def _check(
 
 
 def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, quiet: bool) -> None:
-    """Draw the difference of the weights at the batch elements and heads that differ most."""
+    """Draw the difference of the weights of two runs, at the batch elements and heads that differ most.
+
+    `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
+    """
     from attncli.commands.streams import print_notes
     from attncli.common.study import matrices_of
     from attncli.reports import names_of

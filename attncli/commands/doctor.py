@@ -26,7 +26,7 @@ Source = Annotated[
 ]
 Fail = Annotated[bool, typer.Option("--fail", help="Exit with 1 if there is a fault.")]
 OWN = ("data", "mask", "tokens", "model", "texts")  # keys without flags
-WITH_SOURCES = ("attention", "doctor")  # studies
+WITH_SOURCES = ("attention", "doctor")  # studies with queries and keys, which `attncli doctor` can check
 ENDINGS = (*YAML, ".safetensors")
 
 

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from attncli.sweeps.points import Plan
 
 WEIGHTS = "weights"
-VERDICT_LINES, HOLDING_LINES = 24, 10  # of the expectations of one run; if all hold
+VERDICT_LINES, HOLDING_LINES = 24, 10  # most lines for the expectations of one run; if all hold
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 
 
 @dataclass(frozen=True)
 class LoadedSweep:
-    """A sweep among the experiments of `attncli run`, checked already."""
+    """A validated config with a sweep, given to `attncli run`; a counterpart of `Loaded`, a single experiment."""
 
     plan: "Plan"
 
@@ -59,12 +59,12 @@ class LoadedSweep:
         return self.plan.options
 
     def check(self, progress: Progress) -> None:
-        """Return at once, since the plan has been checked."""
+        """Return at once, since making the plan has checked the points."""
 
     def run(
         self, progress: Progress, command: str, out: Path | None, overwrite: bool, pictures: bool, report: bool
     ) -> Finished:
-        """Run the sweep as `attncli sweep` does without options, and save it.
+        """Run the sweep as `attncli sweep` does without options, and save it; `command` is recorded in the results.
 
         Raises:
             InputError: the folder cannot be written.
@@ -81,7 +81,7 @@ class LoadedSweep:
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded | LoadedSweep]:
-    """Return checked experiments; raise InputError with the problems of all files before anything runs."""
+    """Return the validated experiments of the files; raise InputError with the problems of all before anything runs."""
     collector, experiments = Collector(), list[Loaded | LoadedSweep]()
     for path in configs:
         with collector.under():
@@ -106,6 +106,8 @@ def run_and_show(
     experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str | None = None
 ) -> list[Finished]:
     """Run experiments one after the other, save each in its run folder, and print the results. Return the runs.
+
+    `stage` is the stage of attention that the tables show in place of the weights.
 
     Raises:
         InputError: an experiment cannot run, or an expectation could not be judged.
@@ -159,7 +161,10 @@ def working(name: str, output: Output) -> Iterator[Progress]:
 
 
 def show_run(finished: Finished, output: Output, of: int = 1, stage: str | None = None) -> None:
-    """Print the tables, findings and folder of a run, or a line or two if it is one `of` many; open it with --open."""
+    """Print the tables, findings and folder of a run; open it if --open is given.
+
+    If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given.
+    """
     if not output.silent:
         _print_run(finished, output.full, stage or WEIGHTS) if of == 1 or output.full else _print_briefly(finished, of)
     if output.open_:
@@ -190,7 +195,7 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
 
 
 def _print_briefly(finished: Finished, of: int) -> None:
-    """Print the first finding and the folder of a run, in one line if there are many runs."""
+    """Print the first finding and the folder of a run; only the folder if there are many runs, `of` in number."""
     console, folder = Terminal(), f"{shortest(finished.folder)}/"
     name = (printable(finished.content["name"]), STRONG)
     if of > MOST_IN_TWO_LINES:
@@ -212,12 +217,16 @@ def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
 
 
 def shortest(path: Path) -> Path:
-    """Return the path, relative to the working directory if it lies inside it."""
+    """Return the path, as a relative path if it lies inside the working directory."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False) -> None:
-    """Print the verdicts on expectations of several runs, and with --json results.json, for `as_list` in a list."""
+    """Print the verdicts on the expectations of runs, and the contents of results.json if --json is given.
+
+    If `as_list`, for several runs, the verdicts are in a table and the JSON is a list. Otherwise only failed
+    expectations are printed, on stderr.
+    """
     _show_verdicts(runs, output, table=as_list and not output.silent and not output.full)
     contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
     if output.json and (as_list or contents):
@@ -225,9 +234,9 @@ def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False
 
 
 def _show_verdicts(runs: Sequence[Finished], output: Output, *, table: bool) -> None:
-    """Print the verdicts in a table, if `table`, and failed ones on stderr, even if stdout cannot be written.
+    """Print the verdicts in a table, if `table`, and failed expectations on stderr, even if stdout cannot be written.
 
-    Experiments with equal names are listed under the names of their files.
+    Experiments with equal names are listed under the names of their config files.
     """
     names = [finished.content["name"] for finished in runs]
     titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
@@ -256,7 +265,7 @@ def check_verdicts(runs: Sequence[Finished]) -> None:
     """Raise an exception if an expectation of the runs does not hold.
 
     Raises:
-        InputError: expectations could not be judged; it has their places in the file.
+        InputError: expectations could not be judged; the error has the place of each in the file.
         typer.Exit: code 1 if an expectation fails.
     """
     unjudged = list[Problem]()

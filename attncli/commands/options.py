@@ -71,7 +71,7 @@ class Output:
 
 
 def import_quickly(*, pictures: bool) -> None:
-    """Import torch, and matplotlib for `pictures`. Garbage collection is off meanwhile, as it would free nothing."""
+    """Import torch, and matplotlib if `pictures`, with garbage collection disabled, as it would free nothing."""
     gc.disable()
     try:
         import attncli.api
@@ -96,7 +96,7 @@ def naming_options() -> Iterator[None]:
 
 
 def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:
-    """Return the overrides given by --set, then by flags such as --seed 3 (seed="3"), which therefore win."""
+    """Return the overrides given by --set, then by `shortcuts` such as seed="3" for --seed 3; later overrides win."""
     collector = Collector()
     overrides: list[Override] = []
     for assignment in sets or []:
@@ -111,7 +111,7 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
-    """Return the overrides for --scorer: its scorers, and no expectations, since they are about the replaced ones."""
+    """Return the overrides for --scorer, which replace the scorers and remove expectations about the old scorers."""
     texts = tuple(typed("--scorer", each) for each in scorers)
     return [Override(("scorers",), [*scorers], " ".join(texts), texts), Override(("expect",), [], "--scorer")]
 

@@ -27,7 +27,10 @@ class Terminal(Console):
 
 
 class ProgressOnStderr(Progress):
-    """Progress shown on stderr: a bar on a terminal, otherwise a line from time to time."""
+    """Progress shown on stderr: a bar on a terminal, otherwise a line from time to time.
+
+    Steps are shown only if `steps`, notes only if not `quiet`, and warnings always. `name` begins each line.
+    """
 
     def __init__(self, name: str, quiet: bool, steps: bool, bar: "Bar | None" = None) -> None:
         self._name, self._quiet, self._steps, self._bar = name, quiet, steps, bar
@@ -35,7 +38,7 @@ class ProgressOnStderr(Progress):
         self._last_line = time.monotonic()
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Show that `done` of `total` steps are done; raise Interrupted if the user has stopped the run."""
+        """Show that `done` of `total` steps are done, with the text `what`; raise Interrupted if the user stops the run."""
         super().step(done, total, what)
         text = as_line(f"{self._name}: {what}")
         if self._bar is not None:
@@ -45,16 +48,16 @@ class ProgressOnStderr(Progress):
             self._console.print(f"{text} ({done} of {total} done)", markup=False, highlight=False)
 
     def note(self, message: str) -> None:
-        """Print a note or a warning; with --quiet only warnings."""
+        """Print a note, or a warning, which begins with `warning`; print only warnings if --quiet is given."""
         if not self._quiet or message.startswith("warning"):
             self._console.print(as_line(f"{self._name}: {message}"), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def running(name: str, quiet: bool = False, json: bool = False) -> Iterator[ProgressOnStderr]:
-    """Yield a Progress for the `with` block. A bar is removed at the end.
+    """Yield a Progress for the experiment `name`; its bar, if any, is removed at the end of the `with` block.
 
-    With `json` only notes and warnings are shown, with `quiet` only warnings.
+    If `json`, only notes and warnings are shown; if `quiet`, only warnings.
     """
     console, steps = Terminal(stderr=True), not (quiet or json)
     with stopping.stepping():

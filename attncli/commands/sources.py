@@ -24,7 +24,11 @@ from attncli.studies import STUDIES, part_of
 
 @dataclass(frozen=True)
 class Drawable:
-    """The matrices of a source, a name for their picture, the source's keys for pictures, and the result of a run."""
+    """The matrices of a source of `attncli heatmap`, and how to draw them.
+
+    `name` is the name of the picture's file, and `look` has the keys under `figure` of a config or run. `result` is the
+    result of the config or run, None for a tensor file. `layer` is the name of the drawn layer of a model, if any.
+    """
 
     matrices: Matrices
     name: str
@@ -35,7 +39,11 @@ class Drawable:
     def places(
         self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
     ) -> Sequence[tuple[int, int]] | None:
-        """Return the batch elements and heads of the pictures of a run; None for all of a tensor file."""
+        """Return the pairs (batch element, head) that a run's own pictures show; None, which means all, without a run.
+
+        The scorers drawn are `labels` (None: all), `minus` is the label of the scorer subtracted from the others, and
+        `note` receives remarks on anything left out.
+        """
         if self.result is None:
             return None
         drawn = len(labels or self.matrices.tensors)
@@ -52,7 +60,9 @@ def load_source(
     tensors: Sequence[str],
     quiet: bool,
 ) -> Drawable:
-    """Return the matrices of a source, or of the D2L example without one.
+    """Return the matrices of a source; None means the built-in experiment `d2l`.
+
+    `stage` is the stage of attention, by default the weights, and `tensors` names the tensors of a tensor file.
 
     Raises:
         InputError: the source does not exist, has an unknown format, or does not fit the options.
@@ -142,7 +152,10 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
 
 
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
-    """Return the matrices of a tensor file; numbers outside 0..1 are scores unless `stage` is given."""
+    """Return the matrices `names` of a tensor file, by default its only matrix.
+
+    Unless `stage` is given, they are weights if all numbers are in [0, 1], and scores otherwise.
+    """
     stored = stored_tensors(path)
     if not names:
         names = [name for name, tensor in stored.items() if tensor.ndim >= 2 and tensor.dtype != torch.bool]

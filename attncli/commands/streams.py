@@ -19,7 +19,7 @@ def print_line(text: str) -> None:
 
 
 def print_error(text: object, end: str = "\n") -> None:
-    """Print a line on stderr; ignore it if stderr cannot be written."""
+    """Print a line on stderr; do nothing if stderr cannot be written."""
     try:
         _write(text, sys.stderr, end)
     except OSError:
@@ -32,7 +32,7 @@ def print_note(text: str) -> None:
 
 
 def print_notes(texts: Iterable[str], quiet: bool) -> None:
-    """Print each note once, and with `quiet` only warnings."""
+    """Print each note once; if `quiet`, print only warnings."""
     for text in dict.fromkeys(texts):
         if not quiet or text.startswith("warning"):
             print_note(text)
@@ -45,7 +45,7 @@ class ErrorStream:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> int:
-        """Write text to stderr; ignore it if stderr cannot be written."""
+        """Write text to stderr, if it can be written, and return the length of the text."""
         print_error(text, end="")
         return len(text)
 

@@ -31,8 +31,9 @@ NoConfigs = Annotated[list[str] | None, typer.Argument(hidden=True)]
 class StudyFlag:
     """The command-line flag for one key of a config.
 
-    `name` is the name of the pydantic field, `key` its name in YAML, and `above` the path of the mapping around it.
-    `kind` is the type of a single value; values are read as YAML unless it is `str`.
+    `name` is the name of the pydantic field, `key` its name in YAML, and `above` the path of the mapping with the key.
+    `mark` is the `Flag` in the field's metadata. `kind` is the type of a single value of the flag; values are read as
+    YAML unless `kind` is `str`.
     """
 
     def __init__(self, name: str, field: FieldInfo, above: tuple[str, ...] = ()) -> None:

@@ -158,7 +158,7 @@ def sweep(
 
 
 def _check_without_processes(**options: float | None) -> None:
-    """Raise InputError if options are given that have no effect on a Dask cluster: the number of jobs and timeouts."""
+    """Raise InputError if any of the options, which have no effect on a Dask cluster, is not None."""
     for name, value in options.items():
         if value is not None:
             message = (
@@ -178,7 +178,7 @@ def _list_points(plan: "Plan", json: bool) -> None:
 
 
 def _end(finished: "Finished", problem: str | None) -> None:
-    """Print which points failed and why the sweep stopped, and end with the exit code for it."""
+    """Print which points failed and why the sweep stopped early (`problem`), if it did; raise typer.Exit on failure."""
     from attncli.commands.experiments import check_verdicts, print_failures, shortest
 
     folder, counts = shortest(finished.folder), finished.result.settings["points"]
