@@ -38,7 +38,7 @@ class ProgressOnStderr(Progress):
         self._last_line = time.monotonic()
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Show that `done` of `total` steps are done, with the text `what`; raise Interrupted if the user stops the run."""
+        """Show `done` of `total` steps, with the text `what`; raise Interrupted if the user has stopped the run."""
         super().step(done, total, what)
         text = as_line(f"{self._name}: {what}")
         if self._bar is not None:

@@ -1,1 +1,1 @@
-"""Sweeps: runs of one config with many values of some keys, with a journal of them and one table of all their rows."""
+"""Sweeps: runs of a config with many values of some keys, a journal of the finished runs, and a table of all rows."""

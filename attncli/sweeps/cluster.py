@@ -33,10 +33,11 @@ def on_cluster(
 ) -> Generator[Record]:
     """Compute points on the workers of a Dask scheduler, and yield their rows as they finish.
 
-    `address` is the scheduler's address or scheduler file. All workers must have this version of attncli: a task that a
-    worker cannot read would wait for ever. If a worker dies, Dask computes its points on others. A point that Dask
-    gives up after several dead workers is tried once more at the end, alone, and then has the status `died`; with
-    `fail_fast` it is tried again at once. Closing the iterator cancels points that have not begun.
+    `address` is the scheduler's address or scheduler file; `note` receives remarks for the user. All workers must have
+    this version of attncli: a task that a worker cannot read would wait for ever. If `one_at_a_time`, a point begins
+    after the end of the point before. If a worker dies, Dask computes its points on others. A point that Dask gives up
+    after several dead workers is tried once more, alone: at the end, or at once if `fail_fast`. If it is given up
+    again, its row has the status `died`. Closing the iterator cancels points that have not begun.
 
     Raises:
         InputError: Dask is not installed, the scheduler has no workers or does not answer, or a worker has another
@@ -56,7 +57,10 @@ def on_cluster(
 
 
 def check_cluster(address: str, note: Callable[[str], None] = lambda message: None) -> None:
-    """Raise the InputError that `on_cluster` would raise; called before anything is written."""
+    """Raise the InputError that `on_cluster` would raise; to be called before anything is written.
+
+    `note` receives a remark if this waits for workers.
+    """
     with _connected(address) as client:
         if not client.nthreads():
             note(f"waiting for workers, up to {PATIENCE:g} s")
@@ -82,7 +86,7 @@ def _connected(address: str) -> "Client":
     place = {"scheduler_file" if _is_file(address) else "address": address}
     try:
         return Client(**place, timeout=PATIENCE, name="attncli")
-    except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last of tls:// without certificates
+    except (OSError, ValueError, RuntimeError, TypeError) as error:  # TypeError: tls:// without certificates
         reason = " ".join(str(error).split())
         raise InputError.of(got(address, f"{EXPECTED}, that answers", reason), where=OPTION) from error
 
@@ -92,7 +96,11 @@ def _is_file(address: str) -> bool:
 
 
 def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int:
-    """Return the largest number of workers on one machine; raise InputError if workers have another attncli."""
+    """Return the largest number of workers on one machine.
+
+    Raises:
+        InputError: there are no workers, or workers have another version of attncli.
+    """
     try:
         client.wait_for_workers(1, PATIENCE)
     except TimeoutError as error:
@@ -159,6 +167,6 @@ def _row(future: "Future[Record]", job: Job, since: float) -> Record:
         raise
     except KilledWorker as error:
         return row_of(job, "died", f"{error.allowed_failures + 1} workers died of it in a row", seconds)
-    except Exception as error:  # it cannot be sent, or read there
+    except Exception as error:  # the point cannot be sent to a worker, or read by the worker
         return row_of(job, "failed", in_one_line(error), seconds)
     return row

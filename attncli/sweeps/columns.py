@@ -30,12 +30,12 @@ def swept_column(key: str) -> Column:
 
 
 def renamed(key: str, keys: Sequence[str]) -> str:
-    """Return the name of a study's column in a sweep: with a prefix if a swept key has the same name."""
+    """Return the name of a study's column in a sweep: with the prefix OWN if one of the swept keys has that name."""
     return f"{OWN}{key}" if key in keys else key
 
 
 def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
-    """Return a row of the sweep: the swept values, lists and mappings among them as text, and then the record."""
+    """Return a row of the sweep: the swept values, with lists and mappings as text, followed by the study's record."""
     swept = {key: show(value) if isinstance(value, list | dict) else value for key, value in sweep.items()}
     return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
 
@@ -46,7 +46,10 @@ def swept_keys(result: Result) -> list[str]:
 
 
 def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
-    """Return the columns of the rows by key: first the swept keys, then the study's columns that the rows have."""
+    """Return the columns by key: first the swept keys, then the study's columns that the rows have.
+
+    `rows` is the kind of rows, `records` or `heads`.
+    """
     keys = swept_keys(result)
     kind = swept_rows_of(result.study) if rows == "records" else rows
     stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[kind], LAYER)}
@@ -58,7 +61,7 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
 
 
 def names_of(result: Result) -> list[str]:
-    """Return the columns that identify a row up to the seed: the other swept keys, label, head, size and so on."""
+    """Return the names of the columns that identify a row, except the seed: swept keys, label, head, size and so on."""
     keys = swept_keys(result)
     stated = columns_of_study(result.study)[swept_rows_of(result.study)]
     own = {column.key for column in stated if column.kind == "place"}
@@ -76,14 +79,14 @@ def figures_of(result: Result) -> list[str]:
 
 
 def default_metric(result: Result) -> str | None:
-    """Return the study's metric if rows have it, else their first number that changes, else their first number."""
+    """Return the study's metric if rows have it, else the first numeric column, preferably a column that varies."""
     keys, there = swept_keys(result), figures_of(result)
     wanted = renamed(metric_of(result.study), keys)
     return next((key for key in (wanted, *changing(result, there)) if key in there), next(iter(there), None))
 
 
 def changing(result: Result, columns: Sequence[str]) -> list[str]:
-    """Return the columns that have more than one value among the rows."""
+    """Return the `columns` that have more than one value among the rows."""
     return [key for key in columns if len({row.get(key) for row in result.records}) > 1]
 
 
@@ -93,12 +96,12 @@ def is_repeated(result: Result) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, for an axis of a picture."""
+    """Whether a value is a number, and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def axes_of(result: Result) -> dict[str, list[Any]]:
-    """Return the columns that identify rows and vary, with their values in the order of the rows: axes for pictures.
+    """Return the axes for pictures: the columns that identify rows and vary, with the values in the order of the rows.
 
     A column is left out if the label or another axis determines its values.
     """
@@ -110,12 +113,12 @@ def axes_of(result: Result) -> dict[str, list[Any]]:
 
 
 def companions(result: Result, name: str) -> list[str]:
-    """Return the swept keys that change along with an axis."""
+    """Return the swept keys that change together with the key `name`, except other axes of pictures and the seed."""
     (together, *_) = [*(axis for axis in result.settings["sweep"]["over"] if name in axis), ()]
     others = (*axes_of(result), *REPLICATES)
     return [key for key in changing(result, list(together)) if key not in others]
 
 
 def _decides(a: str, b: str, records: Sequence[Record]) -> bool:
-    """Whether rows with the same value of `a` have the same value of `b`."""
+    """Whether rows with the same value in column `a` have the same value in column `b`."""
     return len({(row.get(a), row.get(b)) for row in records}) == len({row.get(a) for row in records})

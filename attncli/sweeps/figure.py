@@ -25,18 +25,18 @@ from attncli.sweeps.summary import summary, summary_names
 
 MOST_PANELS = 16
 ENTRY = "entry"  # column with the labels of several runs
-UNEVEN = 1.6  # limit of the largest ratio of neighbours over the smallest, for geometric numbers
+UNEVEN = 1.6  # in geometric numbers, the largest ratio of neighbours is less than this times the smallest ratio
 Axis = tuple[str, list[Any]]
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """Return the function that draws sweep.png, if some row has the metric."""
+    """Return the function that draws sweep.png, by the picture's name; an empty mapping if no row has the metric."""
     there = any(row.get(result.settings["metric"]) is not None for row in result.records)
     return {"sweep": partial(sweep_figure, result, note, look)} if there else {}
 
 
 def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = True) -> Picture:
-    """Draw means over the seeds as lines with bands of 95 % intervals, or `with_tables` as heatmaps over two keys."""
+    """Draw means over the seeds as lines with 95 % intervals, or as heatmaps if `with_tables` and two keys vary."""
     metric, names = result.settings["metric"], summary_names(result)
     axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
     rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
@@ -52,9 +52,9 @@ def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = 
 
 
 def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mapping[str, Callable[[], Picture]]:
-    """Return the function that draws the metric of several runs by name, if it depends on a number such as d.
+    """Return the function that draws the metric of several runs, given by name; empty if no numeric column varies.
 
-    It has a line for each run in a panel for each scorer.
+    The picture has a panel for each scorer, with a line for each run over a number such as d.
     """
     found = _as_one(results)
     if found is None or not any(map(_is_numeric, axes_of(found).values())):
@@ -63,7 +63,7 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
 
 
 def _as_one(results: Mapping[str, Result]) -> Result | None:
-    """Return several runs as one sweep over scorers, labelled with the names of the runs; None without a metric."""
+    """Return several runs as one sweep over scorers, labelled with the runs' names; None if no row has the metric."""
     first = next(iter(results.values()))
     settings = {"metric": metric_of(first.study), **first.settings}
     labels = list(dict.fromkeys(label for result in results.values() for label in result.labels))
@@ -95,7 +95,10 @@ def _lines(
     names: Mapping[str, str],
     title: str,
 ) -> Picture:
-    """Draw lines over the first axis, in a panel for each combination of the values of the others."""
+    """Draw lines over the first of `axes`, in a panel for each combination of values on the other axes.
+
+    `rows` are from `summary`, and `names` from `summary_names`.
+    """
     (x, values), *others = axes
     facets, step = _facets(rows, others, note)
     figure, places = panels(sheet, len(facets), title, quantities=1, step=step)
@@ -126,7 +129,10 @@ def _lines(
 
 
 def _facets(rows: Sequence[Record], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the combinations of values in the rows, at most the last MOST_PANELS, and the size of their groups."""
+    """Return the combinations of the axes' values in the rows, at most the last MOST_PANELS, and the size of a group.
+
+    A group of panels differs only in the value on the last axis; the size is 1 if not all groups are complete.
+    """
     there = {tuple(row[key] for key, _ in axes) for row in rows}
     facets = [facet for facet in product(*(values for _, values in axes)) if facet in there]
     if len(facets) > MOST_PANELS:
@@ -174,20 +180,23 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
 
 
 def _named(result: Result, key: str, value: Any, values: Sequence[Any]) -> str:
-    """Return a value with the last word of its key, such as `scale = 2`, or alone if it is a word of the study."""
+    """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
     text, is_swept = _tick(key, value, values), key in swept_keys(result) and key != ENTRY
     return f"{key.rpartition('.')[2]} = {text}" if is_swept or not isinstance(value, str) or key == "layer" else text
 
 
 def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
-    """Return the label of a tick; layers have numbers, as in tables."""
+    """Return the tick label of a value; for a layer it is the index in `values`, as in tables."""
     return str(list(values).index(value)) if key == "layer" else shown(value)
 
 
 def _tables(
     result: Result, rows: Sequence[Record], axes: Sequence[Axis], mean: str
 ) -> tuple[list[Panel], tuple[str, str]]:
-    """Return a panel for each label, with the first key upwards and the second to the right, and the titles of both."""
+    """Return a heatmap panel for each label, and the titles of its vertical and horizontal axis.
+
+    The values of the first of two `axes` go upwards, and of the second to the right; `mean` is the drawn column.
+    """
     (y, down), (x, across) = ((key, sorted(values) if _is_numeric(values) else values) for key, values in axes)
     found = []
     for label in result.labels:

@@ -1,4 +1,4 @@
-"""The findings of a sweep: for each scorer how the metric changes or where its ends are; and which points failed."""
+"""The findings of a sweep: for each scorer how the metric changes, or its extremes; and the points that failed."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter

@@ -23,7 +23,7 @@ SHOWN = 60  # bytes of a damaged line in errors
 
 
 class Row(BaseModel):
-    """The keys of every line."""
+    """The keys of every line of the journal, to validate it."""
 
     key: str
     sweep: Record

@@ -48,8 +48,8 @@ class Point:
 class Trial:
     """Facts about the points, known from preparing some of them without running them.
 
-    `rows` maps such a point (a hash of its config without the seed) to its expected rows. `memory` is the largest
-    memory of a point in bytes, 0 if unknown; `device` is the device of the first point.
+    `rows` maps each prepared point, a hash of its config without the seed, to the expected rows. `memory` is the
+    largest memory of a point in bytes, 0 if unknown; `device` is the device of the first prepared point.
     """
 
     rows: Mapping[str, Rows]
@@ -62,8 +62,9 @@ class Plan:
     """A sweep with valid points.
 
     `document` is the config without its sweep; `options` and `device` belong to the first point. `memory` is the
-    largest memory of a point in bytes, 0 if unknown. `rows` has the columns of the result. `heads` is the largest
-    number of rows by batch element and head of any point that was prepared.
+    largest memory of a point in bytes, 0 if unknown. `rows` has the columns of the result. `metric` is the metric to
+    draw and report, None for the default. `heads` is the largest number of rows by batch element and head of any point
+    that was prepared.
     """
 
     document: Document
@@ -103,7 +104,8 @@ def plan_of(
 ) -> Plan:
     """Return the plan for a config with the key `sweep`, or with axes and a metric from the command line.
 
-    `elsewhere`: the points run on other machines, with unknown devices and memory.
+    The axes in `typed` replace the axes of the config that share a key with them. If `elsewhere`, the points run on
+    other machines, with unknown devices and memory.
 
     Raises:
         InputError: all problems of the points, without repetitions, each located in the config.
@@ -180,7 +182,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
 
 
 def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
-    """Raise InputError if an option such as `--seed 3` changes a swept key."""
+    """Raise InputError if an option such as `--seed 3` changes a swept key; `swept` has the overrides of any point."""
     changes = base.changed([*swept.values()]).overrides[len(base.overrides) :]
     for given in base.overrides:
         for key, change in zip(swept, changes, strict=True):
@@ -190,7 +192,7 @@ def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
 
 
 def check_same(plan: Plan, before: Document) -> None:
-    """Raise InputError if a plan differs from the config of the sweep to resume in anything but the swept values."""
+    """Raise InputError if a plan differs from `before`, the config of the resumed sweep, beyond the swept values."""
     study, first = before.study(STUDIES), changes_at(plan.axes, (0,) * len(plan.axes))
     old, new = {"study": study}, {"study": plan.options.study}
     if old == new:
@@ -255,7 +257,8 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
 def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:
     """Choose the points to prepare: first, last, all that differ from the first in one axis, and other combinations.
 
-    Of points that differ only in the seed, one is chosen. If there are many, a fixed random sample is chosen.
+    Of points that differ only in the seed, only the first is considered. Of more than MOST_SINGLE points that differ
+    in one axis, or MOST_SEVERAL other combinations, a random sample is chosen, always the same.
     """
     distinct = dict[str, Place]()
     for place, point in points.items():
@@ -297,7 +300,7 @@ def _records(points: Iterable[Point], trial: Trial) -> list[Record]:
 
 
 def _with_whole_paths(written: Any, resolved: Any, folder: Path) -> Any:
-    """Return a config as written, with the absolute paths of the resolved config."""
+    """Return the config `written`, with file paths, relative to `folder`, replaced by absolute paths of `resolved`."""
     if isinstance(written, dict) and isinstance(resolved, dict):
         return {key: _with_whole_paths(value, resolved.get(key), folder) for key, value in written.items()}
     if isinstance(written, list) and isinstance(resolved, list) and len(written) == len(resolved):

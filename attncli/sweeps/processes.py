@@ -36,7 +36,10 @@ class Begun:
 
 
 class Worker:
-    """One process in its own pool: killing a process of a larger pool could block the others, which share its locks."""
+    """One process in its own pool: killing a process of a larger pool could block the others, which share locks.
+
+    `sharing` is the number of processes that share the memory of the machine.
+    """
 
     def __init__(self, context: Any, sharing: int) -> None:
         self._starts = context.Value("i", 0)
@@ -69,10 +72,10 @@ class Worker:
 def on_processes(
     jobs: Iterable[Job], processes: int, timeout: float | None = None, fail_fast: bool = False
 ) -> Generator[Record]:
-    """Compute points on several processes, with `timeout` seconds for each, and yield their rows as they finish.
+    """Compute points on several processes, at most `timeout` seconds each, and yield their rows as they finish.
 
-    If a process dies, its point is tried once more at the end, alone, and then has the status `died`; with `fail_fast`
-    it is tried again at once. Closing the iterator ends all processes.
+    If a process dies, its point is tried once more, alone: at the end, or at once if `fail_fast`. If that process dies,
+    too, the row has the status `died`. Closing the iterator ends all processes.
 
     Raises:
         Interrupted: the user has stopped the sweep.
@@ -128,7 +131,7 @@ def _row(future: "Future[Record]", begun: Begun, timeout: float | None) -> Recor
 
 
 def _reason(exit_code: int) -> str:
-    """Describe why a process died: its exit code, or the signal (Linux sends SIGKILL when memory runs out)."""
+    """Return in words why a process died: its exit code, or the signal (Linux sends SIGKILL when memory runs out)."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     with suppress(ValueError):
@@ -138,7 +141,7 @@ def _reason(exit_code: int) -> str:
 
 
 def _begin(starts: Any) -> None:
-    """Set up a new process: it ends with its parent, and its output goes to stderr."""
+    """Set up a new process: count it in `starts`, let it end with its parent, and send its output to stderr."""
     starts.value += 1
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it ends at once, also in the middle of a long operation of torch
     parent = multiprocessing.parent_process()
@@ -150,6 +153,6 @@ def _begin(starts: Any) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Wait for the end of the parent, also by SIGKILL, and end this process."""
+    """Wait until the process with the sentinel `parent` has ended, perhaps by SIGKILL, and end this process."""
     connection.wait([parent])
     os._exit(1)

@@ -35,10 +35,11 @@ NOT_LISTED = ("finished", "records", "heads")  # keys of the journal's rows that
 
 @dataclass(frozen=True)
 class Task:
-    """The plan of a sweep and the options of the command; `command` is the command line, for the record.
+    """The plan of a sweep and the options of the command; `command` is the command line, which results.json records.
 
     `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
-    `jobs` processes of this machine, each point for at most `timeout` seconds. `words` suit errors to the caller.
+    `jobs` processes of this machine, each point for at most `timeout` seconds. `words` are the names of options in
+    errors, which differ between the command line and Python.
     """
 
     plan: Plan
@@ -55,7 +56,7 @@ class Task:
 
 
 def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
-    """Run all points that are not done, write the results, and return them and the reason for an early stop, or None.
+    """Run all points that are not done, write the results, and return them and the reason for an early stop (or None).
 
     Raises:
         InputError: the folder or the journal cannot be written, or is in use.

@@ -11,7 +11,7 @@ PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study", 
 
 
 def process_context() -> Any:
-    """Return the context of multiprocessing that starts processes."""
+    """Return multiprocessing's context for worker processes: a fork server that loads torch, or spawn."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -20,7 +20,7 @@ def process_context() -> Any:
 
 
 def load_ahead() -> None:
-    """Start loading the libraries of the worker processes, and return at once."""
+    """Start the fork server, which loads the libraries of the worker processes, without waiting for it."""
     if process_context().get_start_method() == "forkserver":
         from multiprocessing import forkserver, resource_tracker
 

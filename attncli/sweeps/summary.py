@@ -15,7 +15,7 @@ FIGURES = ("mean", "std", "low", "high", "count")
 
 
 def summary_names(result: Result) -> dict[str, str]:
-    """Return the summary's names for `metric`, `mean` and so on, with a prefix if a swept key has the same name."""
+    """Return the names of a summary's columns `metric`, `mean` and so on, with a prefix if a swept key has the name."""
     keys = swept_keys(result)
     return {name: renamed(name, keys) for name in ("metric", *FIGURES)}
 
@@ -37,8 +37,9 @@ def summary_columns(result: Result) -> list[Column]:
 def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record]:
     """Return a row for each metric (by default all) and each group of rows that differ only in their seed.
 
-    Its columns are the columns that identify the group, and `metric`, `mean`, `std`, `low`, `high` and `count`. An
-    interval beyond the possible values, such as below 0 or above 1 for a share, is replaced by the range of the values.
+    A row has the columns that identify the group, and `metric`, `mean`, `std`, `low`, `high` and `count`. An interval
+    that extends beyond the possible values, such as below 0 or above 1 for a share, is replaced by the range of the
+    values.
     """
     columns, own, names = columns_of(result), names_of(result), summary_names(result)
     metrics = figures_of(result) if metrics is None else metrics
@@ -58,8 +59,8 @@ def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record
 def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Record:
     """Return mean, std, low, high and count of numbers; `low` to `high` is the 95 % interval of the mean.
 
-    A statistic that needs more numbers is None. `least` and `most` are the limits of possible numbers: an interval
-    beyond them is replaced by the range of the numbers.
+    A statistic that needs more numbers is None. `least` and `most` are the limits of possible numbers: an interval that
+    extends beyond these limits is replaced by the range of the numbers.
     """
     count = len(numbers)
     mean = fmean(numbers) if numbers else None
@@ -76,7 +77,7 @@ def spread(numbers: Sequence[float], least: float = -math.inf, most: float = mat
 
 @cache
 def student_t(freedom: int) -> float:
-    """Return the quantile of Student's t for a 95 % interval with these degrees of freedom, by bisection."""
+    """Return the 97.5 % quantile of Student's t with `freedom` degrees of freedom, by bisection."""
     low, high = 1.0, 16.0
     while high - low > 1e-12:
         middle = (low + high) / 2

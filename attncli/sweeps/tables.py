@@ -33,7 +33,10 @@ INTERVAL = (
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the metric by swept keys and label, a mean over everything else; with `most` None all rows and metrics."""
+    """Yield the metric by swept keys and label, averaged over everything else, in tables of at most `most` rows.
+
+    If `most` is None, yield all rows and metrics. `csv`, which other studies' tables refer to, is not used.
+    """
     yield Text(heading(result))
     if not result.records:
         return
@@ -51,7 +54,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 
 
 def _means(result: Result, keys: Sequence[str], metric: str) -> list[Record]:
-    """Return a row for each label and value of the swept keys: the mean of the metric, its deviation over seeds."""
+    """Return a row for each label and combination of values of `keys`: the metric's mean and deviation over seeds."""
     groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
     for row in result.records:
         group = groups.setdefault((*(row.get(key) for key in keys), row["label"]), {})
@@ -67,7 +70,7 @@ def _means(result: Result, keys: Sequence[str], metric: str) -> list[Record]:
 
 
 def _averaged(result: Result) -> str:
-    """Return the axes over which the table has means: `mean over layer, head`, or `mean ± standard deviation`."""
+    """Return in words how the table averages, such as `mean over head ± standard deviation over the seeds`."""
     others = [key for key in axes_of(result) if key not in swept_keys(result)]
     over = f" over {' and '.join(others)}" if others else ""
     return f"mean{over} ± standard deviation over the seeds" if is_repeated(result) else f"mean{over}"
@@ -83,7 +86,10 @@ def swept_axes(result: Result) -> list[str]:
 def _all_rows(
     result: Result, width: int, metrics: Sequence[str] = (), most: int | None = None
 ) -> Iterator[RenderableType]:
-    """Yield a table of the metrics by all columns that identify a row, by default of all metrics that change."""
+    """Yield a table of `metrics`, by default all that vary, by the columns that identify a row.
+
+    If there are seeds, yield a table for each metric, with the mean over the seeds. Tables have at most `most` rows.
+    """
     columns, axes = columns_of(result), axes_of(result)
     shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
     places = [columns[key] for key in names_of(result) if key in shown]
@@ -108,7 +114,7 @@ def _all_rows(
 
 
 def heading(result: Result) -> str:
-    """`12 points over seed (3) and d (4): 11 done, 1 failed`."""
+    """Return a heading such as `12 points over seed (3) and d (4): 11 done, 1 failed`."""
     counts = result.settings["points"]
     axes = result.settings["sweep"]["over"]
     over = " and ".join(f"{' with '.join(axis)} ({len(next(iter(axis.values())))})" for axis in axes)

@@ -1,4 +1,4 @@
-"""The progress of a sweep, counted from its journal, also from a second terminal."""
+"""The progress of a sweep, counted from the rows of its journal, which another process may be writing."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ class Tally:
         self._until = float("-inf")
 
     def add(self, row: Record) -> None:
-        """Count the row of a point; it replaces an earlier row of the same point."""
+        """Count the row of a point, in place of an earlier row of the same point."""
         name = name_of(row["sweep"])
         if name not in self._open and name not in self._states:
             return
@@ -55,7 +55,7 @@ class Tally:
     def line(self, running: bool | None, again: str) -> str:
         """Return a line such as `12 of 40 points done, 1 failed, about 3 min left`; without the time unless `running`.
 
-        `again` is the command that resumes the sweep.
+        `running` is None if unknown. `again` is the command that resumes the sweep, for the line of a stopped sweep.
         """
         done = f"{Counter(self._states.values())['done']:,} of {self.total:,} points done"
         line = ", ".join(part for part in (done, *([self.words] if running else self._failed)) if part)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def view_of(result: Result, part: str) -> ModuleType:
-    """Return the module `tables` or `figure` for a result."""
+    """Return the module `part` (`tables` or `figure`) for a result: of sweeps, or of the result's study."""
     if is_sweep(result):
         return importlib.import_module(f"attncli.sweeps.{part}")
     return studies.part_of(result.study, part)
@@ -43,7 +43,7 @@ def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
 
 
 def listings_of(result: Result) -> list[Listing]:
-    """Return the tables of all rows of a result, one for each kind; a sweep over seeds begins with summary.csv's."""
+    """Return the tables of all rows of a result, one for each kind; for a sweep over seeds, the summary and records."""
     columns = columns_of(result)
     if is_sweep(result) and is_repeated(result):
         means = Listing(studies.TITLES["records"], summary_columns(result), summary(result))

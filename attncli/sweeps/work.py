@@ -43,7 +43,7 @@ def code_version() -> str:
 
 
 def deciding(config: Mapping[str, Any]) -> Record:
-    """Return the part of a config that decides the numbers: without name, pictures, expectations and the like."""
+    """Return the part of a config that decides the results: all keys but NO_PART."""
     return {key: value for key, value in config.items() if key not in NO_PART}
 
 
@@ -85,7 +85,7 @@ def row_of(
 
 
 class EngineLostError(Exception):
-    """The scheduler or all workers are gone; the sweep can be resumed."""
+    """The Dask scheduler or all workers are gone; the sweep can be resumed."""
 
 
 def tried_twice(
@@ -93,8 +93,8 @@ def tried_twice(
 ) -> Generator[Record]:
     """Yield the rows of points as `compute` finishes them; a point that died is tried once more at the end, alone.
 
-    If the first ALIKE points all die, they are tried again before the others begin. With `at_once`, every point that
-    died is tried again before the others go on.
+    If the first ALIKE points all die, these points are tried again before the others begin. If `at_once`, every point
+    that died is tried again before the others go on.
     """
     waiting, at_the_start = {job["key"]: job for job in jobs}, True
     while waiting:
