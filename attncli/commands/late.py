@@ -23,8 +23,8 @@ CHOICES = " is not one of "  # in typer's message, before the names
 class LateCommand(PlainHelp, TyperCommand):
     """A stand-in that loads the real command on first use.
 
-    The real command is made by `command_of_study` if its name is a study, except WITH_ARGUMENTS. Otherwise it is
-    `COMMAND` of the module attncli.commands.<name>, or is made of the function <name> in that module.
+    If the name is a study that is not in WITH_ARGUMENTS, `command_of_study` makes the real command. Otherwise the real
+    command is `COMMAND` of the module attncli.commands.<name>, or is made of the function <name> in that module.
     """
 
     @functools.cached_property

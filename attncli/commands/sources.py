@@ -154,7 +154,7 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
     """Return the matrices `names` of a tensor file, by default its only matrix.
 
-    Unless `stage` is given, they are weights if all numbers are in [0, 1], and scores otherwise.
+    Unless `stage` is given, the matrices are weights if all numbers are in [0, 1], and scores otherwise.
     """
     stored = stored_tensors(path)
     if not names:

@@ -127,7 +127,7 @@ def from_the_top(change: Override, data: Any) -> Override:
 
 
 def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> Any:
-    """Return the data with the overrides applied in order, as a copy; `source` is the config's path, for errors.
+    """Return the data with the overrides applied in order to a copy; `source` is the config's path, for errors.
 
     Raises:
         InputError: all overrides that do not fit the data.

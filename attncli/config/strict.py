@@ -97,7 +97,7 @@ def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
 
 
 def schema_of(late: Callable[[], Any]) -> GetPydanticSchema:
-    """Return metadata for a field with the JSON Schema of the type `late()`, which is made late as it needs torch."""
+    """Return metadata that gives a field the JSON Schema of `late()`, a type made on demand since it needs torch."""
     return GetPydanticSchema(get_pydantic_json_schema=lambda _, handler: handler(TypeAdapter(late()).core_schema))
 
 

@@ -153,7 +153,7 @@ Place = tuple[int, ...]  # of a point in the grid: its index on every axis
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a sweep. `places` has the overrides of the axis's keys, by key, for every point on the axis."""
+    """One axis of a sweep. `places` has a mapping from the swept keys to overrides for each point on the axis."""
 
     places: Sequence[Mapping[str, Override]]
 

@@ -260,7 +260,7 @@ class GivenMask(Model):
 
 
 class Mask(Model):
-    """The mask, combined with the valid lengths by a logical and, and the weights of queries without a valid key."""
+    """The mask, which is and-ed with the mask of valid lengths, and the weights of queries without a valid key."""
 
     causal: Annotated[
         Literal["top_left", "bottom_right"] | bool,

@@ -32,7 +32,10 @@ MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with on
 
 @dataclass(frozen=True)
 class Point:
-    """One experiment of a sweep: its `key` (a hash), the values by swept key, and the complete config."""
+    """One experiment of a sweep: its `key` (a hash), the values by swept key, and the config with all defaults.
+
+    The config has absolute paths, and lacks the keys NO_PART, which change no number.
+    """
 
     key: str
     sweep: Record

@@ -56,7 +56,7 @@ class Task:
 
 
 def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
-    """Run all points that are not done, write the results, and return them and the reason for an early stop (or None).
+    """Run all points that are not done, write the results, and return the run and the reason for an early stop or None.
 
     Raises:
         InputError: the folder or the journal cannot be written, or is in use.
