@@ -18,7 +18,7 @@ from attncli.errors import InputError
 
 @dataclass(frozen=True)
 class Missed:
-    """Something like attention that was not captured: the layer, its class, and the reason."""
+    """A module or operation like attention that was not captured: the layer, its class, and the reason."""
 
     layer: str
     kind: str
@@ -26,7 +26,9 @@ class Missed:
 
 
 class Capture(Watch):
-    """Records all attention of the models that run inside the `with`, in this thread and without gradients.
+    """Context manager that records all attention calls of the models that run inside it, in the same thread.
+
+    Models run without gradients.
 
     with attncli.Capture() as seen:
         model(inputs)
@@ -34,13 +36,13 @@ class Capture(Watch):
     seen.missed   # modules and operations like attention that were not captured
 
     Args:
-        layers: keep only these: numbers in the order of their first calls, such as `0,5-7`, or a glob of names, such
-            as `decoder.*`.
-        heads: keep only heads with these numbers, such as `0-3`.
+        layers: the layers to keep: numbers in the order of their first calls, such as `0,5-7`, or a glob of names, such
+            as `decoder.*`. None keeps all.
+        heads: the numbers of the heads to keep, such as `0-3`. None keeps all.
         calls: `all`, or `first` for the first call of each layer.
 
     Raises:
-        InputError: an argument that cannot be read.
+        InputError: an argument cannot be read.
     """
 
     def __init__(self, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> None:
@@ -51,7 +53,7 @@ class Capture(Watch):
         self._calls: dict[str, int] = {}  # number of the last call of each layer
 
     def __exit__(self, *raised: Any) -> None:
-        """Stop watching, and note the modules that are called attention and had no call."""
+        """Stop watching, and add to `missed` the modules with `attention` in the class name and no call."""
         super().__exit__(*raised)
         known = {record.layer for record in self.records} | {each.layer for each in self.missed} | set(self._calls)
         named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
@@ -63,7 +65,7 @@ class Capture(Watch):
                 self.miss("it ran, and no attention was recognised in it", (name, self._ran[name]))
 
     def take(self, read: Read, output: Tensor) -> Tensor:
-        """Keep the call if it was selected, and return the model's own output."""
+        """Read and keep an attention call if it is selected; return `output`, the model's own."""
         layer, kind = self.place()
         call = self._calls[layer] = self._calls.get(layer, -1) + 1
         if not self._chosen.takes(layer, list(self._calls).index(layer), call):
@@ -78,13 +80,13 @@ class Capture(Watch):
         return output
 
     def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Note why attention was not captured; `place` is name and class of its module, by default the running one."""
+        """Add to `missed` why attention was not captured; `place` is name and class of its module."""
         missed = Missed(*(place or self.place()), problem)
         if missed not in self.missed:
             self.missed.append(missed)
 
     def check(self) -> None:
-        """Raise an InputError unless some attention was captured, and every layer that was chosen by its number."""
+        """Raise an InputError if no attention was captured, or if a layer chosen by number does not exist."""
         if self._calls:
             self._chosen.check(list(self._calls))
         if any(record.problem is None for record in self.records):
@@ -102,7 +104,7 @@ class Capture(Watch):
 
 
 def scorable(record: Record) -> Record:
-    """Return the record, or raise an UnreadableError if it is empty or its scale is not finite."""
+    """Return the record, or raise an UnreadableError if it is empty, or its scale or softcap is not finite."""
     if not (record.queries.numel() and record.keys.numel() and record.values.numel()):
         raise UnreadableError("it has no queries, no keys or no values")
     if not all(math.isfinite(each) for each in (record.scale, record.softcap or 0.0)):
@@ -111,7 +113,7 @@ def scorable(record: Record) -> Record:
 
 
 def _copied(record: Record) -> Record:
-    """Return the record with copies on the CPU: a model may overwrite its cache, and views keep whole storages."""
+    """Return the record with CPU copies: a model may overwrite its cache, and a view keeps its whole storage alive."""
     tensors = {name: tensor for name in TENSORS if (tensor := getattr(record, name)) is not None}
     dense = torch.contiguous_format
     return replace(
@@ -131,7 +133,7 @@ def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any)
     `model` may also be a method of a model, such as `model.generate`, or any function that runs a model.
 
     Raises:
-        InputError: no attention ran, or none that could be followed.
+        InputError: no attention ran, or none could be captured.
     """
     owner = getattr(model, "__self__", model)
     with evaluating(owner), Capture() as seen:
@@ -143,7 +145,7 @@ def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any)
 
 @contextmanager
 def evaluating(model: object) -> Iterator[None]:
-    """Put a model into evaluation mode, and each of its modules back into its own mode at the end."""
+    """Put a model into evaluation mode, and restore the mode of each of its modules at the end."""
     modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
     try:
         for module, _ in modes:

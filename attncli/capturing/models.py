@@ -58,14 +58,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in evaluation mode with its inputs, a batch each for some of the texts."""
+    """A model in evaluation mode, and its inputs in batches of texts."""
 
     model: nn.Module
     batches: Sequence[Any]
     pooling: Pooling = "mean"  # of a sentence encoder
 
     def run(self, batch: Any) -> Any:
-        """Run the model on a batch: keyword arguments, positional ones under `args` among them, or positional ones."""
+        """Run the model on a batch: a mapping of keyword arguments, a tuple or list of arguments, or a single argument.
+
+        The key `args` of a mapping has positional arguments.
+        """
         if isinstance(batch, Mapping):
             return self.model(*batch.get("args", ()), **{key: value for key, value in batch.items() if key != "args"})
         return self.model(*(batch if isinstance(batch, tuple | list) else [batch]))
@@ -119,7 +122,9 @@ def _pooling(folder: Path) -> Pooling:
 
 
 def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
-    """Load a model and run it once inside a new Capture; return the Capture and a mapping with text, tokens, versions.
+    """Load a model and run it once inside the Capture that `make` creates.
+
+    Return the Capture and a mapping with facts about the run, such as text, tokens and versions.
 
     Raises:
         InputError: the model cannot be loaded, or fails.
@@ -163,7 +168,7 @@ def _own_tokens(request: Request, names: Any, seen: Capture) -> dict[str, Names 
 
 
 def _tokenized(model: nn.Module, inputs: Any) -> dict[str, Names | None] | None:
-    """Return the tokens in a tokenizer's output; None for an encoder-decoder, with tokens of one side only."""
+    """Return the tokens in a tokenizer's output; None for an encoder-decoder, as it lacks the tokens of the decoder."""
     reads_and_writes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return None if reads_and_writes else read_tokens(of_tokenizer(inputs))
 
@@ -191,7 +196,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
 
 
 def _transformers(request: Request) -> Any:
-    """Return the package transformers, made quiet, if the model is a folder or a name of the hub with inputs."""
+    """Return the package transformers with its messages off, or raise an InputError if it cannot run the request."""
     got = f'got "{request.model}"'
     with looking_at(request.model):
         is_folder = Path(request.model).is_dir()
@@ -302,7 +307,7 @@ def _reaches_hub() -> bool:
 
 @contextmanager
 def _failing(what: str, cure: str) -> Iterator[None]:
-    """Turn any error of a library or a model into an InputError of one line."""
+    """Turn any error of a library or a model into an InputError of one line, from `what` to `cure`."""
     try:
         yield
     except (KeyboardInterrupt, InputError, MemoryError):

@@ -15,21 +15,21 @@ Shape = tuple[int, ...]
 
 
 class Heads(NamedTuple):
-    """Known numbers of heads, to split an axis of batch and heads: an argument, and an attribute of the module."""
+    """Numbers of heads, to split an axis of batch * heads: `given` as an argument, `likely` as a module's attribute."""
 
     given: int | None = None
     likely: int | None = None
 
 
 class UnreadableError(Exception):
-    """The reason why a record cannot describe this attention."""
+    """Raised if a record cannot describe an attention call; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """How the axes of scores divide into batch b, heads h, queries n and keys m."""
 
-    lead: Shape  # of the softmax
+    lead: Shape  # leading axes of the scores
     b: int
     h: int
     n: int
@@ -37,7 +37,7 @@ class Layout:
     is_crossed: bool = False  # scores are (b, n, h, m)
 
     def matrix(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """Return a tensor that the model broadcast against scores of this shape, as (b, h, n, its last axis)."""
+        """Return `tensor`, which the model broadcast to scores of `shape`, as (b, h, n, last axis of `tensor`)."""
         tensor = tensor.expand(*shape[:-1], tensor.shape[-1] if tensor.ndim else 1)
         if self.is_crossed:
             return tensor.reshape(self.b, self.n, self.h, -1).transpose(1, 2)
@@ -46,7 +46,7 @@ class Layout:
         return tensor.reshape(self.b, self.h, self.n, -1)
 
     def rows(self, tensor: Tensor, length: int) -> Tensor:
-        """Return a factor of a matrix product as (b, h, length, d); with a smaller h if heads share keys or values."""
+        """Return `tensor`, a factor of a product, as (b, h, length, d), with fewer heads if heads share keys or values."""
         b, h, d = self.b, self.h, tensor.shape[-1]
         shape = tuple(tensor.shape[:-1])
         if prod(shape) == b * h * length:
@@ -60,7 +60,10 @@ class Layout:
 
 
 def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> Record:
-    """Return the record of a `scaled_dot_product_attention` call; `query` and `key` are the steps that made these."""
+    """Return the record of a `scaled_dot_product_attention` call.
+
+    `call` has the arguments by name; `query` and `key` are the recorded operations that made the call's query and key.
+    """
     lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
     queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
     n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
@@ -90,7 +93,10 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
 
 
 def flexible(args: Sequence[Any], output: Tensor) -> Record:
-    """Return the record of a call of torch's `flex_attention`; its bias is `score_mod` applied to scores of 0."""
+    """Return the record of torch's operator `flex_attention` called with `args`.
+
+    The bias is `score_mod` applied to scores of 0.
+    """
     queries, keys, values, score_mod, block_mask, scale = args[:6]
     (b, h, n, _), m = queries.shape, keys.shape[-2]
     index = [torch.arange(size, dtype=torch.int, device=queries.device) for size in (b, h, n, m)]
@@ -109,7 +115,10 @@ def flexible(args: Sequence[Any], output: Tensor) -> Record:
 
 
 def _unpacked(record: Record, step: Step | None) -> Record:
-    """Return the record with every head in the axis of heads; some decoders put heads that share keys among queries."""
+    """Return the record with all heads in the axis of heads; some decoders put heads that share keys among the queries.
+
+    `step` is the recorded operation that made the queries.
+    """
     b, h, n, d = record.queries.shape
     if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
         return record
@@ -166,7 +175,7 @@ def _layouts(written: Written, base: Step, scores: Tensor, heads: Heads) -> Iter
 
 
 def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: Heads) -> tuple[int, int]:
-    """Return the sizes of batch and heads; if they share an axis, from an earlier shape of a factor or from `heads`."""
+    """Return the sizes of batch and heads; if both share an axis, infer them from earlier shapes or from `heads`."""
     if len(lead) != 1:
         return (lead[0], prod(lead[1:])) if lead else (1, 1)
     if heads.given and lead[0] % heads.given == 0:
@@ -203,7 +212,7 @@ def _read(written: Written, base: Step, layout: Layout, queries: Tensor, keys: T
 def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
     """Return the record with scale, softcap, bias and sinks from the steps between product and softmax.
 
-    Unknown steps are ignored; the verification of the record finds them.
+    Unknown steps are ignored; they make the later verification of the record fail.
     """
     assert softmax.before is not None
     queries, scale, cap, sinks = record.queries, 1.0, None, None
@@ -242,7 +251,7 @@ def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
 
 
 def scale_before(step: Step | None) -> float:
-    """Return the number by which the steps before the product multiplied queries or keys."""
+    """Return the factor by which `step` and earlier steps multiplied queries or keys before their product."""
     scale = 1.0
     for each in _upwards(step):
         number = number_of(each.other) if each.op in ("mul", "div") else 1.0

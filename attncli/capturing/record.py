@@ -24,7 +24,7 @@ MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Record:
-    """Inputs and output of an attention call, by head, with position embeddings applied; masks are broadcast.
+    """Inputs and output of an attention call, split into heads, after position embeddings are applied.
 
     The weights are the softmax over valid keys of softcap(scale * queries . keys) + bias. The model multiplied queries
     or keys by `pre_scale` before the call, so its total scale is `scale * pre_scale`.
@@ -38,7 +38,7 @@ class Record:
     layer: str = ""
     call: int = 0  # its number among the layer's calls
     kind: str = ""  # class of the module
-    how: Literal["function", "kernel", "steps"] = "function"  # torch's function, its kernel, or written out
+    how: Literal["function", "kernel", "steps"] = "function"  # torch's function, its kernel, or single operations
     pre_scale: float = 1.0
     groups: int = 1  # query heads for each head of keys
     softcap: float | None = None
@@ -87,9 +87,9 @@ class Record:
 def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = (), known: int | None = None) -> Record:
     """Return the first of several readings of a call that reproduces the model's output, else the nearest.
 
-    The nearest has its `problem` set. Rows of the output are judged one by one: if few queries have no valid key, or
-    lie in padding, only their rows show how the model treats them. `through` has the dtypes that the model rounded
-    scores and weights to. If it is `known` which reading reproduces the output, by its number, nothing is verified.
+    The nearest reading has `problem` set. Each row of the output is judged by itself: if few queries have no valid key,
+    or lie in padding, only their rows show how the model treats such queries. `through` has the dtypes to which the
+    model rounded scores and weights. The reading with the number `known`, if given, is returned without verification.
     """
     nearest, least = None, math.inf
     variants = (variant for reading in readings for variant in _variants(_grouped(reading)))
@@ -106,7 +106,10 @@ def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()
 
 
 def _variants(record: Record) -> Iterator[Record]:
-    """Yield the record with very negative biases as a boolean mask, as models mean them, then with all its biases."""
+    """Yield the record with very negative biases as a boolean mask, as models mean them, then with the biases kept.
+
+    If a query has no valid key, the boolean mask is combined with each `empty_row` in turn.
+    """
     apart = _mask_apart(record)
     if apart.valid is not None and bool((~apart.valid).all(-1).any()) and apart.sinks is None:
         ways: tuple[EmptyRow, ...] = ("zero", "uniform", "nan")  # kernels differ
@@ -146,7 +149,7 @@ def _grouped(record: Record) -> Record:
 def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, float]:
     """Compare the record with the model's output; return it with `error` and `problem`, and its largest row distance.
 
-    This is a distance relative to the size of the row, 0 if every row is equal up to rounding of the output alone.
+    A row distance is relative to the size of the row. It is 0 if all rows are equal up to rounding of the output alone.
     """
     weights, values = record.weights(), _repeated(record.values, record.groups)
     rescored = weighted_sum(weights, values)
@@ -170,16 +173,16 @@ def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, fl
 def _allowed(
     record: Record, weights: Tensor, values: Tensor, lengths: Tensor, through: Sequence[torch.dtype]
 ) -> tuple[Tensor, Tensor]:
-    """Return the size of every row of the output (b, h, n), and how far rounding may move the recomputed row from it.
+    """Return the size of each row of the output (b, h, n), and the distance by which rounding may move recomputed rows.
 
-    A row is the sum of w_j v_j over keys j. Its size is its length, or sqrt(sum of |w_j v_j|^2) if that is more: terms
-    that cancel leave their rounding behind. Two things round; eps is the distance from 1 to the next number of a dtype.
+    A row is the sum of w_j v_j over keys j. Its size is its norm, or sqrt(sum of |w_j v_j|^2) if that is more: terms
+    that cancel leave their rounding behind. There is rounding in two places; eps is the machine epsilon of a dtype.
 
     - Weights and output, to the dtype of the output: `OUTPUT_ROUNDINGS` eps of the size. Small random models of twelve
       families have up to 2 eps in float16 and bfloat16, and up to 3 in float32.
     - Scores, to float32 (float64 for float64), or to the coarsest dtype in `through`. If a score is off by e_j, the row
       moves by sum_j w_j (e_j - sum_i w_i e_i) v_j, at most sum_j w_j |e_j| |v_j| + (sum_j w_j |e_j|) (sum_j w_j |v_j|).
-      Dot products round in proportion to the lengths of their factors, so that |e_j| is taken as `SCORE_ROUNDINGS` eps
+      Dot products round in proportion to the norms of their factors, so that |e_j| is taken as `SCORE_ROUNDINGS` eps
       (1 + |scale| |q| |k_j| + |bias_j|). The same models, and a trained one, need a quarter of that.
 
     Biases such as -1e9 swallow the scores, so a row that is off by more than `FURTHEST` of its size is never right.
@@ -199,7 +202,7 @@ def _allowed(
 
 
 def collapsed(tensor: MaybeTensor) -> MaybeTensor:
-    """Return the tensor with every axis cut to size 1 along which it is constant."""
+    """Return the tensor with size 1 in every axis along which its values are constant."""
     if tensor is None:
         return tensor
     for axis in range(tensor.ndim):

@@ -31,7 +31,7 @@ class Selection:
             raise InputError.of(got(calls, "expected first or all"), ["calls"])
 
     def takes(self, layer: str, number: int, call: int) -> bool:
-        """Whether a call of a layer is kept."""
+        """Whether to keep a call, given its layer, the number of the layer, and the number of the call in the layer."""
         if call and self.calls == "first":
             return False
         if self.layers is None:
@@ -41,7 +41,7 @@ class Selection:
         return any(number in numbers for numbers in self.layers)
 
     def check(self, layers: Sequence[str]) -> None:
-        """Raise an InputError if the number of a chosen layer is not one of the layers that ran."""
+        """Raise an InputError if a layer was chosen by a number that none of `layers`, the layers that ran, has."""
         for numbers in self.layers if isinstance(self.layers, list) else ():
             if numbers[-1] >= len(layers):
                 last = len(layers) - 1
@@ -53,7 +53,7 @@ class Selection:
         """Return the record with the chosen heads only.
 
         Raises:
-            InputError: the call has none of these heads.
+            InputError: the call has none of the chosen heads.
         """
         if self.heads is None:
             return record

@@ -1,4 +1,4 @@
-"""Let a model continue with other outputs of its attention calls than its own."""
+"""Replace the outputs of a model's attention calls while the model runs."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
@@ -19,15 +19,15 @@ MOST_NAMED = 3  # calls in a message
 
 
 class Replacing(Watch):
-    """Replaces the outputs of attention calls inside the `with` by the outputs of `compute`.
+    """Context manager that replaces the outputs of attention calls by the outputs of `compute`.
 
-    A call is named after its layer, from the second call in one run of the model on with its number: `layer#1`. Each
+    A call has the name of its layer. Further calls of a layer in one run of the model have a number, as `layer#1`. Each
     layer must be called in the same way in every run.
 
     Args:
         layers: names of calls, or their numbers in the order of the first run; None for all.
         heads: numbers of the heads to replace; None for all.
-        known: the right reading of each call, by name, found by an earlier run on the same inputs.
+        known: `Record.reading` of calls in an earlier run on the same inputs, by name; these are not verified again.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class Replacing(Watch):
         """Return the new output (b, h, n, v) of a call."""
 
     def __enter__(self) -> Self:
-        """Start watching, as if for the first time."""
+        """Start watching, without the counts and problems of earlier uses."""
         for kept in (self.swapped, self.problems, self._numbers, self._calls):
             kept.clear()
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:
-        """Stop watching; raise an InputError if a chosen call was not replaced, unless an error is raised already."""
+        """Stop watching; raise an InputError if a chosen call was not replaced, unless the `with` block failed."""
         super().__exit__(*raised)
         if raised[0] is None:
             self.check()
 
     def check(self) -> None:
-        """Raise an InputError if no call was replaced, or not every chosen one."""
+        """Raise an InputError if no call was replaced, or if a chosen call was not."""
         names = list(self._numbers)
         for layer in self.layers or ():
             known = names[layer] if isinstance(layer, int) and layer < len(names) else layer
@@ -75,7 +75,7 @@ class Replacing(Watch):
             raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
 
     def take(self, read: Read, output: Tensor) -> Tensor:
-        """Return the new output of a chosen call, and the model's own output of others."""
+        """Return the new output of a chosen call, or `output`, the model's own, for any other call."""
         layer, kind = self.place()
         call = self._calls[layer] = self._calls.get(layer, -1) + 1
         name = f"{layer}#{call}" if call else layer
@@ -99,7 +99,7 @@ class Replacing(Watch):
         return placed(new, record.output, output)
 
     def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Note why attention cannot be followed."""
+        """Keep the reason why attention cannot be followed."""
         self.problems.setdefault((place or self.place())[0], problem)
 
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
@@ -108,7 +108,7 @@ class Replacing(Watch):
         super()._enter_module(module, inputs)
 
     def _of_heads(self, new: Tensor, record: Record) -> Tensor:
-        """Return the new output of the chosen heads with the model's own output of the others."""
+        """Return the new output of the chosen heads, and the model's own output of all other heads."""
         count = new.shape[1]
         for head in self.heads or ():
             if not 0 <= head < count:
@@ -120,9 +120,10 @@ class Replacing(Watch):
 
 
 def placed(new: Tensor, own: Tensor, output: Tensor) -> Tensor:
-    """Return a tensor like `output`, with its strides, that holds `new`; `own` is `output` as read, (b, h, n, v).
+    """Return a tensor with the values of `new` and the shape, dtype and strides of `output`.
 
-    A model may `view` its output in a way that only its strides allow.
+    `own` is `output` as read into a record, (b, h, n, v), often as a view. The strides matter, since a model may `view`
+    its output in a way that only they allow.
     """
     result = torch.empty_like(output)
     shared = own.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()

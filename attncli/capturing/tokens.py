@@ -31,10 +31,10 @@ def of_tokenizer(given: Any) -> Names | None:
 
 
 def read_tokens(given: Any) -> dict[str, Names | None] | None:
-    """Return the names by side, `queries` and `keys`, as a captured file stores them; a list counts for both sides.
+    """Return the names of `queries` and `keys`, as a captured file stores them; a single list is used for both.
 
     Raises:
-        InputError: the given value is none of the forms in EXPECTED.
+        InputError: `given` has none of the forms in EXPECTED.
     """
     if given is None:
         return None
@@ -70,7 +70,7 @@ def numbered(names: Names) -> Names:
 
 
 def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[Record]) -> None:
-    """Raise an InputError if the numbers of names do not fit the queries and keys of any call."""
+    """Raise an InputError unless the numbers of names fit the queries or keys of at least one call."""
     written = {record.layer for record in records if record.call}
     if tokens is None or not records:
         return
@@ -95,7 +95,7 @@ def _count(names: Names | None) -> str:
 
 
 def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bool) -> dict[str, list[list[str]]]:
-    """Return the names of a call's `queries` and `keys`, a list for each batch element, without sides that do not fit.
+    """Return the names of a call's `queries` and `keys`, a list for each batch element, if their numbers fit the call.
 
     `is_writing`: the layer has several calls, as in a model that generates tokens. Then `tokens` has the names of all
     tokens: the keys of a call are the first tokens, and its queries are the last of these keys.
@@ -120,7 +120,7 @@ def _rows(names: Names, b: int) -> list[list[str]]:
 
 
 def is_padding(names: Sequence[Any] | None, b: int) -> Tensor | None:
-    """Return which keys (b, m) are padding by their names, also names with positions before them; None if none is."""
+    """Return a mask (b, m), True at keys named as a padding token, such as `[PAD]` or `3 [PAD]`; None if none are."""
     rows = [] if names is None else _rows(list(names), b)
     padding = torch.tensor([[str(name).rpartition(" ")[2] in PADDING for name in row] for row in rows])
     return padding if bool(padding.any()) else None

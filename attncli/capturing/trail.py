@@ -32,7 +32,7 @@ class Step:
     operands: tuple[Tensor, Tensor] | None = None  # of a matrix product
     sides: tuple["Step | None", "Step | None"] = (None, None)  # the steps that made the operands
     scores: Tensor | None = None  # the argument of a softmax
-    base: "Step | None" = None  # the product or softmax at its beginning, maybe the step itself
+    base: "Step | None" = None  # the product or softmax at the start of the chain of steps, maybe this step
     length: int = 0  # steps since the base
 
     def __post_init__(self) -> None:
@@ -76,8 +76,8 @@ class Written:
 class Trail:
     """The steps that made the tensors in memory, by tensor.
 
-    Steps inside a module are forgotten when the module around it ends. Attention does not extend further, and steps
-    keep their arguments in memory: along a residual stream they would keep all activations of a model.
+    Steps inside a module are forgotten when the module around it ends, since attention does not extend further. Steps
+    keep their arguments in memory, so along a residual stream they would keep all activations of a model.
     """
 
     def __init__(self, place: Callable[[], Place]) -> None:
@@ -89,11 +89,11 @@ class Trail:
         self._frames = [(WeakSet[Step](), WeakSet[Step]())]  # steps of each running module, and of its parts
 
     def enter(self) -> None:
-        """Note that a module begins."""
+        """Start to collect the steps of a module that begins."""
         self._frames.append((WeakSet(), WeakSet()))
 
     def leave(self) -> None:
-        """Note that a module ends."""
+        """Forget the steps inside the parts of the module that ends."""
         own, inner = self._frames.pop()
         for step in inner:
             step.forget()
@@ -104,7 +104,7 @@ class Trail:
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
     def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | str | None:
-        """Note the result of an operation.
+        """Record `out`, the result of the operation `op`.
 
         Return the attention that the operation completes, if any, or the reason why something like attention cannot be
         followed.
@@ -152,12 +152,12 @@ class Trail:
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _held(self, step: Step) -> Step:
-        """Note a step that made no separate tensor, since its operation consists of several steps."""
+        """Register and return a step that made no tensor by itself, as its operation consists of several steps."""
         self._frames[-1][0].add(step)
         return step
 
     def _doubt(self, step: Step | None) -> str | None:
-        """Return the reason for doubt if a function that is no softmax is between two products without parameters."""
+        """Return a message if another function than softmax is between two matrix products without parameters."""
         if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
             return None
         between = [each.op for each in step.back() if each.op in INSTEAD]

@@ -34,7 +34,7 @@ Read = Callable[[int | None], Record]
 
 
 class Watch(AbstractContextManager["Watch"]):
-    """Watches the models that run inside the `with`, in this thread and without gradients.
+    """Context manager that watches the models that run inside it, in the same thread and without gradients.
 
     A subclass handles attention calls in `take` and problems in `miss`.
     """
@@ -53,13 +53,13 @@ class Watch(AbstractContextManager["Watch"]):
         """Return the output that the model continues with after an attention call.
 
         Args:
-            read: reads and verifies the call; given the number of the right reading, reads it without verifying it.
+            read: returns the record of the call, verified unless the number of the right reading is given.
             output: the model's own output.
         """
 
     @abstractmethod
     def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Note why attention cannot be followed; `place` is name and class of its module (default: the running one)."""
+        """Keep why attention cannot be followed; `place` is name and class of its module (default: the running one)."""
 
     def __enter__(self) -> Self:
         """Start watching."""
@@ -102,7 +102,7 @@ class Watch(AbstractContextManager["Watch"]):
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Do not watch the computations inside the `with`."""
+        """Turn off watching inside the `with` block."""
         before, self._is_busy = self._is_busy, True
         try:
             yield
