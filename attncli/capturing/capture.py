@@ -80,7 +80,7 @@ class Capture(Watch):
         return output
 
     def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Add to `missed` why attention was not captured; `place` is name and class of its module."""
+        """Add to `missed` why attention was not captured; `place` is name and class of a module (default: running)."""
         missed = Missed(*(place or self.place()), problem)
         if missed not in self.missed:
             self.missed.append(missed)

@@ -46,7 +46,7 @@ class Layout:
         return tensor.reshape(self.b, self.h, self.n, -1)
 
     def rows(self, tensor: Tensor, length: int) -> Tensor:
-        """Return `tensor`, a factor of a product, as (b, h, length, d), with fewer heads if heads share keys or values."""
+        """Return `tensor`, a factor of a product, as (b, h, length, d), with fewer heads if heads share keys."""
         b, h, d = self.b, self.h, tensor.shape[-1]
         shape = tuple(tensor.shape[:-1])
         if prod(shape) == b * h * length:
