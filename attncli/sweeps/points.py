@@ -97,7 +97,7 @@ class Plan:
         """Return the content of config.yaml: the config as written, with absolute paths."""
         data = type(self.options).normalised(self.document.data)
         folder = self.document.path.absolute().parent
-        whole: Record = _with_whole_paths(data, self.points[0].config, folder)
+        whole: Record = _with_whole_paths(data, config_of(self.options), folder)
         head = {"study": self.options.study, "name": self.options.name}
         return {**head, **whole, "sweep": as_data(self.axes, self.metric)}
 

@@ -155,6 +155,16 @@ def test_a_journal_without_heads_is_read(here: Path) -> None:
     assert {row["seed"] for row in package.load("out").heads} == {lines[1]["sweep"]["seed"]}
 
 
+def test_its_folder_finds_a_style_file_beside_the_config(here: Path) -> None:
+    (here / "sub").mkdir()
+    (here / "sub" / "my.mplstyle").write_text("axes.facecolor: pink\n")
+    path = experiment(here / "sub" / "x.yaml", figure={"style": "my.mplstyle"})
+    good("sweep", path, "--over", "seed=0,1", "--out", "out", "--jobs", "1")
+    assert "sweep.png" in good("figure", "out", "--out", "again")
+    assert (here / "again" / "sweep.png").read_bytes() == (here / "out" / "sweep.png").read_bytes()
+    assert "2 done" in good("sweep", "--resume", "out")
+
+
 def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path) -> None:
     experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
     good("sweep", "x.yaml", "--quiet", "--jobs", "1")
