@@ -16,7 +16,7 @@ from attncli.errors import InputError
 
 
 def catalogue(parts: Mapping[str, Mapping[str, type[nn.Module]]]) -> RenderableType:
-    """Return a list of scorers and normalisers by part, with formula, source, options and parameters."""
+    """Return a list of scorers and normalisers below the titles in `parts`, with formula, options and parameters."""
     shown: list[RenderableType] = []
     for title, classes in parts.items():
         table = Table.grid(padding=(0, 2, 0, 0))
@@ -46,7 +46,7 @@ def _default(default: Any) -> str:
 
 
 def _about(kind: Any) -> str:
-    """Return the description of an option after a semicolon; empty text without a description."""
+    """Return the description of an option after a semicolon, or an empty string if it has none."""
     text = TypeAdapter(kind).json_schema().get("description")
     return f"; {text}" if text else ""
 
@@ -66,7 +66,7 @@ def _branch(schema: Mapping[str, Any]) -> str:
 
 
 def _parameters(cls: type[nn.Module]) -> list[str]:
-    """Return the names of a scorer's parameters, with their shapes in letters."""
+    """Return a list with a phrase on a scorer's parameters and their shapes, as (h, q); empty for a normaliser."""
     if "query_size" not in inspect.signature(cls).parameters:
         return []
     letters = {101: "q", 103: "k", 107: "h", 1: "1"}

@@ -39,7 +39,7 @@ class Section:
 def sections(found: Comparison, most: int | None = MOST) -> Iterator[Section]:
     """Yield tables of all differences beyond rounding, each with at most `most` rows.
 
-    With `most` None all rows are shown.
+    If `most` is None, all rows are shown, differences by rounding included.
     """
     is_full = most is None
     listed = None if most is None else min(most // 3, MOST_LISTED)

@@ -26,7 +26,7 @@ Line = tuple[str, Any]  # a name, and a number or a vector
 def lines(found: Explanation, width: int, most: int | None = SCREEN) -> list[RenderableType]:
     """Return all steps of an explained query, in at most `most` lines.
 
-    To fit, the steps of fewer keys are written out, and at last fewer keys are listed.
+    To fit, the steps of the score are shown for fewer keys, and if that is not enough, fewer keys are listed.
     """
     keys = len(found.keys)
     for written in range(keys, min(-keys, -1), -1):
@@ -37,7 +37,7 @@ def lines(found: Explanation, width: int, most: int | None = SCREEN) -> list[Ren
 
 
 def fewer(found: Explanation, count: int) -> Explanation:
-    """Return the explanation with the `count` listed keys of the smallest weights added to the others."""
+    """Return the explanation with the `count` listed keys with the smallest weights moved from `keys` to `rest`."""
     ranked = [row["key"] for row in _by_weight(found.keys)]
     kept, gone = ranked[:-count], ranked[-count:]
     rows = [row for row in found.keys if row["key"] in gone] + ([found.rest] if found.rest else [])
@@ -73,7 +73,7 @@ def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableT
 
 
 def _scores(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
-    """Yield the query, and the steps of the scores for the keys with the largest weights."""
+    """Yield the query, and the steps of the scores for the `written` keys with the largest weights."""
     if found.formulas.get("score"):
         yield Text(f"score = {found.formulas['score']}")
     chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
@@ -122,7 +122,7 @@ def _weights(found: Explanation, width: int, written: int) -> Iterator[Renderabl
 
 
 def _final(found: Explanation) -> str:
-    """Return the last stage of the scores, which the normaliser gets."""
+    """Return the name of the last stage of the scores, the input of the normaliser."""
     return next((name for name in reversed(STAGES) if found.keys and name in found.keys[0]), "score")
 
 
@@ -174,7 +174,7 @@ def _sums(found: Explanation) -> Record:
 
 
 def _total(found: Explanation, name: str) -> float:
-    """Return the sum of the weights of all keys, listed and others."""
+    """Return the sum of the weights (`name` is `weight` or `dropped`) of all keys, listed or not."""
     return fsum(row.get(name, 0.0) for row in (*found.keys, found.rest or {}))
 
 
@@ -206,7 +206,7 @@ def _ranges(keys: Sequence[int]) -> str:
 
 
 def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
-    """Return numbers as text: whole numbers without decimals if all are whole, and None as empty text."""
+    """Return numbers as text: without decimals if all are whole, and None as an empty string."""
     numbers = [value for value in values if isinstance(value, float | int)]
     whole = all(float(value).is_integer() for value in numbers)
     return ["" if value is None else number(value, decimals=0 if whole else decimals) for value in values]

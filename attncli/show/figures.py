@@ -37,9 +37,9 @@ logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font
 
 
 class Picture(Figure):
-    """A figure on a sheet, with the sheet's size if it has one. Notebooks display it without pyplot.
+    """A matplotlib figure with the settings and size of a sheet. Notebooks display it without pyplot.
 
-    Without a given size, a large figure is saved at a lower resolution to fit into memory.
+    `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
     """
 
     def __init__(self, sheet: Sheet, width: float, height: float, **options: Any) -> None:
@@ -77,9 +77,10 @@ def applied(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
-    """Apply the settings of a look in a context, with fonts for these texts; note characters without a font.
+    """Apply the settings of a look in a context, with fonts for `texts`, and yield the sheet with these settings.
 
-    The user's matplotlibrc is ignored, so pictures are the same everywhere.
+    The user's matplotlibrc is ignored, so pictures are the same everywhere. `note` is called about characters and
+    fonts that are not available.
 
     Raises:
         InputError: the style file cannot be read or has an unknown setting, or the size is out of bounds.
@@ -123,7 +124,7 @@ def save_figure(figure: Picture, path: Path) -> None:
 
 
 def drawn_by(make: Callable[[], Picture]) -> Callable[[Path], None]:
-    """Return a function that makes the figure and saves it at a path."""
+    """Return a function that makes a figure by `make` and saves it at a path."""
     return lambda path: save_figure(make(), path)
 
 
@@ -162,14 +163,14 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
 
 @cache
 def _add_new_fonts() -> None:
-    """Add the fonts that were installed after matplotlib listed them; it keeps its list for ever."""
+    """Add the fonts that were installed after matplotlib cached its list of fonts."""
     for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
         with suppress(Exception):  # for fonts that FreeType cannot read, such as bitmaps
             fontManager.addfont(path)
 
 
 def _lacking(chars: set[str], family: str) -> set[str]:
-    """Return the characters without a glyph. Joiners and variation selectors need none."""
+    """Return the characters without a glyph in the font. Joiners and variation selectors need no glyph."""
     shaping = {char for char in chars if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"}
     return {char for char in chars - shaping if not _font(family).get_char_index(ord(char))}
 

@@ -65,10 +65,10 @@ def heatmap_figure(
     Args:
         matrices: tensors (n, m), (b, n, m) or (b, heads, n, m); further axes count as heads, too.
         look: colours, limits and numbers, the range of queries and keys, and the label to subtract.
-        labels: labels in their order; all by default.
-        batches: batch elements, counted from 0; all by default.
-        heads: heads, counted from 0; all by default.
-        places: pairs of batch element and head in their order, in place of `batches` and `heads`.
+        labels: the labels to draw, in order; all by default.
+        batches: the batch elements to draw, counted from 0; all by default.
+        heads: the heads to draw, counted from 0; all by default.
+        places: pairs of batch element and head to draw, in order, in place of `batches` and `heads`.
         note: is called with a sentence on values that are left out, averaged, cut off or not a number.
 
     Raises:
@@ -100,7 +100,7 @@ def stage_figure(
         stage: the stage of attention, or a name of the quantity.
         look: the user's options.
         note: is called with a sentence on anything that is left out.
-        before_dropout: labels with weights before dropout.
+        before_dropout: labels of panels that show weights before dropout, which titles then mention.
         about: the end of the title.
     """
     quantity = printable(QUANTITIES.get(stage, stage))
@@ -124,7 +124,10 @@ def runs_figure(
     look: HeatmapLook = PLAIN,
     note: Note = ignore_note,
 ) -> Picture:
-    """Return a heatmap of `b` - `a`, matrices of the runs `names`, for labels with matrices of one shape in both."""
+    """Return a heatmap of the differences `b` - `a` between the matrices of two runs, whose names are `names`.
+
+    `labels` must have matrices of the same shape in both runs; `places` are pairs of batch element and head.
+    """
     ours, theirs = (select(each, labels, None, None, places, of) for each, of in ((a, ignore_note), (b, note)))
     panels = [
         replace(q, valid=None if p.valid is None or q.valid is None else p.valid | q.valid, minus=p.values)
@@ -154,10 +157,10 @@ def panels_figure(
         note: is called with a sentence on anything that is left out.
         quantities: the quantity of each panel, with a colour bar for each panel and the same colours for panels of the
             same quantity. By default all panels share a colour bar.
-        sides: names of rows and columns.
+        sides: labels of the vertical and of the horizontal axes.
         look: theme, sizes and title; colours and ranges do not apply.
         is_signed: values may be negative, so colours need not begin at 0.
-        name: the name of the file.
+        name: the name of the file in notes.
     """
     scale: Scale = "panel" if quantities else "shared"
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
@@ -209,7 +212,7 @@ class _Content:
         return [self.look.title or self.title, *map(str, names)]
 
     def scales(self, numbers: Sequence[Numbers]) -> list[ColourScale]:
-        """Return the colour scale of each panel, given its numbers."""
+        """Return the colour scale of each panel; `numbers` has the unmasked values of each panel."""
         look = self.look
         groups: Sequence[Any] = self.quantities or range(len(numbers)) if look.scale == "panel" else [0] * len(numbers)
         options: dict[str, Any] = {
@@ -228,7 +231,7 @@ class _Content:
 
 
 def _draw(content: _Content, note: Note) -> Picture:
-    """Return the panels in a grid, with ticks, numbers, colour bars and a legend."""
+    """Return a picture of the panels in a grid, with ticks, numbers, colour bars and a legend."""
     panels, look = content.panels, content.look
     with drawing(content.texts, note, look) as sheet, matplotlib.rc_context(FRAMED):
         wanted = _panel_size(content, sheet)
@@ -390,14 +393,14 @@ def _ticks(scale: ColourScale, inches: float) -> MaxNLocator | None:
 
 
 def _words(content: _Content, scales: Sequence[ColourScale]) -> str:
-    """Return words on colours that are not linear, and on the quantity if the user's title does not name it."""
+    """Return words on colours that are not linear, after the quantity if the user's title takes its place."""
     named = zip(content.quantities or [""] * len(scales), scales, strict=True)
     found = dict.fromkeys(f"{scale.words}{name and f' ({name})'}" for name, scale in named if scale.words)
     return ", ".join([*([content.quantity] if content.look.title else []), *found])
 
 
 def _draw_legend(figure: Picture, shown: Sequence[Cells], cmap: Colormap, footnote: str) -> None:
-    """Draw a legend of hatching and of the colour of NaN below the panels, with the footnote."""
+    """Draw a legend below the panels, with the hatching and the colour of NaN, if they occur, and the footnote."""
     handles, ink = [], figure.sheet.ink(0.85)
     if any(cells.mask.any() for cells in shown):
         handles.append(Patch(label="masked", linewidth=0.6, **_masked(figure.sheet)))
@@ -408,7 +411,10 @@ def _draw_legend(figure: Picture, shown: Sequence[Cells], cmap: Colormap, footno
 
 
 def _label_ticks(made: Sequence[Axes], columns: int, panels: Sequence[Panel], sizes: Sequence[Any]) -> str:
-    """Label queries beside each row and keys below each column, and where they differ; return a phrase on omissions."""
+    """Label queries beside each row of panels and keys below each column, and where labels differ between panels.
+
+    Return a phrase on omitted labels, empty if there are none. `sizes` are the sizes of the panels in inches.
+    """
     steps = {"queries": 1, "keys": 1}
     for i, (axes, panel, (width, height)) in enumerate(zip(made, panels, sizes, strict=True)):
         is_first = i % columns == 0 or panels[i - 1].queries != panel.queries
@@ -459,13 +465,13 @@ def _number_format(content: _Content, sizes: Sequence[Any], values: Numbers, uni
 
 
 def _number_text(value: float, spec: str) -> str:
-    """Return a formatted number with a true minus and a short exponent."""
+    """Return a number formatted by `spec`, with the character `−` as minus sign and a short exponent."""
     text = f"{value:{spec}}".replace("inf", "∞").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
     return text.replace("-", "−")
 
 
 def _write_numbers(axes: Axes, image: AxesImage, cells: Cells, spec: str, points: float) -> None:
-    """Write numbers into cells, black or white by the contrast (WCAG 2.2)."""
+    """Write numbers into cells, in black or white for the higher contrast (WCAG 2.2)."""
     array: Any = image.get_array()
     rgb = np.asarray(image.to_rgba(array))[..., :3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)

@@ -40,7 +40,7 @@ FIRST_MARKERS = (*range(len(CATALOGUE)), *((5 + other) % len(MARKERS) for other 
 class LabelLook:
     """Drawing style of a label: its colours by theme as `#rrggbb`, and its marker and dash for matplotlib.
 
-    `index` is the index of its colour in PALETTE. `is_dashed`: its line is dashed in coloured themes, too.
+    `index` is the index of the colour in PALETTE. If `is_dashed`, the line has the dash in all themes, else in `print`.
     """
 
     index: int
@@ -64,8 +64,8 @@ OF_OTHERS = [  # looks of one colour are neighbours, so the next free look diffe
 def look_of_scorer(place: int) -> LabelLook:
     """Return the look of the scorer with index `place` in the catalogue, which may have any length.
 
-    Grey and dash follow from the colour. After the last colour the first follows again, with the next marker and with
-    dashed lines.
+    The index of the colour also determines grey and dash. After the last colour, the colours repeat with the next
+    marker and with dashed lines.
     """
     turn, colour = divmod(place, len(PALETTE))
     marker = MARKERS[(FIRST_MARKERS[colour] + turn) % len(MARKERS)]
@@ -76,8 +76,8 @@ def look_of_scorer(place: int) -> LabelLook:
 def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
     """Return the look of each label, in the order of the labels.
 
-    A scorer of the catalogue has the look of its index there; the look of any other label follows from its hash. If two
-    of these would look the same, the second in alphabetical order takes the next free look.
+    A scorer has the look of its index in the catalogue; the look of any other label follows from the label's hash. If
+    two such labels would look the same, the second in alphabetical order takes the next free look.
     """
     wanted, places = list(dict.fromkeys(labels)), {name: place for place, name in enumerate(SCORERS)}
     found, taken = {label: look_of_scorer(places[label]) for label in wanted if label in places}, set[int]()

@@ -24,7 +24,7 @@ BAND_CELLS = 2**21  # cells averaged at a time, which bounds the memory used
 class Panel:
     """A matrix (n, m), its mask `valid` (n, m), True = may attend, and the tokens or indices of queries and keys.
 
-    With a matrix `minus` the panel shows `values` - `minus`.
+    If `minus`, another matrix (n, m), is given, the panel shows `values` - `minus`.
     """
 
     label: str
@@ -48,7 +48,7 @@ def select(
     """Return the requested panels by batch element, then head, then label; None selects all.
 
     Axes between the first and the last two all count as heads. `places` are pairs of batch element and head, in place
-    of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out.
+    of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out, with a call of `note`.
 
     Raises:
         InputError: a label, batch element or head does not exist, or a tensor has no matrices.
@@ -74,7 +74,7 @@ def select(
 
 
 def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
-    """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty one."""
+    """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty string."""
     batches, heads = map(max, zip(*(_four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
     shown, count = len({panel.index for panel in panels}), batches * heads
     return "" if shown == count else f"{shown} of {count} {'heads' if heads > 1 else 'batch elements'}"
@@ -119,7 +119,7 @@ def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | ran
 
 
 def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
-    """Return the panels with the ranges of queries and keys in the look.
+    """Return the panels cut to the ranges of queries and keys in the look.
 
     Raises:
         InputError: a range begins after the last query or key.
@@ -139,7 +139,8 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
 def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
     """Return the panels of all other labels, each minus the panel of `label` with the same batch element and head.
 
-    Places, and labels in each place, are sorted by their mean absolute difference, largest first.
+    Places (batch elements and heads), and labels in each place, are sorted by their mean absolute difference, largest
+    first. `note` is called with the range of these means.
 
     Raises:
         InputError: there is no other label, or `label` has no panel of the same shape in some place.
@@ -169,7 +170,7 @@ def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
 
 
 def _means(sizes: Mapping[tuple[str, str], float], axis: int) -> dict[str, float]:
-    """Return the mean of each label (axis 0) or place (1), largest first."""
+    """Return the mean of `sizes`, by label and place, for each label (axis 0) or place (axis 1), largest first."""
     names = dict.fromkeys(key[axis] for key in sizes)
     means = {name: fmean(size for key, size in sizes.items() if key[axis] == name) for name in names}
     return dict(sorted(means.items(), key=lambda item: -item[1]))
@@ -185,7 +186,7 @@ def _mean_size(panel: Panel) -> float:
 
 
 def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield `values` - `minus` in float64 and its mask, in bands of `height` rows."""
+    """Yield `values` - `minus` in float64 and the mask of valid cells, in bands of `height` rows."""
     if valid is None:
         valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(values.shape)
     for start in range(0, len(values), height):

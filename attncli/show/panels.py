@@ -40,14 +40,14 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def drawn(
     figure_of: Callable[[Result, Note, Sheet], Picture], result: Result, note: Note, look: Look, name: str = ""
 ) -> Picture:
-    """Return the picture of a result in a look.
+    """Return the picture of a result, laid out with the user's options.
 
     Args:
-        figure_of: makes the picture.
-        result: has the numbers.
+        figure_of: function that makes the picture on a sheet.
+        result: the result to draw.
         note: is called with a sentence on anything that is left out.
         look: the user's options.
-        name: the name of the file, the study's by default.
+        name: the name of the file in notes; by default the name of the study.
     """
     with drawing([*result.labels, look.title or ""], note, look) as sheet:
         figure = figure_of(result, note, sheet)
@@ -58,7 +58,7 @@ def drawn(
 def one_figure(
     figure_of: Callable[[Result, Note, Sheet], Picture],
 ) -> Callable[[Result, Note, Look], Mapping[str, Callable[[], Picture]]]:
-    """Return the function `figures` of a study with one picture, named like the study."""
+    """Return the function `figures` for a study with a single picture, which has the name of the study."""
     return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
 
 
@@ -125,7 +125,7 @@ def _execute(figure: Picture) -> bool:
 
 @contextmanager
 def _measured_once(bar: Axes) -> Iterator[None]:
-    """Measure a colour bar once at each position inside the `with`; a layout asks for it at each panel of the bar."""
+    """Cache the bounding box of a colour bar inside the `with`; a layout asks for it once for each panel of the bar."""
     found = dict[Any, Any]()
 
     def measured(*args: Any, **options: Any) -> Any:
@@ -152,7 +152,7 @@ def panels(
 ) -> tuple[Picture, list[Axes]]:
     """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows.
 
-    Panels show `quantities` quantities in turn, by default one each. Panels of the same quantity share a vertical axis.
+    Panels show `quantities` quantities in turn, by default each its own. Panels of the same quantity share a y axis.
     """
     figure, axes = grid(sheet, count, columns_of(count, (1.0, 1.0), sheet, step), title)
     for index, each in enumerate(axes[quantities or count :]):
@@ -184,10 +184,10 @@ def reference(sheet: Sheet) -> dict[str, Any]:
 def draw_line(
     axes: Axes, x: Numbers, points: Sequence[Numbers], look: Mapping[str, Any], *, bands: int = 0, **options: Any
 ) -> None:
-    """Draw a line through points, with their low and high ends as a band, or as bars if `bands` is 0.
+    """Draw a line through `points` (y, low, high), with low to high as a band, or as vertical bars if `bands` is 0.
 
-    `bands` is the number of bands in the panel. If lines have many points, they take turns in having markers, which
-    are drawn above all lines, so a line is visible even below another line.
+    `look` has matplotlib's options of a line, `bands` is the number of bands in the panel. If lines have many points,
+    they take turns in having markers. Markers are drawn above all lines, so a line is visible even below another line.
     """
     y, low, high = points
     options = {**look, **options}
@@ -214,7 +214,7 @@ def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
 
 
 class PlainFormatter(Formatter):
-    """Writes all ticks of an axis as plain numbers, or all of them as powers of ten if some are small or large."""
+    """Formatter of all ticks of an axis as plain numbers, or as powers of ten if some ticks are small or large."""
 
     def __call__(self, value: float, pos: int | None = None) -> str:
         """Return the label of a single number."""
@@ -251,7 +251,7 @@ def unit_axis(axes: Axes) -> None:
 
 
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw a legend below all panels, from texts to the options of their lines, in the most columns that fit."""
+    """Draw a legend below all panels in as many columns as fit; `looks` has the options of the line for each text."""
     lines = [Line2D([], [], **look) for look in looks.values()]
     texts = [textwrap.fill(printable(text), LONGEST) for text in looks]
     for columns in range(len(texts), 0, -1):

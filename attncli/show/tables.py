@@ -32,7 +32,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Cells:
-    """A column of a table. With `styles`, one for each cell, heading and cells have their own spaces for alignment."""
+    """A column of a table. If there are `styles`, one for each cell, spaces in heading and cells align them."""
 
     heading: str
     cells: Sequence[str]
@@ -40,7 +40,7 @@ class Cells:
 
     @property
     def width(self) -> int:
-        """The width of its widest line."""
+        """The width of the widest line, in cells of the terminal."""
         return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
 
     @property
@@ -64,7 +64,7 @@ def _cell(column: Column, value: object) -> str:
 
 
 def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
-    """The columns with these keys, in the order of the keys."""
+    """Return the columns with these keys, in the order of the keys."""
     by_key = {column.key: column for column in columns}
     return [by_key[key] for key in keys]
 
@@ -86,14 +86,14 @@ def tables(
 
 
 def ends(rows: Sequence[Row], most: int | None) -> Sequence[Row]:
-    """Return the rows, or the first and the last of more than `most` rows."""
+    """Return the rows; if there are more than `most`, return `most` of them, from the start and from the end."""
     if most is None or len(rows) <= most:
         return rows
     return [*rows[: most - most // 2], *rows[len(rows) - most // 2 :]]
 
 
 def left_out(count: int, of: int, rows: str = "rows", also: str = "") -> Iterator[Text]:
-    """Yield a line such as `3 of 10 rows left out; see them with --full`, unless the count is 0."""
+    """Yield a line such as `3 of 10 rows left out; see them with --full`, then `also`, unless the count is 0."""
     yield from remark(f"{count:,} of {of:,} {rows} left out; see them with --full{also}" if count else "")
 
 
@@ -132,9 +132,9 @@ def pivot(
     most: int | None = None,
     spread: str = "",
 ) -> Iterator[RenderableType]:
-    """Yield tables of a metric with a column for each label, and a row for each value of the columns `names`.
+    """Yield tables of a metric with a column for each label, and a row for each combination of values in `names`.
 
-    `spread` is the key of a standard deviation to show beside it.
+    `spread` is the key of a standard deviation to show beside the metric.
 
     A label with one value in all rows has a line below instead. If there are more than `most` rows, the table has the
     layers and heads where the labels differ most; without layers and heads it has the first and the last rows.
@@ -237,7 +237,7 @@ def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
 
 
 def formulas_if(most: int | None, records: Sequence[Record], settings: Record) -> Iterator[Text]:
-    """Yield the formula of every label, after an empty line, if there is room: if tables have enough rows."""
+    """Yield the formula of every label, after an empty line, if there is room: if `most`, rows per table, is large."""
     if most is None or most >= ROWS_BESIDE_FORMULAS:
         yield Text()
         yield from formulas(records, settings)
@@ -246,7 +246,7 @@ def formulas_if(most: int | None, records: Sequence[Record], settings: Record) -
 def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: int | None) -> tuple[list[Record], str]:
     """Return the rows with layers replaced by their numbers, and a line with the names of the numbers, if any.
 
-    Of more than `most` layers the line has the first and the last.
+    If `most` is given, the line names only the first and the last of more than two layers.
     """
     if not layers:
         return [*records], ""
@@ -284,7 +284,7 @@ def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iter
 
 
 def recorded(parts: Iterable[RenderableType], width: int) -> Console:
-    """Return a console of this width that has recorded the parts without printing, to export as text or HTML."""
+    """Return a console of this width that has recorded the parts without printing them, to export text or HTML."""
     console = Console(record=True, width=width, file=io.StringIO())
     for part in parts:
         console.print(part)

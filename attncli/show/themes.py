@@ -125,7 +125,7 @@ class Sheet:
         return mixed(self.settings["text.color"], self.ground, share)
 
     def lines(self, labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the options of a line for each label, thinner than the lines below it, which show on both sides."""
+        """Return the options of a line for each label. Lines below others are thicker, so they show on both sides."""
         looks, edge = looks_of(labels), {"markeredgecolor": self.ground}
         found = {}
         for index, (label, look) in enumerate(looks.items()):

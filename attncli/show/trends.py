@@ -18,10 +18,10 @@ def trend(
     places: Sequence[str],
     margins: Sequence[float] | None = None,
 ) -> tuple[str, list[int]]:
-    """Return a phrase about the values at these places, and the indices of the values in it.
+    """Return a phrase about the values at these places, and the indices of the values in the phrase.
 
-    `rises from 0.148 (d = 1) to 0.332 (d = 16), then falls to 2.8e-04 (d = 1024)`,
-    `stays between 0.124 and 0.129 (d = 1 to d = 1024)`, `is lowest, 0.5 (d = 4), and highest, 3 (d = 16)`.
+    The phrase has a form such as `rises from 0.148 (d = 1) to 0.332 (d = 16), then falls to 2.8e-04 (d = 1024)`,
+    `stays between 0.124 and 0.129 (d = 1 to d = 1024)`, or `is lowest, 0.5 (d = 4), and highest, 3 (d = 16)`.
 
     Two values differ if their rounded texts differ, and if they are further apart than chance explains: `margins` are
     the half-widths of their 95 % intervals, 0 by default.
@@ -55,7 +55,7 @@ def trend(
 
 
 def _turns(values: Sequence[float], differ: Callable[[int, int], bool]) -> list[int]:
-    """Return the indices of turning points, where the values before and after differ."""
+    """Return the indices of turning points; `differ(a, b)` is whether the values at two indices differ."""
     turns, low, high, sign = list[int](), 0, 0, 0  # +1 while they rise, -1 while they fall
     for index, value in enumerate(values):
         low, high = (index if value < values[low] else low), (index if value > values[high] else high)

@@ -82,8 +82,9 @@ def weight_tables(
 ) -> Iterator[RenderableType]:
     """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
 
-    `valid` has the shape of the weights. Batch elements with different tokens of keys have separate tables. A single
-    place is not named. Numbers outside of 0 to 1 are not shaded.
+    A place is the index of a matrix, such as (batch element, head); a single place is not named. `valid` has the shape
+    of the weights. Batch elements with different tokens of keys have separate tables. Numbers outside of 0 to 1 are not
+    shaded.
     """
     together = dict[tuple[str, ...], list[Index]]()
     for place in places:
@@ -117,7 +118,7 @@ def _name_columns(
 
 
 def _gap(indices: Sequence[int]) -> int | None:
-    """Return the position after the indices left out."""
+    """Return the position in `indices` of the first index after a gap; None if there is no gap."""
     return next((i for i in range(1, len(indices)) if indices[i] - indices[i - 1] > 1), None)
 
 
@@ -155,7 +156,7 @@ def _key_columns(
 
 
 def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[int], list[float]]:
-    """Return the maximum of each row of weights (n, m) over its valid keys, its key, and the least weight to mark.
+    """Return the maximum of each row of weights (n, m) over valid keys, the key with it, and the least weight to mark.
 
     Equal maxima are all marked. There is no mark in a row with no valid key, or with several valid keys of equal
     weight: a mark on everything would say nothing.
@@ -169,7 +170,7 @@ def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[in
 
 
 def _cell(value: float, valid: bool, is_marked: bool) -> Cell:
-    """Return a weight with its mark. In an empty row masked keys may have weights; these have a weight and a dot."""
+    """Return a weight with its mark. Masked keys with a weight, possible in rows without a valid key, have a dot."""
     if not valid and value in (0, -inf):
         return f"{MASKED} ", FAINT
     mark = MAXIMUM if is_marked else " " if valid else MASKED

@@ -55,7 +55,7 @@ Numbers = tuple[Array, Array]  # matrices, and which of their cells are unmasked
 
 
 def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
-    """Yield the views of a run, in about `budget` bytes: one for each size of its layers that has matrices."""
+    """Yield the views of a run, in about `budget` bytes: one for all layers with matrices of the same size."""
     groups: dict[tuple[int, ...], list[str | None]] = {}
     for layer in layers_of(result):
         if (name := tensor_name("valid", layer=layer)) in result.inputs:
@@ -67,7 +67,7 @@ def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
 
 
 def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
-    """Return the labels that have matrices of each stage."""
+    """Return the labels with stored matrices, by stage; stages without any are left out."""
     there = {
         stage: [label for label in result.labels if tensor_name(label, stage, layer=layer) in result.tensors]
         for stage in DRAWN
@@ -174,7 +174,7 @@ def _scale(scale: ColourScale) -> Record:
 
 
 def _tokens(result: Result, layer: str | None, of: str, size: int, step: int) -> list[list[str]] | None:
-    """Return the names of queries or keys, or of blocks of them; None if they have no names and are not joined."""
+    """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1."""
     names = getattr(tokens_of(result, layer), of)
     if names is None and step == 1:
         return None

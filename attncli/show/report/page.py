@@ -113,9 +113,9 @@ def page(
     title: str | None = None,
     note: str | None = None,
 ) -> str:
-    """Return the page of `prepared` runs and of comparisons between them.
+    """Return the page of runs, as `prepared` returns them, and of comparisons between them.
 
-    `pictures` have the curves of several runs. `title` and `note`, in Markdown, are the user's.
+    `pictures` show curves of several runs together. `title` and `note`, a text in Markdown, are given by the user.
     """
     css = (HERE / "report.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
@@ -142,7 +142,7 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def sha256(text: str) -> str:
-    """Return the hash of an inline script or style for the Content-Security-Policy."""
+    """Return the hash of an inline script or style, as written in a Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
