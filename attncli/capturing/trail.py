@@ -157,7 +157,7 @@ class Trail:
         return step
 
     def _doubt(self, step: Step | None) -> str | None:
-        """Return a message if another function than softmax is between two matrix products without parameters."""
+        """Return a message if a function other than softmax is between two matrix products without parameters."""
         if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
             return None
         between = [each.op for each in step.back() if each.op in INSTEAD]

@@ -42,9 +42,9 @@ class Inputs:
 
     `valid` has the keys that each query may attend to. If the source has no values, `values` is (b, ..., m, 0). `bias`,
     if any, is added to the scores (b, ..., n, m); it is finite, has their dtype and rank, and broadcasts to them.
-    `call` is the attention call of a real model from which the tensors were captured, if any; `queries` are then
-    divided by the factor with which the model scaled them. `tokens` maps `queries` and `keys` to the names of their
-    rows, if known: one list for all batch elements, or a list for each.
+    `call` is the attention call of a real model from which the tensors come, if any; `queries` are then divided by the
+    call's `pre_scale`. `tokens` maps `queries` and `keys` to the names of their rows, if known: one list for all batch
+    elements, or a list for each.
     """
 
     queries: Tensor
@@ -70,8 +70,7 @@ def build_inputs(
     """Read the tensors of a config from files and lists, and generate the others.
 
     `check_size` is called with the shapes of all tensors, after broadcasting of the leading axes of queries, keys and
-    values, before any tensor is generated; it may raise.
-    `note` is called with a sentence about every ambiguous input.
+    values, before any tensor is generated; it may raise. `note` is called with a sentence on every ambiguous input.
 
     Raises:
         InputError: inputs cannot be read or do not fit together; the error has full paths in the YAML.

@@ -151,7 +151,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
 def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note, is_run: bool) -> Valid:
     """Return the valid keys for scores of `shape`: the logical and of all lengths and masks in a tensor file.
 
-    `note` is called with how they were read, and with the names of unused tensors unless `is_run`: `path` is a run.
+    `note` is called with how these were read, and with the names of unused tensors unless the file is part of a run.
     """
     lengths, valid, unused = stored.get("valid_lens"), Valid(shape), list[str]()
     for name, tensor in stored.items():

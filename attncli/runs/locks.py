@@ -20,7 +20,7 @@ if os.name != "nt":
 
 
 def lock(descriptor: int) -> bool | None:
-    """Lock a file that is open for writing until it is closed.
+    """Lock the file that is open for writing at `descriptor`, until the file is closed.
 
     Return True on success, False if the file is locked already, None if locks are not supported.
     """

@@ -16,7 +16,7 @@ from attncli.errors import InputError
 
 
 def catalogue(parts: Mapping[str, Mapping[str, type[nn.Module]]]) -> RenderableType:
-    """Return a list of scorers and normalisers below the titles in `parts`, with formula, options and parameters."""
+    """Return a list of the scorers and normalisers in `parts`, by title, with formula, source, options, parameters."""
     shown: list[RenderableType] = []
     for title, classes in parts.items():
         table = Table.grid(padding=(0, 2, 0, 0))
