@@ -1,4 +1,4 @@
-"""Find the rows of a result that an expectation is about: after the run, or before it as far as rows are known."""
+"""Find the rows of a result that an expectation refers to: after a run, or before a run as far as rows are known."""
 
 import difflib
 import itertools
@@ -15,7 +15,7 @@ MOST_NAMED = 4  # columns in a message, and values of each column
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
-    """Raise an InputError for expectations that fit no rows of the result. Paths are below `expect`."""
+    """Raise an InputError if expectations fit no rows of the result; the paths of its problems begin with `expect`."""
     collector = Collector()
     for index, expectation in enumerate(expectations):
         with collector.under("expect", index):
@@ -24,9 +24,10 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
 
 
 def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Record]]]:
-    """Return the rows that an expectation selects, each with the other rows that it must be above or below, if any.
+    """Return the rows that an expectation selects, each with the rows that its metric must be above or below, if any.
 
-    If `where` and the other row both have a list of values for a column, rows with the same value are compared.
+    If the expectation lists values of one column both in `where` and for the rows to compare with, each selected row
+    is compared with the row of the same value.
 
     Raises:
         InputError: a metric or column is unknown, values match no row or several rows, the metric is not a number, or
@@ -58,7 +59,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
 
 
 def _with_layers(columns: Record, layers: Mapping[int, str]) -> Record:
-    """Return a copy of columns with values, with the numbers of layers replaced by their names."""
+    """Return a copy of `columns` in which numbers of layers are replaced by the names of the layers."""
     if not layers or "layer" not in columns:
         return {**columns}
 
@@ -70,7 +71,7 @@ def _with_layers(columns: Record, layers: Mapping[int, str]) -> Record:
 
 
 def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
-    """Return the table with the metric of an expectation: records, comparisons, or these by head.
+    """Return the table with the metric of an expectation: records or comparisons, of whole scorers or by head.
 
     If several tables have the metric, return the table with most of the columns that the expectation names.
     """
@@ -127,9 +128,9 @@ def _meant(metric: str, rows: Rows) -> str:
 
 
 def _pick(table: Sequence[Record], where: Record, metric: str) -> Iterator[tuple[Record, Record]]:
-    """Yield (values, row) for every combination of the values in `where`: a mapping of its columns, and the row.
+    """Yield (values, row) for every combination of the values in `where`; `values` has one value per column.
 
-    Before the run some columns are unknown, so a combination may have several rows.
+    Before the run some columns are unknown, so a combination may match several rows.
 
     Raises:
         InputError: a combination matches no row, or several rows although all columns are known.
@@ -161,7 +162,7 @@ def same(value: Any, wanted: Any) -> bool:
 
 
 def _too_many(rows: Sequence[Record], where: Record) -> str:
-    """Return the error that several rows match, with the columns where they differ: `measure (scores, output)`."""
+    """Return an error message: several rows match `where`, and differ in columns such as `measure (scores, output)`."""
     differ = list[str]()
     for column in rows[0]:
         values = list(dict.fromkeys(plain(row[column]) for row in rows if isinstance(row[column], str | int | None)))
@@ -178,7 +179,7 @@ def described(where: Record) -> str:
 
 
 def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], label: str) -> None:
-    """Raise an InputError if the label has no such stage, or the numbers of `equal` have another shape."""
+    """Raise an InputError if `label` lacks the expectation's stage, or the stage has another shape than `equal`."""
     metric = expectation.metric
     if metric not in shapes:
         known = did_you_mean(metric, [stage for stage in STAGES if stage in shapes])

@@ -18,13 +18,13 @@ ULPS = 8  # allowed rounding error of stages, in units in the last place
 
 
 class Limits(NamedTuple):
-    """The smallest and the largest accepted number."""
+    """The smallest and the largest accepted value of a metric, both inclusive."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def accept(self, number: float) -> bool:
-        """Whether a number is accepted."""
+        """Whether `number` is within the limits."""
         return self.low <= number <= self.high
 
 
@@ -32,10 +32,10 @@ class Limits(NamedTuple):
 class Verdict:
     """The verdict on one expectation for one row of the result.
 
-    `index` is the position in the list `expect`, and `where` identifies the row. `expected` has the keys of the bound,
-    and under `value` the metric of the other row, if any. `got` is the value of the metric, nested lists for a stage.
-    `holds` is None if the expectation could not be judged, because of `problem` or an interruption. `reason` explains
-    a failure in words.
+    `index` is the position in the list `expect`, and `where` identifies the row. `expected` has the YAML keys of the
+    bound, such as `above`, and under `value` the metric of the row to compare with, if any. `got` is the metric's
+    value, nested lists for a stage. `holds` is None if the expectation could not be judged, because of `problem` or an
+    interruption. `reason` explains a failure in words.
     """
 
     index: int
@@ -59,7 +59,7 @@ class Verdict:
 def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -> list[Verdict]:
     """Return a verdict for every row of every expectation. Errors become verdicts with a `problem`.
 
-    `expected` describes the rows known before the run. Verdicts on an interrupted run have `holds` None.
+    `expected` describes the rows known before the run. If the run was interrupted, all verdicts have `holds` None.
     """
     shapes: dict[str, dict[str, Sequence[int]]] = {}
     for name, tensor in result.tensors.items() if expected.shapes else ():
@@ -137,7 +137,7 @@ def _limits_around(expectation: Expectation) -> Limits:
 
 
 def _limits_beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
-    """Return the limits for a value above or below a number by at least an amount or factor, or at all without `by`."""
+    """Return limits of values above `number` (below unless `upwards`) by at least the amount or factor `by`, if any."""
     factor, amount = factor_of(by), 0.0 if by is None or isinstance(by, str) else by
     if factor is not None:
         bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
@@ -155,10 +155,10 @@ def _exact(number: float | str) -> Decimal:
 
 
 def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
-    """Return the verdict on a whole stage, compared with the expected numbers; leading axes of size 1 are ignored.
+    """Return the verdict on a stage's tensor, compared with the expected values; leading axes of size 1 are ignored.
 
-    The tolerance of each number is `within`, an amount or a percentage of the expected number. Its default is ULPS
-    units in the last place of the largest expected number, in the coarser dtype of queries and stage. NaN equals NaN.
+    The tolerance of each value is `within`, an amount or a percentage of the expected value. `within` defaults to ULPS
+    units in the last place of the largest expected value, in the coarser dtype of queries and stage. NaN equals NaN.
     """
     expectation, stage = verdict.expectation, result.tensors[f"{label}/{verdict.expectation.metric}"]
     wanted = torch.tensor(expectation.equal, dtype=torch.float64)

@@ -22,7 +22,7 @@ MOST_VALUES = 4  # of a column, listed in full
 
 
 def failure(verdict: Verdict) -> str:
-    """Return a sentence about a failed expectation: claim, expected bounds, and measured value."""
+    """Return a sentence about a failed expectation: the claim, the expected bounds, and the measured value."""
     why = verdict.reason if verdict.reason and verdict.got is not None else f"got {got_words(verdict)}"
     sentence = f"{subject([verdict])}: expected {expected_words(verdict)}; {why}"
     claim, source = verdict.expectation.claim, verdict.expectation.source
@@ -85,7 +85,7 @@ def got_words(verdict: Verdict) -> str:
 
 
 def _digits(verdict: Verdict) -> int:
-    """Return how many digits are needed to show whether the value is within its limits, or differs from another."""
+    """Return how many digits are needed to tell the measured value from its limits, or from the expected value."""
     got, limits = verdict.got, verdict.limits
     other = verdict.expected.get("value", verdict.expected.get("equal"))
     for digits in DIGITS:

@@ -60,7 +60,7 @@ def titles_of(name: str) -> "Mapping[str, str]":
 
 
 def metric_of(name: str) -> str:
-    """Return the key of the column that a sweep over a study draws by default."""
+    """Return the key of the metric that is drawn by default in the picture of a sweep over a study."""
     metric: str = getattr(part_of(name, "columns"), "METRIC", "entropy")
     return metric
 
@@ -75,7 +75,7 @@ def part_of(name: str, part: str) -> ModuleType:
     """Return a module of a study's folder.
 
     Raises:
-        InputError: the folder has no such file, as in a study that is still being written.
+        InputError: the folder has no module `part`, as in a study that is still being written.
     """
     module = f"attncli.studies.{name}.{part}"
     try:

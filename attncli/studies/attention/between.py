@@ -36,7 +36,7 @@ def _of_layer(a: Result, b: Result, layer: str | None) -> list[Record]:
 
 
 def _both(a: Result, b: Result, name: str) -> tuple[Tensor, Tensor] | None:
-    """Return this tensor of each run, as a pair; None unless both store it with equal shapes."""
+    """Return the tensor `name` of each run, as a pair; None unless both runs store it with equal shapes."""
     if name not in a.tensors or name not in b.tensors:
         return None
     ours, theirs = a.tensors[name], b.tensors[name]

@@ -67,6 +67,6 @@ HEAD_COMPARISONS = (*PAIR, BATCH, HEAD, *DIFFERENCES)
 
 
 def in_layers(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of a run on the layers of a captured model: `layer` is inserted after names and labels."""
+    """Return `columns` for a run on the layers of a captured model: `layer` is inserted after names and labels."""
     names = [column for column in columns if column.text]
     return (*names, LAYER, *columns[len(names) :])

@@ -29,9 +29,9 @@ ROUNDING = 1e-3  # relative difference of a score and the last step of the score
 class Row:
     """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
 
-    `given_q` and `given_k` are q and k before the entry's `qk_norm` and rounding.
-    The stages are `score`, `capped` (with a softcap), `biased` (with a bias), `weight` and `dropped` (after active
-    dropout). `sink` (1) is the score of an additional key without a value, if the model has one.
+    `given_q` and `given_k` are q and k before the scorer entry's `qk_norm` and rounding. The stages are `score`,
+    `capped` (if there is a softcap), `biased` (if there is a bias), `weight` and `dropped` (if dropout is active).
+    `sink` (1) is the score of an additional key without a value, if the model has such a key.
     """
 
     q: Tensor
@@ -68,11 +68,11 @@ def explain(
 ) -> Explanation:
     """Work out one query with the scorer `label`, by default the first, in `layer`, by default the first.
 
-    At most `most` keys are listed, in order of their weights; None for all.
+    The `most` keys with the largest weights are listed, in the order of the keys; all keys if `most` is None.
 
     Raises:
-        InputError: there is no such label, layer, batch element, head or query; the path is the name of the argument.
-            Or a user's scorer returns wrong steps.
+        InputError: there is no such label, layer, batch element, head or query (the path of the problem is the name of
+            the argument), or a user's scorer returns wrong steps.
     """
     part = _part(prepared, layer)
     index = _index(prepared, part, label, {"batch": batch, "head": head, "query": query})
@@ -178,7 +178,10 @@ def _part(prepared: "Prepared", layer: str | int | None) -> "Part":
 
 
 def _index(prepared: "Prepared", part: "Part", label: str | None, places: Mapping[str, int]) -> int:
-    """Return the position of a scorer; raise an InputError if there is no such scorer or place."""
+    """Return the index of the scorer `label`; raise an InputError if there is no such scorer or place.
+
+    `places` has the requested batch element, head and query by name.
+    """
     labels, problems = [entry.label for entry in prepared.options.scorers], list[Problem]()
     if label is not None and label not in labels:
         problems.append(Problem(got(label, "unknown label", did_you_mean(label, labels)), ("label",)))
@@ -195,7 +198,7 @@ def _index(prepared: "Prepared", part: "Part", label: str | None, places: Mappin
 
 
 def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, query: int) -> Row:
-    """Compute one query of a batch element as the study does, and return its numbers in one head."""
+    """Compute one query of a batch element as the study does, and return the tensors of one head."""
     options, inputs, scorer, rules = prepared.options, part.inputs, part.scorers[index], part.rules[index]
     entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)
 
@@ -237,7 +240,7 @@ def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[R
     """Return the scorer's steps that do not depend on the key, its other steps, and the formula of the score.
 
     Raises:
-        InputError: the steps fail, or have wrong shapes, or the last of them is not the score.
+        InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the score.
     """
     steps: Any = getattr(scorer, "steps", None)
     if steps is None:
@@ -249,12 +252,12 @@ def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[R
 
 
 def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None, Tensor | None]:
-    """Return the normaliser's numbers for the whole query, its steps for all keys, and the formula of the weight.
+    """Return the normaliser's steps that do not depend on the key, its other steps, and the formula of the weight.
 
-    The weight of a sink, if any, is the last item, after the keys.
+    The fourth item is the weight of the sink (a key without a value), None if there is no sink.
 
     Raises:
-        InputError: the steps fail, or have wrong shapes, or the last of them are not the weights.
+        InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the weights.
     """
     if not bool(row.valid.any()):
         return {}, {}, None, None
@@ -284,7 +287,7 @@ def _split(
 
     Raises:
         InputError: a step has a shape that does not fit 1 query and m keys; or, if `checked`, the last step differs
-            from the m wanted numbers.
+            from `wanted`, the m scores or weights.
     """
     of_query, of_keys, m = Record(), dict[str, Tensor](), len(wanted)
     for name, step in steps.items():

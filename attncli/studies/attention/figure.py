@@ -44,9 +44,9 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
 def places_drawn(
     result: Result, scorers: int, minus: str | None, note: Note, layer: str | None = None
 ) -> Sequence[Place]:
-    """Return the batch elements and heads to draw for this number of scorers; note their order and omissions.
+    """Return the batch elements and heads to draw for this number of scorers; report omissions and order by `note`.
 
-    If there are many, the largest difference between scorers, or from the scorer `minus`, comes first.
+    If there are many, the heads with the largest differences between scorers, or from the scorer `minus`, come first.
     """
     shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus, layer)
     if shown.ranked and not shown.note:
@@ -68,7 +68,7 @@ def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Calla
 
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
-    """Return a picture with a panel (layers, heads) for each metric, with one colour scale for each quantity."""
+    """Return a picture with a panel (layers, heads) for each metric; panels of one quantity share a colour scale."""
     heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
     panels, quantities = list[Panel](), list[str]()
     for title, (quantity, grid) in grids(result).items():
@@ -126,5 +126,5 @@ def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:
 
 
 def _names(indices: Sequence[int]) -> tuple[str, ...] | range:
-    """Return indices as a range, or as texts if some are left out."""
+    """Return the indices as a range, or as strings if some indices are left out."""
     return range(len(indices)) if indices == list(range(len(indices))) else tuple(map(str, indices))

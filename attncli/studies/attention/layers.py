@@ -1,4 +1,4 @@
-"""Captured attention calls of a model: their additional metrics, and the joined result of all layers."""
+"""Captured attention calls of a model: additional metrics of the calls, and the joined result of all layers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ LAYER_SETTINGS = ("scales", "tokens")  # settings that differ from layer to laye
 
 
 def variances_of(inputs: Inputs) -> list[float | None]:
-    """Return the variance of q . k at the valid keys of each batch element and head, in float64; None without any."""
+    """Return the variance of q . k over the valid keys of each batch element and head; None if no key is valid."""
     variances: list[float | None] = []
     valid = inputs.valid.whole.flatten(0, 1).cpu()
     for queries, keys, allowed in zip(inputs.queries.flatten(0, 1), inputs.keys.flatten(0, 1), valid, strict=True):
@@ -71,9 +71,9 @@ def _known(metrics: Tensor) -> list[float | None]:
 def joined_layers(
     captured: Captured, calls: Sequence[Any], results: Sequence[Result], options: AttentionOptions
 ) -> Result:
-    """Join the results of all layers into one, with facts about the capture in its settings and findings.
+    """Join the results of all layers into one result, with facts about the capture in its settings and findings.
 
-    If a scorer entry repeats the model's computation, its output is compared with the model's output.
+    If a scorer entry repeats the model's computation, the entry's output is compared with the model's output.
     """
     first, has_layers = results[0], "layer" in results[0].records[0]
     facts = dict[str, Record]()
@@ -115,10 +115,10 @@ def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
 
 
 def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
-    """Return matrices of layers (rows) by heads (columns) by title, each with the name of its quantity.
+    """Return a mapping from titles to (name of the quantity, matrix of layers by heads).
 
-    They show metrics of the first scorer, by default the model's own, and the changes that the other scorers make. Each
-    number is a mean over batch elements, NaN if a layer lacks the head.
+    The matrices show metrics of the first scorer, by default the model's own, and the changes that the other scorers
+    make. Each value is a mean over batch elements, NaN if a layer lacks the head.
     """
     first = printable(result.labels[0])
     heads = by_label(result.heads)[result.labels[0]]
@@ -151,7 +151,7 @@ def layer_numbers(result: Result) -> dict[str, int]:
 
 
 def head_numbers(rows: Sequence[Record]) -> list[int]:
-    """Return the numbers of the heads, sorted, of all layers together."""
+    """Return the sorted numbers of the heads that occur in any layer."""
     return sorted({row["head"] for row in rows})
 
 
@@ -172,9 +172,9 @@ def means(result: Result) -> list[Record]:
 
 
 def most_changed(result: Result) -> list[tuple[str, Place, str]]:
-    """Return the heads by how much another scorer changes the first scorer's output, the largest change first.
+    """Return the heads, sorted by how much another scorer changes the first scorer's output, the largest change first.
 
-    Each is a layer, a place (batch element and head), and the label of the scorer that changes it most.
+    Each item is (layer, (batch element, head), label), where `label` names the scorer that changes the head most.
     """
     found = dict[tuple[str, Place], str]()
     for row in changes_of(result):
@@ -183,13 +183,13 @@ def most_changed(result: Result) -> list[tuple[str, Place, str]]:
 
 
 def changes_of(result: Result) -> list[Record]:
-    """Return the rows that compare the first scorer with others by head, the largest change of the output first."""
+    """Return the rows by head that compare the first scorer with another, the largest change of the output first."""
     first = result.labels[0]
     return largest_first([row for row in result.head_comparisons if row["a"] == first], "output_difference")
 
 
 def changes_by_label(rows: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
-    """Return the rows that compare the first of the labels with each other label, by this label."""
+    """Return a mapping from each label but the first to the rows that compare the first label with it."""
     return {label: [row for row in rows if (row["a"], row["b"]) == (labels[0], label)] for label in labels[1:]}
 
 
@@ -206,7 +206,7 @@ def _about_capture(known: Record) -> Finding:
 
 
 def _about_changes(changes: Mapping[str, Sequence[Record]], layers: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield a finding for each other scorer: its change of the first scorer's outputs, and the most affected head."""
+    """Yield a finding for each scorer in `changes`: how much it changes the first scorer's outputs, and where most."""
     for label, rows in changes.items():
         differences = finite(row["output_difference"] for row in rows)
         if differences:

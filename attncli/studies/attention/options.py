@@ -95,7 +95,7 @@ class AttentionOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data with short forms written out, and default scorers for a captured file."""
+        """Return the data with short forms expanded, and with default scorers for a captured file."""
         is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
         has_scorers = "scorers" in data or "scorer" in data
         return super().normalised(

@@ -18,8 +18,8 @@ class Shown:
     """The places to show (pairs of batch element and head), in the order of the tensors."""
 
     places: Sequence[Place]
-    note: str = ""  # their choice in words; empty if these are all
-    is_chosen: bool = False  # in the config
+    note: str = ""  # how the places were chosen, in words; empty if all are shown
+    is_chosen: bool = False  # whether the config chooses the places
     ranked: Sequence[Place] = ()  # if there are many: largest distance first
 
 
@@ -29,7 +29,7 @@ def place_of(row: Record) -> Place:
 
 
 def distance_of(rows: Sequence[Record]) -> str | None:
-    """Return the metric to rank these comparisons by: the first of DISTANCES with a value above rounding, or None."""
+    """Return the metric to rank comparisons by: the first of DISTANCES with a value above rounding, or None."""
     return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
 
 
@@ -39,7 +39,7 @@ def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
 
 
 def shown_places(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
-    """Return the places to show: the choice of the config, else all if there are at most `most`, else a selection.
+    """Return the places to show: as chosen in the config, else all if there are at most `most`, else a selection.
 
     The selection is up to `most` places with the largest distance between any two scorers, or between `label` and
     another scorer; with a single scorer, the first places.
@@ -70,9 +70,9 @@ def choices(result: Result, layer: str | None = None) -> str:
 
 
 def leading_sizes(result: Result, layer: str | None = None) -> Place:
-    """Return how many batch elements and heads the run has; all axes between the first and the last two are heads.
+    """Return the numbers of batch elements and heads; all axes between the first and the last two count as heads.
 
-    If the run stores no tensors, the sizes follow from the rows by head.
+    If the run stores no tensors, the numbers follow from the rows by head.
     """
     for stage in STAGES:
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:

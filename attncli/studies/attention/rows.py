@@ -1,8 +1,8 @@
 """Metrics of every row of scores, weights and outputs, for one scorer and for pairs.
 
-A row is one query of one head. All statistics follow from these vectors, float64 on the CPU, of shape (..., n) for
-weights (..., n, m). `tiles` computes the same vectors without holding a whole matrix. The numbers of rows without a
-valid key are meaningless.
+A row is one query of one head. The metrics of all rows are vectors (..., n), float64 on the CPU, for weights
+(..., n, m); all statistics follow from them. The module `tiles` computes the same vectors without holding a whole
+matrix. The metrics of rows without a valid key are undefined.
 """
 
 import math
@@ -26,9 +26,10 @@ SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of
 
 
 class Workspace(threading.local):
-    """Matrices that all tiles of a thread reuse, since allocating them takes as long as the work on them.
+    """Buffers that all tiles of a thread reuse, since allocating matrices takes as long as the work on them.
 
-    `most` is the usual number of entries of the largest tile.
+    Calling a workspace with an index and a shape returns the buffer as a matrix. Buffers are allocated for at least
+    `most` entries, usually enough for the largest tile.
     """
 
     def __init__(self, like: Tensor, most: int, matrices: int = 2) -> None:
@@ -43,11 +44,12 @@ class Workspace(threading.local):
 
 @dataclass(frozen=True)
 class ScorerRows:
-    """The metrics of one scorer's rows; each is a tensor (..., n).
+    """The metrics of one scorer: one value per query, in tensors (..., n).
 
-    `count`, `mean` and `squares` are the number of scores at valid keys, their mean, and the sum of their squared
-    deviations from it. `entropy` (nats) is of the weights divided by their sum, and meaningless if that is 0. Any
-    further field makes a column with its name: the mean over the rows.
+    `count`, `mean` and `squares` are the number of scores at valid keys, the mean of these scores, and the sum of
+    their squared deviations from the mean. `entropy` (nats) is the entropy of the weights divided by their sum,
+    undefined where the sum is 0. Each further field becomes a column of the results with the field's name, its mean
+    over the queries.
     """
 
     count: Tensor
@@ -60,13 +62,13 @@ class ScorerRows:
 
 @dataclass(frozen=True)
 class PairRows:
-    """The differences between the weights of two scorers; each is a tensor (..., n).
+    """The differences between the weights of two scorers: one value per query, in tensors (..., n).
 
     `spread` is True for rows with nonzero weights of both scorers; in other rows `js_divergence` and `top1_agreement`
-    are meaningless. `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from
+    are undefined. `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from
     0 (equal) to 1 (disjoint) (Lin 1991). `top1_agreement` is 1 if both scorers have their largest weight at the same
     key, else 0; weights that are equal up to rounding tie. `max_abs_difference` is the largest difference of weights.
-    All three are NaN if a weight is not finite.
+    The three metrics are NaN if a weight is not finite.
     """
 
     spread: Tensor
@@ -76,7 +78,7 @@ class PairRows:
 
 
 def scorer_rows(scores: Tensor, weights: Tensor, valid: Valid) -> ScorerRows:
-    """Return the metrics of scores and weights (..., n, m) with these valid keys."""
+    """Return the metrics of scores and weights (..., n, m) at the keys that are `valid`."""
     return ScorerRows(*_by_tiles(partial(rows_of_tile, valid), len(fields(ScorerRows)), scores, weights))
 
 
@@ -144,8 +146,8 @@ def output_rows(a: Tensor, b: Tensor) -> Tensor:
 def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
     """Return `count` metrics (count, ..., n) of the rows of matrices (..., n, columns), computed tile by tile.
 
-    `of_tile(place, workspace, *tiles)` returns the metrics for one tile; each thread works on a separate tile.
-    They are written into one tensor. Many small results between freed large ones would fragment the memory.
+    `of_tile(place, workspace, *tiles)` returns the metrics of one tile; each thread works on a separate tile. All
+    metrics are written into one tensor, since many small results between freed large ones would fragment the memory.
     """
     found = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
     workspace = Workspace(found, AT_A_TIME)

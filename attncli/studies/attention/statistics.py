@@ -25,7 +25,7 @@ def places(leading: tuple[int, ...]) -> list[Record]:
 
 
 class Groups:
-    """Groups of rows (..., n): one group of all rows, or with `by_head` one for each batch element and head.
+    """Groups of rows (..., n): one group of all rows, or one for each batch element and head if `by_head`.
 
     `empty` (..., n) marks the rows without a valid key, which are left out.
     """
@@ -36,11 +36,11 @@ class Groups:
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
     def of_scorer(self, rows: ScorerRows, is_bounded: bool = False) -> list[Record]:
-        """Return a record for each group: mean and std of its scores, and means over its rows; None without rows.
+        """Return a record for each group: mean and std of its scores, and means over its rows; None if it has no rows.
 
-        `score_std` divides by the number of scores, not by one less. `effective_keys` is the mean of exp(entropy).
-        Entropies leave out rows with weights of 0 only. `entropy_bound` is None unless `is_bounded`: the weights are a
-        softmax of the scores as they are.
+        `score_std` is the population standard deviation. `effective_keys` is the mean of exp(entropy). Entropies leave
+        out rows in which all weights are 0. `entropy_bound` is None unless `is_bounded`, which states that the weights
+        are a softmax of the unchanged scores.
         """
         spread = self._kept & (self._grouped(rows.weight_sum) != 0)
         mean, deviation = self._moments(rows)
@@ -57,11 +57,12 @@ class Groups:
         return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
 
     def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Record]:
-        """Return a record for each group with the differences of two scorers: means, and the largest of weights.
+        """Return a record for each group with the differences of two scorers, given `outputs` as from `output_rows`.
 
-        `js_divergence` and `top1_agreement` leave out rows with weights of 0 only, of either scorer.
-        `output_change` is |output_a - output_b|, and `output_difference` this over |output_a|, None for x / 0. They are
-        the only metrics without `weights`.
+        `js_divergence` and `top1_agreement` are means over the rows in which neither scorer has weights of 0 only.
+        `max_abs_difference` is the largest in the group. `output_change` is |output_a - output_b|, and
+        `output_difference` is `output_change` / |output_a|, None if only the divisor is 0. If `weights` is None, all
+        other metrics are None.
         """
         if weights is None:
             metrics: Metrics = {name: [None] * len(self._places) for name in OF_WEIGHTS}
@@ -103,7 +104,7 @@ class Groups:
 
 
 def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:
-    """Return the least entropy of softmax for scores with this L2 norm of their deviations from the mean.
+    """Return the least entropy of a softmax of `count` scores if their deviations from the mean have L2 norm `radius`.
 
     One high score and equal low scores have the least entropy (Zhai et al. 2023, arXiv:2303.06296, theorem 3.1).
     """

@@ -59,9 +59,9 @@ Stages = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Part:
-    """Inputs, of a run or of one `layer` of a captured model, with the scorer of each entry.
+    """The inputs of a run, or of one `layer` of a captured model, with the scorer and the rules of each scorer entry.
 
-    `rules` are for each entry; they turn its scores into weights.
+    `rules` turn the scores of an entry into weights.
     """
 
     inputs: Inputs
@@ -78,7 +78,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`: one part, or one for each layer of a captured model."""
+    """The validated input of `run`: one part, or one for each layer of a captured model."""
 
     options: AttentionOptions
     parts: Sequence[Part]
@@ -88,7 +88,7 @@ class Prepared:
 
 @torch.no_grad()
 def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
-    """Build inputs and scorers; raise an InputError with all problems found in the first step that finds any."""
+    """Build inputs and scorers; raise an InputError with all problems of the first step that fails."""
     progress.step(0, len(options.scorers), "inputs")
     dtype, device, collector = getattr(torch, options.dtype), torch.device("cpu"), Collector()
     with collector.under():
@@ -137,9 +137,9 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """Return the rows that the result will have: for scorers and pairs of scorers, in all and by head.
+    """Return the rows that the result will have: for each scorer and each pair of scorers, overall and by head.
 
-    With a captured model, there are such rows for each layer.
+    For a captured model, each layer has these rows.
     """
     options, entries = prepared.options, prepared.options.scorers
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
@@ -231,7 +231,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
     The stages of a scorer are, in order, `scores`, `capped` (with softcap), `biased` (with a bias), `weights` (before
     dropout), `dropped` (after active dropout) and `output`; each (b, n, m) or (b, heads, n, m), `output` with v in
-    place of m. With `weights: false`, `output` is the only stage.
+    place of m. If the option `weights` is false, `output` is the only stage.
     """
     if prepared.options.compile:
         _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
@@ -247,7 +247,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
-    """Run all scorers on the inputs of one layer; with `keeps_scorers`, keep finished scorers if the user stops it."""
+    """Run all scorers on the inputs of one part. If `keeps_scorers`, an interruption keeps the finished scorers."""
     inputs, entries = part.inputs, options.scorers
     empty = inputs.valid.empty_rows.cpu()
     whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
@@ -326,7 +326,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
 def _run_scorer(
     options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs
 ) -> tuple[Stages, ScorerRows | None]:
-    """Return the tensors of all stages, on the CPU; with `weights: false` only the output, and the metrics of rows."""
+    """Return all stages on the CPU, and None; if the option `weights` is false, the output and the metrics of rows."""
     scorer.train(options.train)
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
@@ -358,7 +358,7 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
 
 
 def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:
-    """Warn of NaN or infinite numbers at valid keys; padding may have such numbers."""
+    """Warn of NaN or infinite values at valid keys; at padding they are allowed."""
     metrics = [record[name] for name in ("score_mean", "entropy")]
     output = stages["output"]
     finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output

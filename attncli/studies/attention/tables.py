@@ -58,9 +58,9 @@ def tables(
 ) -> Iterator[RenderableType]:
     """Yield everything to print, from top to bottom, on a console `width` cells wide.
 
-    All maxima of a row are marked, unless all valid keys have the same weight.
-    Tables have at most `most` rows; a line below gives the number of omitted rows, and refers to `--full` and the file
-    `csv`. With `most` None every cell of every matrix is shown. `stage` is shown in place of the weights.
+    The matrices show `stage`. All maxima of a row are marked, unless all valid keys have the same weight. Tables have
+    at most `most` rows; a line below gives the number of omitted rows, and refers to `--full` and the file `csv`. If
+    `most` is None, every cell of every matrix is shown.
     """
     if "layers" in result.settings:
         yield from _of_layers(result, width, most, csv, stage)
@@ -118,7 +118,7 @@ def _most_places(result: Result, stage: str, width: int, most: int | None) -> in
 
 
 def _elsewhere(csv: str | None) -> str:
-    """Return the places where the omitted rows can be seen, as part of a sentence."""
+    """Return where the omitted rows can be seen (`--full`, the file `csv`), as part of a sentence."""
     return "with --full" + (f" or in {printable(csv)}" if csv else "")
 
 
@@ -147,7 +147,7 @@ def _matrices(
 
 
 def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterator[RenderableType]:
-    """Yield one row per scorer, without redundant columns: the scorer's name, softmax, and sums of 1."""
+    """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # missing in early runs
     sums = [record.get("weight_sum") for record in records]
     usual = {
@@ -167,7 +167,7 @@ def _names_normalizer(record: Record) -> bool:
 
 
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the heads or batch elements that differ most, if there are several worth ranking."""
+    """Yield the heads or batch elements in which scorers differ most, if there are several worth ranking."""
     batches, heads = leading_sizes(result)
     key = distance_of(result.head_comparisons)
     if key is None or (heads == 1 and batches <= 2):
@@ -202,7 +202,7 @@ def _in_results(csv: str | None) -> str:
 
 
 def _of_layers(result: Result, width: int, most: int | None, csv: str | None, stage: str) -> Iterator[RenderableType]:
-    """Yield the scorers' means over all heads, layers x heads, the heads that change most, and weights of these."""
+    """Yield the scorers' means, grids of layers and heads, and the heads that change most with their weights."""
     known, layers = result.settings["capture"], result.settings["layers"]
     given = known["text"]
     text = f', "{given}"' if isinstance(given, str) else f", {len(given)} texts" if given else ""
@@ -260,7 +260,7 @@ def _changed_weights(
 ) -> Iterator[RenderableType]:
     """Yield the weights of the first scorer and of the scorer with the largest change, in the heads that change most.
 
-    Without `most` these are all heads, else the first, if there is room.
+    If `most` is None, all heads are shown, else the first heads for which there is room.
     """
     if most is not None and most < FEWEST_QUERIES:
         return

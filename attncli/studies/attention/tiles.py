@@ -71,9 +71,9 @@ def _jobs(
     rules: Rules,
     head: int | None = None,
 ) -> Iterator[Callable[[], None]]:
-    """Yield functions that each fill in output and metrics of one tile; they may be called in any order.
+    """Yield functions that each fill in `output` and `metrics` for one tile; they may be called in any order.
 
-    `head` is the number of the head if the tensors are of one head.
+    `head` is the index of the head if the tensors belong to a single head.
     """
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
         queries, keys, scale = scorer.as_dot(queries, keys)  # once for all tiles
@@ -101,7 +101,7 @@ def _jobs(
 
 @contextmanager
 def _located(place: Place, head: int | None) -> Iterator[None]:
-    """Change the path in an InputError from the index of a score or weight in the tile to its index in all heads."""
+    """Context manager that replaces the index of a score or weight in an InputError by its index in all heads."""
     try:
         yield
     except InputError as error:
@@ -124,7 +124,7 @@ def _by_softmax(
 ) -> tuple[Tensor, Metrics] | None:
     """Return the output and the metrics QUICK of a tile with softmax, in as few passes over its scores as possible.
 
-    Return None if a row has no valid key, or if numbers or their squares are not finite: these need more care.
+    Return None if a row has no valid key, or if scores or their squares are not finite: such tiles need more care.
     """
     free, reach = rules.valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
     if reach == 0:
@@ -164,9 +164,9 @@ def _by_softmax(
 
 
 def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
-    """Return each logit minus the largest valid logit of its row, and finite numbers at invalid keys.
+    """Return each logit minus the largest valid logit of its row, and finite values at invalid keys.
 
-    `valid` is for the last keys; the keys before them are all valid.
+    `valid` is the mask of the last keys; the keys before them are all valid.
     """
     largest = logits.amax(-1, keepdim=True)
     if valid is not None:
