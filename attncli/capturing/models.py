@@ -80,8 +80,17 @@ class Loaded:
         except (InputError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError.of(f"running the model gave {type(error).__name__}: {reason}; check its inputs") from error
+            reason, cure = str(error).partition("\n")[0], _cure(self.model, batch, "check its inputs")
+            raise InputError.of(f"running the model gave {type(error).__name__}: {reason}; {cure}") from error
+
+
+def _cure(model: nn.Module, inputs: Any, otherwise: str) -> str:
+    """Return advice for a model that fails on these inputs: a shorter text if it has too few positions."""
+    most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    tokens = inputs.get("input_ids") if isinstance(inputs, Mapping) else None
+    if isinstance(most, int) and isinstance(tokens, Tensor) and tokens.shape[-1] > most:
+        return f"the longest text has {tokens.shape[-1]} tokens and the model {most} positions; shorten the text"
+    return otherwise
 
 
 def load(request: Request, batch_size: int) -> Loaded:
@@ -176,7 +185,7 @@ def _tokenized(model: nn.Module, inputs: Any) -> dict[str, Names | None] | None:
 def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
     transformers = _transformers(request)
     model, inputs, tokenizer, config = _pretrained(transformers, request)
-    cure = "a model that needs other inputs can be run by a module:function"
+    cure = _cure(model, inputs, "a model that needs other inputs can be run by a module:function")
     with _failing(f'got "{request.model}"; running it gave', cure), make() as seen:
         seen.take_names(model)
         if request.generate is None:

@@ -125,7 +125,8 @@ def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Overr
     if text and texts is not None:
         raise InputError.of(f'got "{texts}" beside --text; expected one of the two', where="--texts")
     if text:
-        return [Override(("texts",), [*text], " ".join(typed("--text", each) for each in text))]
+        repeated = tuple(typed("--text", each) for each in text)
+        return [Override(("texts",), [*text], " ".join(repeated), repeated)]
     if texts is not None:
         return [Override(("texts",), {"file": str(texts.absolute())}, typed("--texts", str(texts)))]
     return []

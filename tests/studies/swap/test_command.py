@@ -84,6 +84,7 @@ def test_what_is_shown_and_drawn() -> None:
         (["nowhere", "--texts", "none.txt"], "No such file or directory"),
         (["nowhere", "--texts", "/dev/zero"], "it is a device"),
         (["nowhere", "--texts", "x", "--text", "a"], '--texts: got "x" beside --text; expected one of the two'),
+        (["nowhere", "--text", "a", "--text", ""], 'attncli swap: --text "": got ""; expected text that is not empty'),
     ],
 )
 def test_wrong_input_is_one_line_and_nothing_is_written(arguments: list[str], message: str) -> None:
@@ -92,3 +93,10 @@ def test_wrong_input_is_one_line_and_nothing_is_written(arguments: list[str], me
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["swap", "doctor", "capture"])
+def test_a_text_with_more_tokens_than_positions(command: str, minilm: str) -> None:
+    result = attncli(command, minilm, "--text", "word " * 600, *(["--out", "x.safetensors"] if command == "capture" else []))
+    assert result.exit_code == 2
+    assert "the longest text has 602 tokens and the model 512 positions; shorten the text" in result.stderr
