@@ -97,6 +97,8 @@ def test_wrong_input_is_one_line_and_nothing_is_written(arguments: list[str], me
 
 @pytest.mark.parametrize("command", ["swap", "doctor", "capture"])
 def test_a_text_with_more_tokens_than_positions(command: str, minilm: str) -> None:
-    result = attncli(command, minilm, "--text", "word " * 600, *(["--out", "x.safetensors"] if command == "capture" else []))
+    result = attncli(
+        command, minilm, "--text", "word " * 600, *(["--out", "x.safetensors"] if command == "capture" else [])
+    )
     assert result.exit_code == 2
     assert "the longest text has 602 tokens and the model 512 positions; shorten the text" in result.stderr
