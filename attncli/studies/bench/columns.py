@@ -77,7 +77,7 @@ def raw_name(record: Record) -> str:
 
 
 def quartiles(result: Result, record: Record) -> list[float]:
-    """Return the lower and the upper quartile of the raw times of a row."""
+    """Return the lower and the upper quartile of the raw times of a row, in seconds."""
     times = result.tensors[raw_name(record)]
     found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
     return found

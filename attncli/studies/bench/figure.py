@@ -30,13 +30,13 @@ FILLS = ("full", "left", "none", "bottom", "top")  # of markers, likewise
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """Return the function that draws bench.png, if anything was timed."""
+    """Return a mapping with the function that draws bench.png, empty if nothing was timed."""
     timed = any(record["seconds"] for record in result.records)
     return one_figure(figure_of)(result, note, look) if timed else {}
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw time and memory against one size, with the other sizes of the largest timed row."""
+    """Draw time and memory against one size; the other sizes are fixed to the sizes of the largest timed row."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
     last = max((record for record in result.records if record["seconds"]), key=size_of)

@@ -43,9 +43,10 @@ Call = Callable[[], Results]
 
 @dataclass(frozen=True)
 class Task:
-    """The work of one call: an implementation of a scorer, and a measure.
+    """The work of one call: compute a measure (scores, weights or output) by an implementation of a scorer.
 
-    A `normalizer` turns scores into weights; with `alibi` a bias of each head is added first.
+    `normalizer` turns scores into weights. If `alibi`, the ALiBi bias of each head is added to the scores first. If
+    `backward`, the gradients are computed, too.
     """
 
     implementation: str
@@ -58,7 +59,7 @@ class Task:
 
     @property
     def is_softmax(self) -> bool:
-        """Whether the normaliser is softmax, as in textbooks and torch's kernel."""
+        """Whether the normaliser is softmax, as textbook code and torch's fused kernel require."""
         return is_softmax(self.normalizer)
 
     def split(self, tensor: Tensor) -> Tensor:
@@ -107,7 +108,7 @@ def forward_of(task: Task) -> Forward:
 
 
 def _fused_with_bias(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    """Make the bias, and call torch's kernel with it as a mask of numbers."""
+    """Make the bias, and call torch's fused kernel with the bias as a float mask."""
     queries, keys, values = (task.split(each) for each in (queries, keys, values))  # batch heads ...
     bias, scale = task.rules(queries, keys).bias, float(task.scorer.scale)
     assert bias is not None
@@ -116,7 +117,7 @@ def _fused_with_bias(task: Task, queries: Tensor, keys: Tensor, values: Tensor) 
 
 
 def _linear(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    """Return the output with the sums over keys first: of products of features and values, and of features."""
+    """Return the output of linear attention, which first sums features times values, and features, over the keys."""
     (queries, keys, _), (values,) = scorer.as_dot(queries, keys), at_least_float32(values)
     sums = keys.mT @ torch.cat([values, values.new_ones(*values.shape[:-1], 1)], -1)  # b d v+1
     total = queries @ sums  # b n v+1
@@ -168,9 +169,10 @@ def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
 
 
 def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
-    """Return why results are wrong, or None if they agree with float64, by textbook code if the scorer has it.
+    """Return a text on why results are wrong, or None if they agree with a reference in float64.
 
-    Compared are the first, the middle and the last query of the last matrix: no row depends on another.
+    The reference is computed by textbook code if the scorer has it. Only the first, the middle and the last query of
+    the last matrix are compared, since no row depends on another.
     """
     in_catalogue, measure = type(task.scorer) in SCORERS.values(), task.measure
     exact = copy.deepcopy(task.scorer).cpu().double()
@@ -217,7 +219,10 @@ def _last_bias(heads: int, n: int, m: int) -> Tensor:
 
 
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:
-    """Return a sentence if results differ by more than the tolerance times the largest number; NaN always differs."""
+    """Return a text if `result` differs from `expected` by more than `tolerance` times the largest expected value.
+
+    NaN always differs. Return None if the tensors agree.
+    """
     if result.shape != expected.shape:
         return f"gives {name} of shape {list(result.shape[1:])}; expected {list(expected.shape[1:])}"
     size = float(expected.abs().max())

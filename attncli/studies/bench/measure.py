@@ -37,7 +37,7 @@ AnyCall = Callable[[], object]
 
 
 def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inputs:
-    """Return standard normal queries, keys and values that depend on the seed and the sizes only."""
+    """Return standard normal queries, keys and values, which depend on the seed and the sizes only."""
 
     def draw(name: str, rows: int) -> Tensor:
         shape = (case.matrices, rows, case.d)
@@ -66,7 +66,7 @@ def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dty
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:
-    """Return the peak bytes of one call with its result, without earlier tensors; None if the device has no counter.
+    """Return the peak bytes that one call allocates, result included; None if the device does not count them.
 
     On the CPU it is the largest running sum of allocated minus freed bytes in the log of torch's profiler.
     """
@@ -112,7 +112,7 @@ def seconds_of(call: AnyCall, device: torch.device) -> float:
 
 
 def rounds_for(call: AnyCall, device: torch.device) -> int:
-    """Return the number of rounds within the budget of time; each has at least two calls, the first to size a block."""
+    """Return the number of rounds within BUDGET seconds; each has at least two calls, the first to size a block."""
     times = [clock(device)]
     for _ in range(2):  # the faster one counts, since the machine may have been slow
         call()
@@ -122,10 +122,10 @@ def rounds_for(call: AnyCall, device: torch.device) -> int:
 
 
 def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float, list[float]]:
-    """Return the geometric mean of the ratios of times in each round, and its 95 % interval.
+    """Return the geometric mean over the rounds of the ratio `seconds` / `baseline`, and its 95 % interval.
 
-    Noise common to both times of a round cancels. The interval is Student's t in
-    logarithms: exp(mean +- t s / sqrt(rounds)). Rounds with only one of the two times are left out.
+    Noise common to both times of a round cancels. The interval is exp(mean +- t s / sqrt(rounds)) with Student's t,
+    and mean and standard deviation s of the logarithms. Rounds with only one of the two times are left out.
     """
     logarithms = [math.log(one / other) for one, other in zip(seconds, baseline, strict=False)]
     mean, count = statistics.fmean(logarithms), len(logarithms)

@@ -20,7 +20,7 @@ BACKWARD = 3  # forward and backward together, as a multiple of forward: each pr
 
 
 class Case(NamedTuple):
-    """One combination of sizes."""
+    """One combination of sizes: n queries and m keys of size d, in each of `heads` heads of `batch` elements."""
 
     n: int
     m: int
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 class Contender:
     """A scorer entry with one implementation to time.
 
-    `path` is the entry's path in the config, empty if it is not there and was added only as the baseline.
+    `path` is the entry's path in the config, empty if the entry is not in the config but was added as the baseline.
     """
 
     entry: ScorerEntry
@@ -52,7 +52,7 @@ class Contender:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Return the patterns of `only` and `skip` that match this contender."""
+        """Return all patterns that match this contender if `only` or `skip` has them."""
         return self.entry.label, self.implementation, self.name
 
     def gives(self, measure: str) -> bool:
@@ -98,7 +98,7 @@ def plan_of(options: BenchOptions) -> list[Contender]:
 
 
 def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
-    """Return a copy of the contender for each number of hidden units of the study, or itself if these do not apply."""
+    """Return a copy of the contender for each `num_hiddens` of the study, or the contender if it does not apply."""
     entry = contender.entry
     if options.names_hidden(entry):
         return [contender]
@@ -114,11 +114,11 @@ def cases_of(options: BenchOptions) -> Iterator[Case]:
 
 
 def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
-    """Return the number of operations of the formula; a tanh, exponential or root counts as one.
+    """Return the number of operations of the formula; a tanh, exponential or root counts as one operation.
 
-    It is None if the scorer's class has no method `operations`. All implementations of a scorer count alike, and every
-    normaliser counts as a softmax, so that more operations per second mean less time. Forward and backward count as
-    three times forward.
+    Return None if the scorer has no method `operations`. The number is the same for all implementations of a scorer,
+    and every normaliser counts as a softmax, so that more operations per second mean less time. Forward and backward
+    together count as three times forward.
     """
     try:
         formula = int(scorer.operations(case.n, case.m, case.d, case.d))  # type: ignore[operator]
@@ -129,9 +129,9 @@ def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> i
 
 
 def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
-    """Return the bytes of the used inputs and of the results, each once, in the dtype of the config.
+    """Return the bytes of the used inputs and of the results, each counted once, with `itemsize` bytes per number.
 
-    Backward adds the gradient of each. Intermediate tensors do not count.
+    If `backward`, the gradient of each tensor counts as well. Intermediate tensors do not count.
     """
     n, m, d = case.n, case.m, case.d
     numbers = {

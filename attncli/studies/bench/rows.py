@@ -23,7 +23,7 @@ def size_of(record: Record) -> tuple[int, ...]:
 
 
 def changing(records: Sequence[Record], sizes: Iterable[str] = AXES) -> list[str]:
-    """Return the sizes that have several values; m only if it differs from n in some row."""
+    """Return the names of the sizes that have several values; m only if it differs from n in some row."""
     found = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
     return [size for size in found if size != "m" or not _square(records)]
 
@@ -65,9 +65,9 @@ def conditions(result: Result, records: Sequence[Record]) -> list[str]:
 
 
 def growth(records: Sequence[Record], axis: str) -> float | None:
-    """Return p of the best fit time ~ size^p over the larger half of the sizes; None for a single size.
+    """Return the exponent p of the best fit time ~ size^p over the larger half of the sizes; None for a single size.
 
-    At small sizes the overhead of a call dominates, and it does not depend on the size.
+    At small sizes the overhead of a call dominates, which does not depend on the size.
     """
     known = [(record[axis], record["seconds"]) for record in records if record["seconds"]]
     sizes = sorted({size for size, _ in known})
@@ -81,8 +81,8 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
     """Return a finding for each label: the time at the largest size that was timed.
 
-    It is of attncli's code if possible, in linear form if there is one, and of the first measure; of the last one if
-    normalisers differ, since scores do not depend on normalisers.
+    The finding is about the linear form if there is one, else about attncli's code if it was timed. It is about the
+    first measure, or about the last measure if normalisers differ, since scores do not depend on normalisers.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
@@ -133,8 +133,8 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
     """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`.
 
-    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated. If the interval
-    then contains 1, too, the times are too noisy to compare.
+    If the ends of the interval differ by more than a factor of `NOISY`, only the interval is stated; if the interval
+    also contains 1, the clause says that the times are too noisy to compare.
     """
     if ends[1] > NOISY * ends[0]:
         wide = f"{number(ends, 2)} times {what}"

@@ -54,7 +54,7 @@ from attncli.studies.bench.rows import findings_of
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`; `parameters` are the parameters read from files, as `label/name`."""
+    """The validated input of `run`; `parameters` are the parameters read from files, by `label/name`."""
 
     options: BenchOptions
     contenders: Sequence[Contender]
@@ -64,7 +64,10 @@ class Prepared:
 
 @dataclass(eq=False)
 class Trial:
-    """A row under construction: `call` is None once it is dropped or timed, and `record` has the known columns."""
+    """A row under construction: `call` is None before it is ready and once it is dropped or timed.
+
+    `record` has the columns known so far.
+    """
 
     contender: Contender
     case: Case
@@ -170,9 +173,9 @@ def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
 
 
 def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> None:
-    """Set the call and the peak memory of each trial of a group, or drop it with a reason.
+    """Set the call and the peak memory of each trial of a group, or drop the trial with a reason.
 
-    The first trial that fits into memory makes the inputs for all.
+    The inputs are drawn for the first trial that fits into memory, and shared by all.
     """
     options, device, copies = prepared.options, prepared.device, list[Inputs]()
     dtype = getattr(torch, options.dtype)
@@ -201,7 +204,7 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
 def time_all(group: Sequence[Trial], device: torch.device) -> None:
     """Measure the seconds of all trials with a call; slow trials have fewer rounds.
 
-    In a round, each trial is called for a block of time. Rounds begin with different trials.
+    In a round, each trial is called for a block of time; each round begins with another trial than the round before.
     """
     ready = [trial for trial in group if trial.call]
     for turn in range(MOST_ROUNDS):
@@ -219,7 +222,10 @@ def time_all(group: Sequence[Trial], device: torch.device) -> None:
 
 @contextmanager
 def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
-    """Inside the `with`, drop the trial if it cannot be compiled, runs out of memory, or raises any other error."""
+    """Context manager that drops the trial, and suppresses the error, if any exception but an interruption is raised.
+
+    The status of the row is `too large` if memory ran out, `not available` for compiled code, otherwise `failed`.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -266,19 +272,19 @@ def _comparisons(group: Sequence[Trial]) -> Iterator[Record]:
 
 
 def _partner(trial: Trial, group: Sequence[Trial], name: str) -> Trial | None:
-    """Return the trial of that name with an equal number of hidden units, else the first of that name."""
+    """Return the trial called `name` with as many hidden units as `trial`, else the first called `name`, or None."""
     named = [each for each in group if each.contender.name == name]
     alike = [each for each in named if each.record["num_hiddens"] == trial.record["num_hiddens"]]
     return next(iter(alike + named), None)
 
 
 def _ratio(trial: Trial, other: Trial | None) -> tuple[float | None, list[float] | None]:
-    """Return the ratio and its interval, or None for both if either trial has no time."""
+    """Return the ratio of the trials' times and its interval, or None for both if either trial has no time."""
     return ratio_of(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
 
 
 def settings_of(prepared: Prepared) -> Record:
-    """Return the machine and the method of measurement."""
+    """Return the settings of the result: the machine and the method of measurement."""
     options, device = prepared.options, prepared.device
     return {
         **options.model_dump(include={"baseline", "backward", "compile", "measure", "dtype"}),

@@ -27,9 +27,9 @@ LEGEND = (
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield for each measure the times by size, and all metrics at the largest size, with `most` None at all sizes.
+    """Yield for each measure the times by size, and all metrics at the largest size (at all sizes if `most` is None).
 
-    Then the speed relative to the textbook's code, the rows without a time, and the formulas.
+    After the measures follow the speed relative to the textbook's code, the rows without a time, and the formulas.
     """
     records, axes = result.records, changing(result.records)
     yield Text(", ".join(conditions(result, records)))
@@ -62,7 +62,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 
 
 def _at_largest(records: Sequence[Record], most: int | None) -> list[Record]:
-    """Return the records at the largest size, or with `most` None all of them."""
+    """Return the records at the largest size, or all records if `most` is None."""
     largest = max(map(size_of, records), default=())
     return [record for record in records if most is None or size_of(record) == largest]
 

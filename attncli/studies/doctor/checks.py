@@ -19,8 +19,9 @@ HALF = 65504.0  # largest number of float16
 class Check:
     """A check of each head.
 
-    A head has a finding if its number is above the limit, or below it with `is_below`. `heading` and `about` describe
-    the column with the number. `says` is a sentence about the meaning of the finding.
+    Each head has a number `key`. It has a finding if the number is above `limit`, or below `limit` if `is_below`.
+    `letter` stands for the finding in grids, and `says` is a sentence about its meaning. `heading`, `about` and `unit`
+    describe the column with the number.
     """
 
     key: str

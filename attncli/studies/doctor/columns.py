@@ -1,4 +1,4 @@
-"""The columns of the study `doctor`: a row for each thing found, and the numbers of all heads."""
+"""The columns of the study `doctor`, for the rows of the findings and the rows with the numbers of each head."""
 
 from functools import partial
 

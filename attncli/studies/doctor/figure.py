@@ -30,7 +30,7 @@ PLACES = {check.letter: place for place, check in enumerate(CHECKS)}
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """Return the function that draws `doctor`."""
+    """Return a mapping from `doctor` to the function that draws the picture."""
     return {"doctor": partial(doctor_figure, result, note, look)}
 
 

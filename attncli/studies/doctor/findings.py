@@ -29,7 +29,7 @@ def findings_of(result: Result) -> list[Finding]:
 
 
 def _sentence(check: Check, rows: Sequence[Record], heads: int, result: Result) -> str:
-    """Return the heads that the check found, the most extreme first, and the meaning of the finding."""
+    """Return a sentence with the heads that the check found, the most extreme first, and the finding's meaning."""
     named = [f"{name} ({number(row['value'], 2)})" for row in _ranked(rows, check) if (name := place(row, result))]
     first = ", ".join(named[:MOST_NAMED]) or f"{number(rows[0]['value'], 2)}"
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""

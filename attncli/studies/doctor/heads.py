@@ -24,8 +24,9 @@ Numbers = dict[str, float | None]  # by check; None if it does not apply or is u
 class Call:
     """The attention of one scorer in one layer.
 
-    `largest` is the largest absolute score of each head, before or after the scale. `padding` is True at keys that are
-    padding; with as many queries as keys it also holds for the queries. Query i has the position of key `first` + i.
+    `largest` is the largest absolute score of each head, before or after scaling, whichever is larger. `padding` is
+    True at keys that are padding; if there are as many queries as keys, it applies to the queries as well. Query i has
+    the position of key `first` + i.
     """
 
     weights: Tensor  # b h n m
@@ -37,7 +38,7 @@ class Call:
 
     @property
     def live(self) -> Tensor:
-        """Whether each query (b, h, n) belongs to a token and not to padding."""
+        """Return a boolean tensor (b, h, n), False for queries at padding."""
         n, m = self.weights.shape[-2:]
         live = torch.ones((), dtype=torch.bool) if self.padding is None or n != m else ~self.padding[:, None]
         return live.expand(self.weights.shape[:-1])
@@ -47,8 +48,9 @@ class Call:
 class Head:
     """The numbers of a head.
 
-    `share` is the mean of equal weights, the reference for the weight on the first key. `twin` is the most similar head
-    of the layer. `is_judged`: there are enough keys and queries to judge more than faults.
+    `share` is the mean over the queries of 1 / (number of valid keys), the reference for the weight on the first key.
+    `twin` is the most similar head of the layer. `is_judged` is True if there are enough keys and queries for all
+    checks; otherwise only faults are checked.
     """
 
     numbers: Numbers
@@ -129,7 +131,7 @@ def _may_be_duplicate(head: Head) -> bool:
 
 
 def _nearest(shares: Tensor, judged: Tensor, able: list[bool]) -> dict[int, tuple[float, int]]:
-    """Return the most similar other head of each able head, with the mean JS divergence of their weights in bits.
+    """Return, for each head with True in `able`, the mean JS divergence (bits) from the most similar head, and that.
 
     The most similar head has the largest overlap, the sum of sqrt(p q) over the keys. 1 minus the overlap is at most
     the JS divergence in bits, and at least ln 2 times as large.
@@ -158,7 +160,10 @@ def _js_bits(p: Tensor, q: Tensor) -> Tensor:
 
 
 def _lengths(output: Tensor, seen: Tensor) -> list[float | None]:
-    """Return the mean length of each head's output over the median of all heads; None if there is only one."""
+    """Return the mean norm of each head's outputs divided by the median over the heads; None if it is undefined.
+
+    The quotient is undefined if there is a single head, or if the median is 0.
+    """
     lengths = output.double().norm(dim=-1)  # b h n
     seen = seen & lengths.isfinite()
     means = lengths.masked_fill(~seen, 0.0).sum((0, 2)) / seen.sum((0, 2))
@@ -169,7 +174,7 @@ def _lengths(output: Tensor, seen: Tensor) -> list[float | None]:
 
 
 def _on_padding(call: Call, shares: Tensor, seen: Tensor) -> float | None:
-    """Return the mean weight on padding of a head's queries; None if it is not known which keys are padding."""
+    """Return the mean weight that a head's queries put on padding; None if it is not known which keys are padding."""
     if call.padding is None:
         return None
     weight = shares.masked_fill(~call.padding[:, None], 0.0).sum(-1)[seen]

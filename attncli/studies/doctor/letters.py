@@ -12,7 +12,7 @@ LETTERS = {check.key: check.letter for check in CHECKS}
 def grids(result: Result) -> dict[str, dict[str, dict[int, str]]]:
     """Return the letters of the findings, by label, number of the layer ("" without layers), and head.
 
-    A finding without a head is about all heads of the layer. Without an axis of heads there is head 0.
+    A finding without a head applies to all heads of the layer. If there is no axis of heads, the head is 0.
     """
     found: dict[tuple[str, str | None, int | None], str] = {}
     for row in result.records:
@@ -36,5 +36,5 @@ def source_of(result: Result) -> str:
 
 
 def heads_in(grid: Mapping[str, Mapping[int, str]]) -> list[int]:
-    """Return the numbers of the heads of all layers."""
+    """Return the sorted numbers of the heads that occur in any layer."""
     return sorted({head for letters in grid.values() for head in letters})

@@ -51,7 +51,7 @@ class DoctorOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data with short forms written out, and the model's own scorer by default for a captured model."""
+        """Return the data with short forms expanded, and the model's own scorer by default for a captured model."""
         is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
         has_scorers = "scorers" in data or "scorer" in data
         is_models = is_captured or data.get("model") is not None

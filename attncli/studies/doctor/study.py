@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`. `settings` has facts about the source."""
+    """The validated input of `run`; `settings` has facts about the source, such as the numbers of the layers."""
 
     options: DoctorOptions
     parts: Sequence[Part]
@@ -74,7 +74,7 @@ class Prepared:
 
     @property
     def chosen(self) -> Sequence[int] | None:
-        """The heads that are listed; None for all."""
+        """The heads to list, as chosen for a captured file; None if all are listed."""
         return self.options.data.heads if isinstance(self.options.data, CapturedData) else None
 
 
@@ -171,9 +171,9 @@ def _of_model(
 
 
 def _padding_in(batch: Any, b: int, m: int) -> Tensor | None:
-    """Return which keys (b, m) are padding, from a tokenizer's output; None if that is unknown or does not fit.
+    """Return a tensor (b, m), True at padding, from a tokenizer's output; None if it is unknown or does not fit.
 
-    A fast tokenizer's output knows it even if its mask was left out of the model's inputs.
+    A fast tokenizer's output has the mask even if the mask was left out of the model's inputs.
     """
     masks = [each.attention_mask for each in getattr(batch, "encodings", None) or ()]
     given = masks or (batch.get("attention_mask") if isinstance(batch, Mapping) else None)
@@ -244,7 +244,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) -> Call:
-    """Return the attention of an entry in a layer, on the CPU."""
+    """Return the attention of a scorer entry, the entry with index `place`, in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[place], part.scorers[place]
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     with seeded(options.seed, f"forward.{entry.stream}", queries.device):  # a scorer may have dropout
@@ -270,7 +270,7 @@ def _in_order(head: Head) -> Record:
 
 
 def _found(places: Sequence[Record], found: Mapping[int | None, Head]) -> list[Record]:
-    """Return a row for each thing found in the listed heads of a layer; one for dead queries of all heads."""
+    """Return a row for each finding in the listed heads; dead queries share a row if all heads have equally many."""
     rows = list[Record]()
     for place in places:
         head = found[place["head"]]

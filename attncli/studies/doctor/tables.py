@@ -1,4 +1,4 @@
-"""The tables of the study `doctor`: layers and heads with a letter for each kind, and every row on request."""
+"""The tables of the study `doctor`: layers and heads with a letter for each finding, and every row on request."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ FEWEST_LAYERS = 6
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield a grid of layers and heads for each label, then their letters; with `most` None also all rows."""
+    """Yield a grid of layers and heads for each label and the meaning of the letters; all rows if `most` is None."""
     yield Text(printable(_source(result)))
     rows, names = numbered_layers(result.records, result.settings.get("layers", {}), most)
     yield from remark(names)
@@ -41,7 +41,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 
 
 def _source(result: Result) -> str:
-    """Return where the attention comes from, and how much of it there is."""
+    """Return a text with the source of the attention and the numbers of layers, heads and texts."""
     settings = result.settings
     layers = [several(len(settings["layers"]), "layer")] if "layers" in settings else []
     texts = [several(settings["texts"], "text")] if settings.get("texts") else []

@@ -1,4 +1,4 @@
-"""The columns of the study `saturation`: one row for each label and d, or head of real tensors."""
+"""The columns of the study `saturation`: one row for each label and d, or for each label and head of real tensors."""
 
 import math
 from functools import partial

@@ -12,7 +12,7 @@ TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw three panels over sizes or heads, with dotted lines for uniform weights."""
+    """Draw three panels against d, or against heads of real tensors, with dotted lines for uniform weights."""
     lines, uniform = sheet.lines(result.labels), reference(sheet)
     points = Points(result, note, lines)
     facts = [*sizes(result.records), "median and quartiles over the rows"]

@@ -24,9 +24,9 @@ def row_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return weights (rows, m), the gradient at the scores, and the Frobenius norms (rows,) of the weights' Jacobians.
 
-    The gradient (rows, m) is the derivative of the pooled value sum_j p_j v_j with weights p; `values` v (rows, m) has
-    one number per key. All is computed in float64, since metrics may be very near 0 or 1, and on the CPU, since some
-    devices have no float64.
+    The gradient (rows, m) is the derivative of the pooled value sum_j p_j v_j with respect to the scores, for weights
+    p and `values` v (rows, m), one number per key. Everything is computed in float64, since metrics may be very near 0
+    or 1, and on the CPU, since some devices have no float64.
     """
     exact = scores.detach().cpu().double()
     valid = None if valid is None else valid.cpu()
@@ -60,13 +60,13 @@ def jacobian_norm(weights: Tensor, scores: Tensor) -> Tensor:
 
 
 def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return H / log(keys) and exp(H) for the entropy H of each row of weights with this number of valid keys."""
+    """Return H / log(keys) and exp(H) for the entropy H of each row of weights; `keys` is its number of valid keys."""
     nats = torch.special.entr(weights).sum(-1)
     return (nats / keys.double().log()).clamp(0.0, 1.0), nats.exp()
 
 
 def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | None:
-    """Return the norm (rows,) of the gradient at each query, given the gradient `sent` to its scores (rows, m).
+    """Return the norm (rows,) of the gradient at each query, given the gradient `sent` (rows, m) at its scores.
 
     Return None if autograd cannot follow how the scores depend on `queries`.
 
@@ -89,7 +89,7 @@ def row_figures(
 ) -> Figures:
     """Return metrics (rows,) by name, for the rows with at least two valid keys.
 
-    Entropy is computed from the weights divided by their sum; rows of zeros are left out of it.
+    Entropy is computed from the weights divided by their sum, without the rows in which all weights are 0.
     """
     weights, sent, norms = row_weights(scores, valid, values, normalizer)
     gradient = query_gradient(scores, sent, queries)
@@ -113,11 +113,11 @@ def row_figures(
 
 
 class Stream:
-    """Mean and quantiles of non-negative numbers that come in parts, in bounded memory.
+    """Mean and quantiles of non-negative numbers that are added in parts, in bounded memory.
 
-    Quantiles are exact for up to MOST_EXACT numbers; of more within 0.025 % of a number, or 1e-41 if that is more. The
-    bits of a non-negative float32, read as an integer, are in the order of the numbers, so that the upper bits are bins
-    of equal relative width over the whole range.
+    Quantiles are exact for up to MOST_EXACT numbers; for more, they are within 0.025 % of a number, or within 1e-41 if
+    that is larger. The bits of non-negative float32 numbers, read as integers, have the same order as the numbers, so
+    the upper bits are bins of equal relative width over the whole range.
     """
 
     def __init__(self) -> None:

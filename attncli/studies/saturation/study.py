@@ -1,4 +1,4 @@
-"""How far weights saturate as d grows: entropy, largest weight, their Jacobian, and the gradient of the query."""
+"""How far weights saturate as d grows: entropy, largest weight, norm of the Jacobian, and gradient at the query."""
 
 import math
 from collections import defaultdict
@@ -54,7 +54,7 @@ def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Measure rows of weights of all scorers, for random pairs of every d or for the pairs of a file.
 
-    Memory does not grow with the number of rows; numbers do not depend on the number of threads.
+    Memory does not grow with the number of rows, and results do not depend on the number of threads.
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
     rows = list[int]()  # the sizes of finished rows
@@ -79,7 +79,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
-    """Return every scorer's metrics for the rows of a part, computed in slices of bounded memory."""
+    """Return every scorer's metrics for the rows of `pairs`, computed in slices of bounded memory."""
     if pairs.valid is not None:  # NaN in padding would reach the gradients, since 0 times NaN is NaN
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))
     pooled = []  # standard normal numbers (rows, m), one per key, that the weights pool
@@ -110,7 +110,7 @@ def _row(streams: Mapping[str, Stream]) -> Record:
 
 
 def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
-    """Return two norms of the normaliser's Jacobian: for equal scores, and for all weight on one key."""
+    """Return the norms of the normaliser's Jacobian for `keys` equal scores, and for all weight on one key."""
     rows = torch.zeros(2, keys)
     rows[1], rows[1, 0] = getattr(normalizer, "lowest_score", -FAR), FAR
     equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
@@ -120,8 +120,8 @@ def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
 def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each label, and one that explains small norms.
 
-    `uniform` maps the labels with a normaliser that passes no gradient if one key has all weight to the norm of its
-    Jacobian for uniform weights.
+    `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
+    gradient if one key has all weight.
     """
     found = [_of_label(label, rows) for label, rows in by_label(records).items()]
     peaked = [

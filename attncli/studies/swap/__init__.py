@@ -1,1 +1,1 @@
-"""The change of a real model's outputs when it attends with other scorers."""
+"""The study `swap`: how a real model's outputs change if its attention uses other scorers."""

@@ -1,4 +1,4 @@
-"""The columns of the study `swap`: one row for each entry and place."""
+"""The columns of the study `swap`: one row for each scorer entry and each place in the model where it is put."""
 
 from functools import partial
 

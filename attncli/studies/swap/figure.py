@@ -25,7 +25,7 @@ CURVES = ("layer", "up_to", "from")
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """Return functions that draw `swap`, and `heads` if heads were replaced one by one."""
+    """Return the functions that draw the pictures `swap`, and `heads` if heads were replaced one by one."""
     found: dict[str, Callable[[], Picture]] = {"swap": partial(drawn, profile_figure, result, note, look)}
     if any(row["by"] == "head" for row in result.records):
         found["heads"] = partial(heads_figure, result, note, look)
@@ -33,7 +33,7 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 
 def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw a panel for each way to choose layers, with a curve for each entry, and the references dashed."""
+    """Draw a panel for each way to choose layers, with a curve for each entry, and dashed curves for references."""
     kinds = [by for by in CURVES if any(row["by"] == by for row in result.records)] or ["all"]
     key, layers = MAIN[result.settings["kind"]], result.settings["layers"]
     column = next(column for column in COLUMNS if column.key == key)

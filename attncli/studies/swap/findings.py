@@ -1,4 +1,4 @@
-"""The findings of the study `swap`: replacements that matter most, hardly matter, or are worse than no attention."""
+"""The findings of the study `swap`: the replacements that change outputs most, hardly, or more than no attention."""
 
 from collections.abc import Sequence
 
@@ -52,7 +52,7 @@ def _is_worse(row: Record, none: Record | None, key: str) -> bool:
 
 
 def _effect(row: Record, result: Result) -> str:
-    """Return the effect of an entry on the whole model, in words."""
+    """Return the effect of an entry in all layers on the model's loss or output, in words."""
     if result.settings["kind"] == "language" and row["loss_change"] is not None:
         verb = "raises" if row["loss_change"] >= 0 else "lowers"
         error = f" ± {number(row['loss_change_se'], 2)}" if row["loss_change_se"] is not None else ""

@@ -31,7 +31,7 @@ def _as_list(given: Any) -> Any:
 
 
 def _numbers(given: Any) -> Any:
-    """Return layers as a list, with numbers that a flag gives as text as numbers."""
+    """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
     given = _as_list(given)
     if not isinstance(given, list):
         return given
@@ -81,7 +81,7 @@ class SwapOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data with short forms written out; the name of a normaliser applies it to the model's scores."""
+        """Return the data with short forms expanded; the name of a normaliser applies it to the model's scores."""
         written = dict(data)
         for key in ("scorers", "scorer"):
             entries = written.get(key)

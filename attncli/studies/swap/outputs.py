@@ -23,7 +23,7 @@ FEWEST_TEXTS = 3  # for a rank correlation of their pairs
 class Outputs:
     """The main output of one batch, on the CPU: logits (b, n, vocabulary), states (b, n, d), or any tensor.
 
-    `valid` (b, n) is False for padding, `targets` (b, n) are the input tokens of a language model.
+    `valid` (b, n) is False at padding; `targets` (b, n) are the input tokens of a language model, else None.
     """
 
     kind: Kind
@@ -67,7 +67,7 @@ def _first_tensor(given: Any) -> Tensor | None:
 
 @dataclass
 class Changes:
-    """Sums over the batches of the differences between new and own outputs; `pooling` is of a sentence encoder."""
+    """Differences between new outputs and the model's own, summed over batches; `pooling` is a sentence encoder's."""
 
     pooling: Pooling = "mean"
     kind: Kind = "other"
@@ -116,7 +116,7 @@ class Changes:
 
     @property
     def record(self) -> Record:
-        """Return the metrics of the kind of model; None if there are too few texts or tokens for one."""
+        """Return the metrics for this kind of model; a metric is None if it needs more texts or tokens."""
         found: Record = {
             "relative_l2": math.sqrt(self.squares / self.own_squares) if self.own_squares else None,
             "largest": self.largest,

@@ -31,7 +31,7 @@ NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 @dataclass(frozen=True)
 class Place:
-    """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from one."""
+    """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from a layer."""
 
     by: By
     layers: Sequence[str]
@@ -46,10 +46,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`: the model, its own outputs for each batch, and its attention calls.
+    """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
 
-    `heads` has the number of heads of each call by name, in the order of the calls. `known` has for each batch the
-    reading of each call that reproduces its output.
+    `heads` has the number of heads of each call by name, in the order of the calls. `known` has, for each batch, the
+    index of the reading (interpretation of the call's arguments) that reproduces the output of each call, by name.
+    `chosen` has the names of the calls to replace.
     """
 
     options: SwapOptions
@@ -72,7 +73,7 @@ class Prepared:
 
     @property
     def places(self) -> list[Place]:
-        """All places, in the order of `by`."""
+        """All places, in the order of the option `by`."""
         return [place for by in self.options.by for place in self._places(by)]
 
     def _places(self, by: By) -> Iterator[Place]:
@@ -90,7 +91,7 @@ class Prepared:
 
 
 class Survey(Replacing):
-    """Records the attention calls of a model and their right readings, and leaves their outputs as they are."""
+    """Records the heads and the right reading of each attention call of a model, and leaves all outputs unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ class Survey(Replacing):
 
 
 def prepare(options: SwapOptions, progress: Progress) -> Prepared:
-    """Load the model and run it once as it is."""
+    """Load the model and run it once unchanged."""
     progress.step(0, 1, "loading the model")
     device = resolve_device(options.device)
     way = None if options.attn == "auto" else options.attn
@@ -134,7 +135,7 @@ def prepare(options: SwapOptions, progress: Progress) -> Prepared:
 
 
 def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> Prepared:
-    """Run a loaded model once as it is, and check the chosen layers and heads."""
+    """Run a loaded model once unchanged, and check the chosen layers and heads."""
     own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
@@ -199,7 +200,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """Run the model with every entry at every place; finished rows are kept if the user stops the run.
 
     Raises:
-        InputError: the model's own scorer does not give the model's own output; or a scorer fails.
+        InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
     options, entries, places = prepared.options, _entries(prepared.options), prepared.places
     counter = Counter(len(entries) * len(places) * len(prepared.loaded.batches), progress)
@@ -248,7 +249,7 @@ def _verify(prepared: Prepared) -> None:
 def _measure(
     prepared: Prepared, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
 ) -> Record:
-    """Return the metrics of a row."""
+    """Run all batches with `entry` at `place`, and return the metrics of its row; `text` describes the progress."""
     changes, started = Changes(prepared.loaded.pooling), time.perf_counter()
     heads = None if place.head is None else [place.head]
     for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):

@@ -23,7 +23,7 @@ TITLES = {
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the metrics with all layers replaced, then the main metric by place; with `most` None all metrics."""
+    """Yield the metrics with all layers replaced, then the main metric by place (all metrics if `most` is None)."""
     settings = result.settings
     texts = f", {several(settings['texts'], 'text')}" if settings["texts"] else ""
     layers = several(len(settings["layers"]), "layer")

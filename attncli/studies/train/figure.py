@@ -1,4 +1,4 @@
-"""train.png: accuracy against d, and learning curves at the largest d; means, and the range over the seeds."""
+"""train.png: accuracy against d, and learning curves at the largest d, as means and ranges over the seeds."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ BESIDE = 1.04  # factor between neighbouring labels if there is a single d
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw accuracies on sequences with the same number of keys as in training."""
+    """Draw accuracies, on test sequences with as many keys as in training, and learning curves."""
     settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)

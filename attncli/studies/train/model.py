@@ -1,6 +1,6 @@
 """The model for associative recall and its training: all seeds at once, each with separate parameters.
 
-The first axis of parameters, s, is the seeds.
+In shapes, s is the number of seeds; parameters have the seeds on their first axis.
 """
 
 import math
@@ -33,7 +33,7 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """One scorer at one size d; `index` is the index of its entry, `outline` the scorer on the meta device."""
+    """One scorer at one size d; `index` is the entry's index in `scorers`, `outline` the scorer on the meta device."""
 
     index: int
     entry: ScorerEntry
@@ -49,8 +49,8 @@ class Configuration:
 class Recall(nn.Module):
     """One layer of attention: queries W_q x and keys W_k x of embedded symbols x, and one-hot values.
 
-    `W_q` and `W_k` (s, d, e) begin with a standard deviation of 1/sqrt(e), so that entries of queries and keys have
-    variance 1. The embeddings (s, vocabulary, e) are fixed.
+    `W_q` and `W_k` (s, d, e), where e is the size of the embeddings, are initialised with a standard deviation of
+    1/sqrt(e), so that entries of queries and keys have variance 1. The embeddings (s, vocabulary, e) are fixed.
     """
 
     embeddings: Tensor
@@ -72,8 +72,8 @@ class Recall(nn.Module):
     def forward(self) -> Tensor:
         """Return the scores (s, vocabulary, vocabulary) of every symbol as a query with every symbol as a key.
 
-        A step needs no other scores, since a score depends on one query and one key, and a batch has more pairs of
-        query and key than these.
+        A step needs only the scores of all pairs of symbols, since a score depends on one query and one key. A batch
+        has more pairs of query and key than there are pairs of symbols.
         """
         queries, keys = inputs_of_entry(self.entry, *(self.embeddings @ each.mT for each in (self.W_q, self.W_k)))
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
@@ -88,7 +88,7 @@ class Recall(nn.Module):
         return weights
 
     def entropies(self, weights: Tensor) -> Tensor:
-        """Return the mean entropy (s,) in nats of weights (s, b, m) divided by their sums, without sums of 0."""
+        """Return the mean entropy (s,) in nats of weights (s, b, m) divided by their sums; sums of 0 are left out."""
         if is_softmax(self.normalizer):  # weights sum to 1 up to rounding
             means: Tensor = torch.special.entr(weights).sum(-1).mean(-1)
             return means
@@ -97,7 +97,7 @@ class Recall(nn.Module):
         return sums / (totals != 0).sum((-1, -2))
 
     def pooled(self, weights: Tensor, batch: Batch) -> Tensor:
-        """Return the output (s, b, classes), the weighted sum of one-hot values, without storing these."""
+        """Return the weighted sum (s, b, classes) of the keys' one-hot values, without making the one-hot tensor."""
         nothing = weights.new_zeros(*weights.shape[:-1], self.classes)
         return nothing.scatter_add(-1, batch.values, weights)
 
@@ -131,8 +131,8 @@ class Recall(nn.Module):
 class OneByOne(nn.Module):
     """One scorer per seed: for user's scorers, and for scorers without `stacks_over_seeds`.
 
-    User's scorers may draw from torch's global generators. With `seeds`, these are seeded before each call of a scorer,
-    with its seed and the number of the call.
+    User's scorers may draw from torch's global generators. If `seeds` are given, the generators are seeded before each
+    call of a scorer, with the scorer's seed and the number of the call.
     """
 
     def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int] = ()) -> None:
@@ -169,9 +169,9 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     """Return the cross-entropy of pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
 
-    The gradient is multiplied by the normaliser's Jacobian, almost 0 for a softmax with all weight on one key. A loss
-    that is the logarithm of a weight would cancel this effect, and saturation would do no harm. If weights sum to 1,
-    pooled values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
+    The gradient contains the normaliser's Jacobian as a factor, almost 0 for a softmax with all weight on one key. A
+    loss that is the logarithm of a weight would cancel this factor, and saturation would do no harm. If weights sum to
+    1, pooled values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
     """
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 
@@ -181,8 +181,8 @@ class Learnt:
     """The outcome of training one configuration.
 
     `curves` has the metrics of `measured` and the norm of the gradient at the steps of `points_of`, each (s, points).
-    `tested` has the final metrics (s,) by number of keys in the test. `parameters` is the number of
-    trained parameters per seed, and `states` has the final parameters by index of the seed.
+    `tested` maps numbers of keys in the test to the final metrics (s,). `parameters` is the number of trained
+    parameters per seed, and `states` maps the index of each seed to its final parameters.
     """
 
     curves: Mapping[str, Tensor]
@@ -192,12 +192,12 @@ class Learnt:
 
 
 def points_of(steps: int) -> list[int]:
-    """Return the steps before which a model is tested, about a hundred at equal distances; the last is the end."""
+    """Return the steps before which a model is tested: about a hundred, evenly spaced, and `steps` itself, the end."""
     return sorted({*range(0, steps, max(steps // POINTS, 1)), steps})
 
 
 def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -> Learnt:
-    """Train a model in place; an exception of `step_done` ends the training.
+    """Train a model in place; `step_done` is called after each step, and an exception in it ends the training.
 
     Raises:
         InputError: a user's own scorer fails.
@@ -229,10 +229,9 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
 
 @torch.no_grad()
 def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return accuracy, loss and entropy in nats, each a mean over the sequences, and the largest absolute score.
+    """Return the metrics (s,), one value per seed: mean accuracy, loss and entropy (nats), and largest absolute score.
 
-    Each is a tensor (s,), with one number per seed. Accuracy is NaN if the loss is not finite: `argmax` would count NaN
-    as a class.
+    Means are over the sequences. Accuracy is NaN if the loss is not finite, since `argmax` treats NaN as the maximum.
     """
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)

@@ -50,7 +50,7 @@ class TrainOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data with short forms written out, and with the optimiser's default learning rate."""
+        """Return the data with short forms expanded, and with the optimiser's default learning rate."""
         written = super().normalised(data)
         optimizer = written.get("optimizer", "adam")
         if written.get("lr") is None and isinstance(optimizer, str) and optimizer in RATES:
@@ -68,7 +68,7 @@ class TrainOptions(Experiment):
         return self
 
     def unused(self) -> set[str]:
-        """Return `resume` if it is set: the stored config need not name the old run, since the new one is complete."""
+        """Return the name `resume` if it is set; the stored config omits it, since the new run is complete."""
         return {"resume"} if self.resume is not None else set()
 
     @property
@@ -78,7 +78,7 @@ class TrainOptions(Experiment):
 
     @property
     def tested(self) -> list[int]:
-        """Return the numbers of keys per sequence in the tests, first the number in training."""
+        """Return the numbers of keys per sequence in the tests; the first is the number in training."""
         return list(dict.fromkeys([self.keys, *(self.test_keys or [])]))
 
 

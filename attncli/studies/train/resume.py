@@ -1,7 +1,7 @@
 """`--resume`: find the configurations of an earlier run that need no new training.
 
-A run stores one hash for each configuration, of the settings that decide its numbers and of its rows, curves and
-parameters. An equal hash of the present settings and of the files in the folder proves that nothing has changed.
+A run stores one hash for each configuration, of the settings that affect the configuration's results and of its rows,
+curves and parameters. If the present settings and the files in the folder have the same hash, nothing has changed.
 """
 
 import hashlib
@@ -37,7 +37,8 @@ SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "bat
 class Finished:
     """The outcome of one configuration (a scorer at one size d), as stored in a run folder.
 
-    It has the rows, the curves (seeds, points) as `label/d/measure`, and trained parameters as `label/d/seed/name`.
+    The keys of `curves` (seeds, points) are `label/d/measure`, the keys of the trained parameters in `states` are
+    `label/d/seed/name`.
     """
 
     records: Sequence[Record]
@@ -54,9 +55,9 @@ class _Results(BaseModel):
 def hash_of(
     job: Configuration, found: Finished, options: TrainOptions, device: torch.device, parameters: Mapping[str, Tensor]
 ) -> str | None:
-    """Return a SHA-256 of a configuration's settings and numbers; `parameters` are all parameters read from files.
+    """Return a SHA-256 of a configuration's settings and results; `parameters` are all parameters read from files.
 
-    It is None for a user's scorer or normaliser, since its code may have changed: it is trained again.
+    Return None for a user's scorer or normaliser: its code may have changed, so the configuration is trained again.
     """
     if is_own(job.entry):
         return None
@@ -81,9 +82,10 @@ def finished_before(
     parameters: Mapping[str, Tensor],
     progress: Progress,
 ) -> dict[str, Finished]:
-    """Return the unchanged configurations of the resumed run by `label/d`; empty without `resume`.
+    """Return the unchanged configurations of the resumed run by `label/d`; none if `options.resume` is None.
 
-    A folder of an earlier version without learnt parameters cannot be used, and a note says so.
+    If the run was made by an earlier version, which stored no learnt parameters, everything is trained again with a
+    note.
 
     Raises:
         InputError: the folder is no run of this study, or its files are damaged.
@@ -115,7 +117,7 @@ def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _read(folder: Path) -> tuple[_Results, dict[str, Tensor], dict[str, Tensor]]:
-    """Return the content of results.json, the curves, and the trained parameters, empty if there is no such file."""
+    """Return the content of results.json, the curves, and the trained parameters (empty if their file is missing)."""
     with below("resume"):
         with looking_at(folder):
             for name in FILES:

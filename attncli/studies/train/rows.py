@@ -22,8 +22,8 @@ OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
     """Return the rows of a trained configuration, by number of keys in the test and seed.
 
-    `steps_to_90` and `gradient_norm` are from the training, for any number of keys in the test. `steps_to_90` is the
-    step of the first test with an accuracy of at least 0.9, or None.
+    `steps_to_90` and `gradient_norm` are from the training, so they do not depend on the number of keys in the test.
+    `steps_to_90` is the step of the first test with an accuracy of at least 0.9, or None.
     """
     rows, points = list[Record](), points_of(steps)
     for keys, found in learnt.tested.items():
@@ -51,8 +51,9 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
 def summary(rows: Sequence[Record]) -> list[Record]:
     """Return a row for each configuration and number of keys, with means over the seeds under the metrics' names.
 
-    The names with `_min`, `_max` and `_std` have least, most, and the sample's standard deviation (n - 1), None for one
-    seed. `steps_to_90` is the median, with seeds that never reach 90 % as the slowest; `reached_90` counts the others.
+    Names with `_min`, `_max` and `_std` appended have the minimum, the maximum and the sample standard deviation (with
+    n - 1; None for one seed). `steps_to_90` is the median, where seeds that never reach 90 % count as the slowest, and
+    `reached_90` is the number of seeds that reach 90 %.
     """
     found = list[Record]()
     for place, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
@@ -71,7 +72,7 @@ def summary(rows: Sequence[Record]) -> list[Record]:
 
 
 def mean_and_range(row: Record) -> str:
-    """Return mean, least and most accuracy over the seeds as text: `0.84 (0.78–0.94)`, or `1.00` if all look equal."""
+    """Return mean and range of the accuracy over the seeds as text: `0.84 (0.78–0.94)`, or `1.00` if all look equal."""
     middle, low, high = (number(row[f"accuracy{end}"], 3) for end in ("", "_min", "_max"))
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
@@ -106,9 +107,9 @@ def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
 
 
 def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> Finding:
-    """Return the finding on a scorer's accuracy: at the smallest and largest d, the least between, and `others`.
+    """Return the finding on a scorer's accuracy: at the smallest and the largest d, and the minimum if it is between.
 
-    `others` are rows of tests with other numbers of keys than in training.
+    `others` are rows of tests with other numbers of keys than in training; they are added for the largest d.
     """
     numbers: Record = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
     if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:

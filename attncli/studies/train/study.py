@@ -41,10 +41,10 @@ BUILDING = threading.Lock()  # building scorers seeds torch's global generator a
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`.
+    """The validated input of `run`.
 
-    `configurations` are in the order of the rows, `finished` has configurations of the resumed run by `label/d`, and
-    `parameters` has parameters read from files as `label/name`.
+    `configurations` are in the order of the rows, `finished` has the configurations that a resumed run provides, by
+    `label/d`, and `parameters` has the parameters read from files, by `label/name`.
     """
 
     options: TrainOptions
@@ -106,7 +106,7 @@ def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
-    """Return the parameters read from files, as `label/name`; also build user's scorers, to find errors early."""
+    """Return the parameters read from files, by `label/name`; also build user's scorers, to find errors early."""
     found, collector = dict[str, Tensor](), Collector()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):

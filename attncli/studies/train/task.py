@@ -1,7 +1,8 @@
 """Associative recall: find the key that equals the query, and return its value.
 
-A sequence has m different keys, symbols of a vocabulary, and a value for each, one of some classes. The query is one of
-the keys. Symbols are fixed random vectors; a query and its key are the same symbol, seen through different matrices.
+A sequence has m different keys, which are symbols of a vocabulary, and a value for each key, which is one of several
+classes. The query equals one of the keys. Symbols are embedded as fixed random vectors; different matrices map the
+vector of a symbol to a query and to a key.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ class Batch(NamedTuple):
 
 
 def seeds_of(options: TrainOptions) -> list[int]:
-    """Return the random seed of each of the `seeds` models; all numbers drawn for a model depend on it alone."""
+    """Return the random seed of each of the `seeds` models; all random numbers of a model depend only on its seed."""
     return [derived_seed(options.seed, f"train.{index}") for index in range(options.seeds)]
 
 
@@ -55,7 +56,7 @@ def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
 def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
     """Return the test accuracy of equal weights on all keys, as a baseline.
 
-    Equal weights choose the most frequent value of a sequence; its accuracy is higher than 1 / `classes`.
+    Equal weights predict the most frequent value of a sequence, so the accuracy is higher than 1 / `classes`.
     """
     batch = held_out(options, keys, device)
     counts = torch.zeros(*batch.targets.shape, options.classes, device=device)

@@ -1,4 +1,4 @@
-"""The columns of the study `variance`: one row for each label and d, or head of real tensors."""
+"""The columns of the study `variance`: one row for each label and d, or for each label and head of real tensors."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -47,9 +47,9 @@ COLUMNS = (
 
 
 def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the edges and heights of the histogram of a scorer's scores, as a density.
+    """Return the bin edges and the heights of the histogram of a scorer's scores, as a probability density.
 
-    Neighbouring bins are merged until chance changes the height of the fullest by 4 % at most.
+    Neighbouring bins are merged until random error changes the height of the fullest bin by 4 % at most.
     """
     edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
     merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])

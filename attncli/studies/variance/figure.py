@@ -1,4 +1,4 @@
-"""variance.png: the variance against d (of real tensors by head) beside the histogram of scores at the largest d."""
+"""variance.png: the variance against d (for real tensors by head), and the histogram of scores at the largest d."""
 
 import math
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) 
 def _draw_histograms(
     axes: Axes, result: Result, lines: Mapping[str, Mapping[str, Any]], standard: Mapping[str, Any]
 ) -> None:
-    """Draw densities relative to their peaks, as wide ones are low; the axis is logarithmic if widths differ much."""
+    """Draw each density divided by its peak, since wide densities are low; use a log axis if widths differ much."""
     largest = max(record["d"] for record in result.records)
     name(axes, f"scores at d = {largest}", "score", "density / its peak")
     histograms = result.settings["histograms"]

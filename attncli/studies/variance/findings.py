@@ -1,4 +1,4 @@
-"""The findings of the study `variance`: one on each scorer, and one that explains the variance of q . k."""
+"""The findings of the study `variance`: one for each scorer, and one that explains the variance of q . k."""
 
 import math
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def _needed(rows: Sequence[Record]) -> str:
 
 
 def _refuted(rows: Sequence[Record], compared: int) -> str:
-    """Return a clause on the largest significant deviation from theory, corrected for the number of comparisons."""
+    """Return a clause on the largest deviation from theory; empty if it is insignificant among `compared` tests."""
     names = {"z": "variance", "z_mean": "mean"}
     far = [(abs(row[z]), name, row["d"]) for row in rows for z, name in names.items() if finite([row[z]])]
     z, name, d = max(far, default=(0.0, "", 0))

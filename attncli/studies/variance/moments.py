@@ -1,4 +1,4 @@
-"""Moments and histograms of numbers that come in parts, and intervals for any distribution with a fourth moment."""
+"""Moments and histograms of numbers that are given in parts; intervals for any distribution with a fourth moment."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Moments:
-    """Count and mean of numbers, and sums of the second, third and fourth powers of deviations from it, in float64."""
+    """Count and mean of numbers, and sums of the second to fourth powers of deviations from the mean, in float64."""
 
     count: int = 0
     mean: float = 0.0
@@ -88,7 +88,7 @@ class Moments:
 
         Bonett 2006, "Approximate confidence interval for standard deviation of nonnormal distributions": the logarithm
         of the variance is closer to normal than the variance, and its standard error follows from the fourth moment
-        (here about the mean, not his trimmed one, which a stream does not have).
+        (here about the mean; Bonett's trimmed mean cannot be computed from parts).
         """
         if self.m2 == 0:
             return self.variance, self.variance
@@ -128,7 +128,7 @@ class Tally:
     """Moments and a histogram of one scorer's scores of valid pairs.
 
     `within` has the moments of scores minus the mean score of their query; it is empty if queries do not share keys.
-    `counts` is the histogram over the bins between `edges`, empty without edges.
+    `counts` is the histogram over the bins between `edges`, empty if `edges` is None.
     """
 
     moments: Moments
@@ -138,7 +138,7 @@ class Tally:
 
     @classmethod
     def of(cls, scores: Tensor, pairs: Pairs, edges: Edges | None) -> "Tally":
-        """Return the tally of the scores (rows, m) of one part."""
+        """Return the tally of `scores`, which are the scores of `pairs`."""
         scores, within = scores.cpu().double(), Moments()
         if pairs.keys.ndim == 2:
             valid = torch.ones_like(scores, dtype=torch.bool) if pairs.valid is None else pairs.valid.cpu()

@@ -32,7 +32,7 @@ def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
 
 
 def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
-    """Return the number of pairs for d: the option `samples`, but at most the default if only the picture shows d."""
+    """Return the number of pairs for d: the option `samples`, but at most the default if d is only for the picture."""
     enough = default_samples(entries, d)
     wanted = options.samples or enough
     return wanted if d in options.d else min(wanted, enough)
@@ -41,9 +41,9 @@ def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
 def default_samples(entries: Entries, d: int) -> int:
     """Return the number of pairs for a relative standard error RELATIVE_ERROR of a dot product's variance.
 
-    That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products is 3 + (K - 3) / d, where K is
-    the kurtosis of one product q_i k_i: for independent entries their kurtosis squared, and 15 for the square of a
-    normal number, taken for all correlated entries; some of these may need more pairs.
+    This error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products is 3 + (K - 3) / d, where K is
+    the kurtosis of one product q_i k_i. For independent entries, K is the squared kurtosis of the entries. For
+    correlated entries, K is at least 15, the kurtosis of a squared normal number; some may need more pairs.
     """
     product = entries.kurtosis**2 if not entries.rho else max(entries.kurtosis**2, 15.0)
     wanted = (2.0 + max(product - 3.0, 0.0) / d) / RELATIVE_ERROR**2
@@ -53,7 +53,7 @@ def default_samples(entries: Entries, d: int) -> int:
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Measure the scores of all scorers for random pairs of every d, or for the pairs of a file.
 
-    Memory does not grow with the number of samples; numbers do not depend on the number of threads.
+    Memory does not grow with the number of samples, and results do not depend on the number of threads.
     """
     points, entries = prepared.points, prepared.options.scorers
     largest, no_edges, tallies = max(points, key=lambda point: point.d), [None] * len(entries), list[list[Tally]]()
@@ -116,8 +116,8 @@ def _theories(prepared: Prepared, point: Point) -> list[Theory]:
 def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theories: Sequence[Theory]) -> list[Record]:
     """Return a row of metrics for each scorer at one point, without the columns that identify the row.
 
-    `unit_scale`, the factor that would give the scores variance 1, is None with a softcap, which comes after the
-    factor. Random pairs have intervals and a theory; the pairs of a file are a whole population and have neither.
+    `unit_scale`, the scale that would give the scores variance 1, is None if the entry has a softcap, which is applied
+    after the scale. Random pairs have intervals and a theory; the pairs of a file are a whole population without them.
     """
     rows = []
     for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):

@@ -26,7 +26,7 @@ RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci"
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the variance by d and label, or a table for each label; of real tensors a row for each label and head."""
+    """Yield the variance by d and label, or a table for each label; for real tensors a row for each label and head."""
     yield from (_real if "from" in result.settings else _random)(result, width, most)
 
 

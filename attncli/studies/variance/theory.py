@@ -11,9 +11,9 @@ from attncli.config.scorer_entries import ScorerEntry
 
 @dataclass(frozen=True)
 class Theory:
-    """Mean and variance of a score over random queries and keys, for the scorer's parameters as they are.
+    """Mean and variance of a score over random queries and keys, with the scorer's parameters held fixed.
 
-    They are None if no closed form is known. `limit`: the variance is exact only in the limit of large sizes.
+    Both are None if no closed form is known. If `limit`, the variance is exact only in the limit of large sizes.
     """
 
     mean: float | None = None
@@ -29,8 +29,9 @@ class Theory:
 def theory_of(entry: ScorerEntry, scorer: nn.Module, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
-    It is empty without this method, with a softcap, `qk_norm` or `dtype`, for infinite variances, and if the method
-    returns a limit for randomly drawn parameters but the entry reads its parameters from a file.
+    The theory is empty if the scorer has no such method, the entry sets `softcap`, `qk_norm` or `dtype`, the variance
+    of the entries of queries and keys is infinite, or the method returns a limit for randomly drawn parameters but the
+    scorer's parameters are read from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
