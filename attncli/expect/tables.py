@@ -99,7 +99,7 @@ def _digits(verdict: Verdict) -> int:
 class Line(NamedTuple):
     """A line of the table, for one or several rows of one expectation."""
 
-    claim: str  # with rows if it has several lines; metric and rows if there is no claim
+    claim: str  # followed by the rows if the claim takes several lines; metric and rows if there is no claim
     source: str
     expected: str
     measured: str  # the value, or the smallest and the largest of several

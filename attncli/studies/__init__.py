@@ -66,7 +66,7 @@ def metric_of(name: str) -> str:
 
 
 def swept_rows_of(name: str) -> str:
-    """Return the kind of rows that a sweep over a study collects: `records`, or `SWEPT` of the study's `columns`."""
+    """Return the kind of rows that a sweep over a study collects: SWEPT of its module `columns`, else `records`."""
     rows: str = getattr(part_of(name, "columns"), "SWEPT", "records")
     return rows
 

@@ -398,7 +398,7 @@ def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
 
 
 def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
-    """Compile the scorers that gain from it; if that fails, warn once, and they run uncompiled."""
+    """Compile the scorers that gain from compiling. If it fails, warn once per reason, and leave them uncompiled."""
     reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
     for reason in sorted(reason for reason in reasons if reason is not None):
         progress.note(f"warning: not compiled: {reason}; continuing without, only slower")

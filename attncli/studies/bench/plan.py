@@ -52,7 +52,7 @@ class Contender:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Return all patterns that match this contender if `only` or `skip` has them."""
+        """Return the patterns by which `only` and `skip` can name this contender."""
         return self.entry.label, self.implementation, self.name
 
     def gives(self, measure: str) -> bool:

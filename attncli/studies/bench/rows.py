@@ -38,7 +38,10 @@ def place(record: Record, axes: Iterable[str]) -> str:
 
 
 def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
-    """Return the rows of each implementation of each label, sorted by size."""
+    """Return the rows of each line, a pair of label and implementation, sorted by size.
+
+    The label of a line includes `num_hiddens` if rows of the label differ only in it.
+    """
     alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
     split = {label for (label, *_), count in alike.items() if count > 1}
     lines: dict[Line, list[Record]] = {}
@@ -81,8 +84,8 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
     """Return a finding for each label: the time at the largest size that was timed.
 
-    The finding is about the linear form if there is one, else about attncli's code if it was timed. It is about the
-    first measure, or about the last measure if normalisers differ, since scores do not depend on normalisers.
+    Timed implementations other than the baseline are preferred, among them the linear form, then attncli's code. The
+    finding is about the first measure, or the last if normalisers differ, since scores do not depend on normalisers.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 

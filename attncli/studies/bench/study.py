@@ -242,7 +242,7 @@ def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
 
 
 def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
-    """Return a complete row, with None for missing measurements."""
+    """Return the complete row of a trial, with None for missing measurements; ratios are to the group's baseline."""
     if trial.seconds:
         seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
         moved = traffic(trial.case, trial.record["measure"], options.backward, itemsize)

@@ -103,7 +103,11 @@ def heads_of(call: Call) -> list[Head]:
 
 
 def _of_weights(start: int, shares: Tensor, counts: Tensor, judged: Tensor, valid: Tensor) -> Head:
-    """Return the numbers of one head that follow from its weights (b, n, m)."""
+    """Return the numbers of one head that follow from its weights.
+
+    `shares` (b, n, m) are the weights divided by their sums, `counts` the numbers of valid keys, `judged` marks the
+    queries to average over, and `start` is the position of the first query.
+    """
     b, n, m = shares.shape
     w, count = shares[judged].double(), counts[judged].double()  # rows m; rows
     first = valid.any(-2).int().argmax(-1)  # b; the first key that any query sees
@@ -131,7 +135,7 @@ def _may_be_duplicate(head: Head) -> bool:
 
 
 def _nearest(shares: Tensor, judged: Tensor, able: list[bool]) -> dict[int, tuple[float, int]]:
-    """Return, for each head with True in `able`, the mean JS divergence (bits) from the most similar head, and that.
+    """Return (mean JS divergence in bits, index) of the most similar head, by head, for the heads marked in `able`.
 
     The most similar head has the largest overlap, the sum of sqrt(p q) over the keys. 1 minus the overlap is at most
     the JS divergence in bits, and at least ln 2 times as large.

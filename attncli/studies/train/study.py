@@ -81,14 +81,14 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
 
 
 def _learnt(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Return the bytes of the parameters of all seeds, keyed by the option that decides most (`embedding` or `d`)."""
+    """Return the bytes of the parameters of all seeds, keyed by the larger option of `embedding` and `d`."""
     matrices = 2 * job.d * options.embedding * getattr(torch, options.dtype).itemsize
     key = "embedding" if options.embedding > job.d else "d"
     return Amounts({key: options.seeds * (matrices + parameter_bytes([job.outline]))})
 
 
 def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Return the bytes of the tensors of a training step and of their gradients, keyed by the option that decides."""
+    """Return the bytes that training needs, gradients included, keyed by the option that decides each amount."""
     symbols, units = options.vocabulary, job.entry.options.get("num_hiddens", 1)
     sequences = max(options.batch, TESTS)
     numbers = {
