@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from attncli.commands.options import Device, DType, Scorers, Seed, Sets, in_place_of_scorers, overrides_of
+from attncli.commands.options import (
+    Device,
+    DType,
+    Scorers,
+    Seed,
+    Sets,
+    in_place_of_scorers,
+    overrides_of,
+    without_expectations,
+)
 
 Source = Annotated[
     Path | None,
@@ -62,6 +71,7 @@ def explain(
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if is_run:
         read_run(path, STUDIES)  # raises InputError if the folder is no run, or damaged
+    overrides.append(without_expectations())
     experiment = load_experiment(read_document(path / "config.yaml" if is_run else path, overrides))
     choice = {"label": label, "layer": layer, "batch": batch, "head": head, "query": query}
     with running(experiment.options.name, json=json) as progress:

@@ -113,7 +113,12 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
     """Return the overrides for --scorer, which replace the scorers and remove expectations about the old scorers."""
     texts = tuple(typed("--scorer", each) for each in scorers)
-    return [Override(("scorers",), [*scorers], " ".join(texts), texts), Override(("expect",), [], "--scorer")]
+    return [Override(("scorers",), [*scorers], " ".join(texts), texts), without_expectations()]
+
+
+def without_expectations() -> Override:
+    """Return the override that removes all expectations, for commands that judge none."""
+    return Override(("expect",), [], "")
 
 
 def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Override]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.api import load_experiment, look_of
+from attncli.commands.options import without_expectations
 from attncli.commands.progress import running
 from attncli.common.stopping import check_stop
 from attncli.common.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
@@ -95,7 +96,7 @@ def load_source(
 
 
 def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) -> tuple[Result, dict[str, Any]]:
-    experiment = load_experiment(read_document(path, overrides))
+    experiment = load_experiment(read_document(path, [*overrides, without_expectations()]))
     options = experiment.options
     with experiment.document.locating():
         if options.study != "attention":

@@ -22,6 +22,7 @@ from attncli.scorers import SCORERS
 from attncli.show.explanation import fewer, lines
 from attncli.show.tables import SCREEN, recorded
 from tests import reference
+from tests.cli import attncli as attncli_command
 from tests.cli import good
 from tests.combinations import others_slow
 from tests.normalizers.catalogue import VARIANTS as NORMALIZER_VARIANTS
@@ -248,6 +249,13 @@ def test_one_screen(name: str) -> None:
                 assert len(text) <= SCREEN
                 assert max(map(cell_len, text)) <= width
             assert len(re.findall(r"\nkey \d", "\n".join(screen(found, most=None)))) == len(found.keys)
+
+
+def test_a_sweep_of_which_one_point_is_explained() -> None:
+    """Expectations of swept columns are not judged."""
+    refused = attncli_command("explain", "papers/ramapuram_2024")
+    assert "`--set sweep=null` the experiment without it" in refused.stderr
+    assert "3. Output" in good("explain", "papers/ramapuram_2024", "--set", "sweep=null")
 
 
 BY_HAND = """\
