@@ -171,9 +171,9 @@ def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: sl
     return given[..., rows, :] if given.shape[-2] > 1 else given
 
 
-def _of_head(given: Tensor | None, head: int) -> Tensor | None:
-    """Return one head of a tensor that broadcasts to (b, heads, n, m)."""
-    return given if given is None or given.ndim < 3 else given.select(-3, head % given.shape[-3])
+def _of_heads(given: Tensor | None, heads: slice) -> Tensor | None:
+    """Return some heads of a tensor that broadcasts to (b, heads, n, m)."""
+    return given if given is None or given.ndim < 3 or given.shape[-3] == 1 else given[..., heads, :, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +188,7 @@ class Bias:
     given: Tensor | None = None  # (..., n or 1, m or 1), on the device of the scores
     alibi: bool = False
     first: int = 0
-    slope: float | None = None  # of ALiBi for a single head, in place of `alibi_slopes`
+    slopes: Sequence[float] | None = None  # of ALiBi for these heads, by default `alibi_slopes` of their number
 
     @cached_property
     def bound(self) -> float:
@@ -212,7 +212,7 @@ class Bias:
             like: Any = {"dtype": scores.dtype, "device": scores.device}
             queries = torch.arange(self.first, self.first + n, **like)[rows, None]  # n 1
             distances = (queries - torch.arange(m, **like)).abs_()  # n m
-            slopes = torch.tensor(alibi_slopes(math.prod(heads)) if self.slope is None else [self.slope], **like)
+            slopes = torch.tensor(self.slopes or alibi_slopes(math.prod(heads)), **like)
             scores = scores - slopes.view(*heads, 1, 1) * distances  # ... n m
         return scores
 
@@ -244,15 +244,14 @@ class Rules:
     sinks: Tensor | None = None
     rounding: Rounding = Rounding()  # noqa: RUF009  # frozen
 
-    def of_head(self, head: int) -> "Rules":
-        """Return the rules for the scores (b, n, m) of one head of (b, heads, n, m)."""
-        b, heads, n, m = self.valid.shape
-        valid = replace(self.valid, shape=(b, n, m), mask=_of_head(self.valid.mask, head))
-        bias = self.bias
+    def of_heads(self, heads: slice) -> "Rules":
+        """Return the rules for the scores of some heads, for rules of scores (b, heads, n, m)."""
+        b, count, n, m = self.valid.shape
+        shape = (b, len(range(count)[heads]), n, m)
+        valid, bias = replace(self.valid, shape=shape, mask=_of_heads(self.valid.mask, heads)), self.bias
         if bias is not None:
-            slope = alibi_slopes(heads)[head]
-            bias = replace(bias, shape=(b, n, m), given=_of_head(bias.given, head), slope=slope)
-        return replace(self, valid=valid, bias=bias, sinks=_of_head(self.sinks, head))
+            bias = replace(bias, shape=shape, given=_of_heads(bias.given, heads), slopes=alibi_slopes(count)[heads])
+        return replace(self, valid=valid, bias=bias, sinks=_of_heads(self.sinks, heads))
 
     def logits(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
         """Return scores after softcap and bias, for raw scores of some batch elements and queries.

@@ -79,9 +79,9 @@ def assert_rows(found: ScorerRows, wanted: ScorerRows, kept: Tensor, tolerance: 
     scorer=sorted(SCORERS, key="scaled_dot".__ne__),
     normalizer=sorted(NORMALIZERS, key="softmax".__ne__),
     kind=list(RULES),
-    leading=[(2,), (), (2, 3), (1, 2, 2)],
+    leading=[(2, 3), (2,), (), (1, 2, 2)],
     dtype=[torch.float64, torch.float32, torch.bfloat16],
-    at_a_time=[20, 1, 2**19],
+    at_a_time=[2 * M + 1, 20, 1, 2**19],  # the first is two heads and one
 )
 def test_against_loops(
     scorer: str,
@@ -93,6 +93,7 @@ def test_against_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
+    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
     sizes = (9, 7) if "empty" in kind else (N, M)
     shape, (queries, keys, values) = (*leading, *sizes), tensors(leading, sizes, dtype)
     if kind in ("lengths", "empty rows", "everything") and not leading:
@@ -117,12 +118,13 @@ def test_against_loops(
     torch.testing.assert_close(output, usual.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-@pytest.mark.parametrize("at_a_time", [1, 20, 2**19])
+@pytest.mark.parametrize("at_a_time", [1, 2 * M + 1, 20, 2**19])
 @pytest.mark.parametrize("leading", [(2,), (2, 3), (1, 2, 2)])
 def test_a_score_that_the_normaliser_refuses_is_located_among_all(
     leading: Shape, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
+    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
     queries, keys, values = tensors(leading)
     scorer, rules = make("dot", D), Rules(Valid((*leading, N, M)), normalizer=NORMALIZERS["sum"]())
     queries, keys = queries.abs(), keys.abs()
@@ -134,6 +136,18 @@ def test_a_score_that_the_normaliser_refuses_is_located_among_all(
     (problem,) = error.value.problems
     assert problem.path == ("scores", *place)
     assert "got a score of -0.5;" in problem.message
+
+
+def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M + 1)
+    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
+    given, scored = tensors((2, 3)), make("dot", D).double()
+    rules = Rules(Valid((2, 3, N, M)), sinks=normal(3, 1, 1, seed=3, dtype=torch.float64))
+    output, found = pooled(scored, given, rules)
+    scores = scored(*given[:2])
+    weights = rules.stages(scores)["weights"]
+    assert_rows(found, scorer_rows(scores, weights, rules.valid), torch.ones(2, 3, N) > 0, 1e-12)
+    torch.testing.assert_close(output, weighted_sum(weights, given[2]))
 
 
 @varied(

@@ -21,7 +21,7 @@ from attncli.common.study import TIE
 from attncli.common.threads import in_order, on_threads
 from attncli.pooling import Place, tiles
 
-AT_A_TIME = 2**18  # numbers of a tile, which is converted to float64
+AT_A_TIME = 2**19  # numbers of a tile, which is converted to float64
 SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of 0 is infinite
 
 

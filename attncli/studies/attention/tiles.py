@@ -21,6 +21,7 @@ from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
 
 AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
+FEWEST_QUERIES = 128  # of a head in a tile of several heads: matrix products with fewer are slow
 TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile is one part of the workspace, beside its stages and metrics
 ROWS = tuple(each.name for each in fields(ScorerRows))
 QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the metrics of `_by_softmax`
@@ -45,13 +46,16 @@ def pool_with_rows(
     metrics = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
     known = type(scorer) in SCORERS.values() and not isinstance(rules.normalizer, OwnNormalizer)
     jobs = _jobs(output, metrics, scorer, queries, keys, values, rules)
-    if known and queries.ndim == 4:  # with one head, a tile has more queries
+    if known and queries.ndim == 4:
+        count = _heads_of_tile(queries.shape[1], keys.shape[-2])
 
-        def of_head(head: int) -> Iterator[Callable[[], None]]:
-            some, others, theirs = queries[:, head], keys[:, head], values[:, head]
-            return _jobs(output[:, head], metrics[:, :, head], scorer, some, others, theirs, rules.of_head(head), head)
+        def of_heads(first: int) -> Iterator[Callable[[], None]]:
+            heads = slice(first, first + count)
+            some, others, theirs = queries[:, heads], keys[:, heads], values[:, heads]
+            found = output[:, heads], metrics[:, :, heads]
+            return _jobs(*found, scorer, some, others, theirs, rules.of_heads(heads), first)
 
-        jobs = chain.from_iterable(map(of_head, range(queries.shape[1])))
+        jobs = chain.from_iterable(map(of_heads, range(0, queries.shape[1], count)))
     if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
         with on_threads(1) as threads:
             deque(in_order(lambda job: job(), jobs, threads), 0)
@@ -59,6 +63,12 @@ def pool_with_rows(
         for job in jobs:
             job()
     return output, ScorerRows(*metrics)
+
+
+def _heads_of_tile(heads: int, m: int) -> int:
+    """Return the number of heads in a tile, which has at least FEWEST_QUERIES queries of each."""
+    most = max(AT_A_TIME // max(FEWEST_QUERIES * m, 1), 1)
+    return math.ceil(heads / max(math.ceil(heads / most), 1)) or 1
 
 
 def _jobs(
@@ -69,11 +79,11 @@ def _jobs(
     keys: Tensor,
     values: Tensor,
     rules: Rules,
-    head: int | None = None,
+    first_head: int = 0,
 ) -> Iterator[Callable[[], None]]:
     """Yield functions that each fill in `output` and `metrics` for one tile; they may be called in any order.
 
-    `head` is the index of the head if the tensors belong to a single head.
+    `first_head` is the index of the first head of the tensors among all heads, for errors.
     """
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
         queries, keys, scale = scorer.as_dot(queries, keys)  # once for all tiles
@@ -89,7 +99,7 @@ def _jobs(
         elements, rows = place
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        with _located(place, head):
+        with _located(place, first_head):
             pooled = _by_softmax(scorer, *some, rules, place, workspace) if is_fast else None
             pooled = _by_stages(scorer, *some, rules, place, exact) if pooled is None else pooled
         output[*batch, rows, :], found = pooled
@@ -100,7 +110,7 @@ def _jobs(
 
 
 @contextmanager
-def _located(place: Place, head: int | None) -> Iterator[None]:
+def _located(place: Place, first_head: int) -> Iterator[None]:
     """Context manager that replaces the index of a score or weight in an InputError by its index in all heads."""
     try:
         yield
@@ -111,7 +121,7 @@ def _located(place: Place, head: int | None) -> Iterator[None]:
         where = [int(each) for each in problem.path[1:]]
         where[-2] += place[1].start
         where[0] += place[0].start if len(where) > 2 else 0
-        where[1:1] = [] if head is None else [head]
+        where[1] += first_head if len(where) > 3 else 0
         raise InputError([replace(problem, path=(problem.path[0], *where))]) from error
 
 
