@@ -113,10 +113,10 @@ class Result(StudyResult):
             batch: the batch element.
             head: the head, if there are heads.
             layer: the layer of a captured model, by its name or number; by default the first of the run.
-            most: the number of keys to list, in order of their weights; None for all.
+            most: the number of keys to list, the keys with the largest weights; None for all.
 
         Raises:
-            InputError: the run has no such place, or has no queries, as in other studies.
+            InputError: the run has no such label, query, batch element, head or layer, or its study has no queries.
         """
         if is_sweep(self) or (self.document is None and self.folder is None):
             kind = "a sweep" if is_sweep(self) else "a results.json alone"
@@ -339,10 +339,12 @@ def swap(
 
 
 def _document(config: Any, keys: Mapping[str, Any], where: str) -> Document:
-    """Return the document of a file, a built-in experiment or a mapping, with overrides applied.
+    """Return the document of a config: a file, a built-in experiment or a mapping, with the overrides `keys` applied.
+
+    `where` is the place in errors about the arguments, such as `attncli.run`.
 
     Raises:
-        InputError: there is no such experiment, or overrides have problems.
+        InputError: there is no such experiment, or an override is invalid.
     """
     collector, overrides = Collector(), list[Override]()
     for key, value in keys.items():
@@ -359,7 +361,7 @@ def load(folder: str | PathLike[str]) -> Result:
     """Return the result in a run folder. NaN and infinity, which JSON lacks, are None; tensors are read on request.
 
     Raises:
-        InputError: no run folder, or a damaged one.
+        InputError: there is no run, or it is damaged.
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path, STUDIES)
@@ -373,7 +375,7 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
     """Return the differences between two runs, each given as a run folder, a results.json, or a result.
 
     Raises:
-        InputError: no run folder, or a damaged one.
+        InputError: there is no run, or it is damaged.
     """
     from attncli.modes import torch_isolated
 
@@ -392,7 +394,7 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
-    """Return the differences between two stored runs, by the columns that their study defines, if it is known."""
+    """Return the differences between two stored runs, by the columns of their study if this version has the study."""
     if a.result.study not in STUDIES:
         return compare_runs(a, b, dict.fromkeys(ROWS, ()), None)
     return compare_runs(a, b, columns_of(a.result), getattr(load_study(a.result.study), "between", None))
@@ -404,7 +406,7 @@ def save(
     """Save captured attention calls in a .safetensors file, as the command `attncli capture` does.
 
     Args:
-        seen: the calls.
+        seen: the captured calls, from `attncli.capture`.
         file: a name that ends in .safetensors.
         overwrite: replace an existing file.
         tokens: names of queries and keys: the output of a fast tokenizer of transformers, a list of names, a list for
@@ -474,7 +476,7 @@ def isolated(document: Document) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A validated experiment: its options, with the document and the study."""
+    """An experiment with valid options: its document, study and options."""
 
     document: Document
     study: Study[Any, Any]
@@ -566,7 +568,9 @@ class Loaded:
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
-    """Return the validated experiment of a document. `in_python` suits the words of errors to Python.
+    """Return the experiment of a document, with its options validated.
+
+    If `in_python`, errors suggest Python code in place of options of commands.
 
     Raises:
         InputError: the document has problems, or is a sweep.

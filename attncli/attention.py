@@ -73,9 +73,9 @@ class Valid:
         return below if mask is None else below & mask
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
-        """Return two numbers of keys for some queries: all queries see the keys before the first number.
+        """Return two key positions for some queries: all of them see every key before the first position.
 
-        No query sees a key from the second number on.
+        None of them sees a key from the second position on.
         """
         limits, m = _cut(self._limits, self.shape, elements, rows), self.shape[-1]
         least, most = (m, m) if limits is None or not limits.numel() else map(int, limits.aminmax())
@@ -89,7 +89,7 @@ class Valid:
 
     @property
     def whole(self) -> Tensor:
-        """The mask (..., n, m); repeated axes take no memory."""
+        """The mask, expanded to (..., n, m); expanded axes take no memory."""
         joined = self.joined
         every = torch.ones((), dtype=torch.bool, device=self.device)
         return (every if joined is None else joined).expand(self.shape)
@@ -245,7 +245,7 @@ class Rules:
     rounding: Rounding = Rounding()  # noqa: RUF009  # frozen
 
     def of_heads(self, heads: slice) -> "Rules":
-        """Return the rules for the scores of some heads, for rules of scores (b, heads, n, m)."""
+        """Return the rules for some of the heads, given rules for scores (b, heads, n, m)."""
         b, count, n, m = self.valid.shape
         shape = (b, len(range(count)[heads]), n, m)
         valid, bias = replace(self.valid, shape=shape, mask=_of_heads(self.valid.mask, heads)), self.bias
@@ -295,8 +295,8 @@ def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, 
     Args:
         scores: (..., n, m), any floating dtype; never written to.
         valid_lens: integers in 0..m, (b,) for one length per example or (b, n) for one per query; tensor, array, lists.
-        mask: boolean (n, m), or of the scores' rank with sizes of 1 repeated; True = may attend. Tensor, array or
-            lists; combined with `valid_lens`.
+        mask: boolean (n, m), or broadcastable to the scores with as many axes; True = may attend. Tensor, array or
+            lists. A key must be valid by both `mask` and `valid_lens`.
         empty_row: weights of a query with no valid key: `zero`, `uniform` (over all m keys, as D2L's code gives),
             `nan`, or `error`.
 
@@ -379,7 +379,7 @@ def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) 
 
 
 def softcap(scores: Tensor, cap: float) -> Tensor:
-    """Return cap * tanh(scores / cap), between -cap and cap. Apply it before the mask, or masked keys leak."""
+    """Return cap * tanh(scores / cap), between -cap and cap. Apply it before the mask, or masked keys get weight."""
     # An extreme cap, or a score divided by it, may be outside float32.
     if not 1e-30 <= cap <= 1e30 and scores.dtype != torch.float64:
         wide = scores.cpu() if scores.device.type == "mps" else scores  # Apple's devices have no float64

@@ -69,7 +69,7 @@ def _check_working_directory() -> None:
 
 
 def _check_text(argument: str) -> None:
-    """Raise InputError for characters that no file name can have, for which typer would show a traceback."""
+    """Raise an InputError if an argument has characters that no file name can have; typer would show a traceback."""
     try:
         is_good = b"\0" not in os.fsencode(argument)
     except UnicodeEncodeError:

@@ -14,11 +14,11 @@ LARGEST_COUNT = 10_000_000  # larger integers are rounded, since they are too wi
 def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bool = False) -> str:
     """Return a number as text with `digits` significant digits and at most `decimals` decimals.
 
-    Zeros at the end are kept: `1.003`, `0.5000`, `512.3`. Below 0.001 and from a million on numbers have an exponent:
-    `9.77e-04`. Only 0 itself is `0`. Integers have all their digits up to ten million: `1,048,576`. With `trim`,
-    for exact numbers such as settings, zeros at the end are left out: `1`, `0.5`.
+    Zeros at the end are kept: `1.003`, `0.5000`, `512.3`. Numbers below 0.001, and of a million or more, have an
+    exponent: `9.77e-04`. No small number is rounded to `0`. An `int` below ten million has all its digits: `1,048,576`.
+    With `trim`, for exact numbers such as settings, zeros at the end are left out: `1`, `0.5`.
 
-    An interval is `0.985 to 1.010`, None is `-`, a boolean `yes` or `no`, and text stays as it is.
+    An interval, a pair of numbers, is `0.985 to 1.010`; None is `-`, a boolean `yes` or `no`, and text stays as it is.
     """
     if value is None:
         return MISSING

@@ -33,7 +33,7 @@ Place = tuple[slice, slice]  # batch elements and queries
 
 
 class Dot(NamedTuple):
-    """The arguments of torch's kernel: scores are scale * queries . keys."""
+    """The arguments of torch's fused kernel, which computes scores as scale * queries . keys."""
 
     queries: Tensor
     keys: Tensor
@@ -81,7 +81,7 @@ def pool(
 
 
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """Return the output of `pool` for rules, without checks."""
+    """Return the output of `pool` for these rules of masks and weights, without checking the arguments."""
     queries, keys, values = at_least_float32(queries, keys, values)
     known = type(scorer) in SCORERS.values()  # others may see that keys are missing
     if not (known and rules.valid.lengths_alone and rules.bias is None and is_softmax(rules)):
@@ -102,7 +102,7 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
 def _of_runs(
     scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, elements: list[slice]
 ) -> Iterator[Tensor]:
-    """Yield the output of each run of batch elements, computed without the keys beyond their lengths."""
+    """Yield the output of each slice of batch elements, computed without the keys beyond their lengths."""
     sizes = [each.stop - each.start for each in elements]
     parts = zip(*(torch.split(t, sizes) if t.ndim > 2 else [t] for t in (queries, keys, values)), strict=True)
     for some, (queries, keys, values) in zip(elements, parts, strict=True):
@@ -112,7 +112,7 @@ def _of_runs(
 
 
 def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """Return the output, by torch's kernel if it gives it at once, otherwise tile by tile."""
+    """Return the output from one call of torch's kernel if possible, otherwise tile by tile."""
     dot = _as_dot(scorer, queries, keys, values, rules)
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
@@ -130,7 +130,7 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
 
 
 def runs(valid: Valid, together: int) -> Iterator[slice]:
-    """Yield at most `together` batch elements, of equal length unless masking different lengths costs less."""
+    """Yield slices of at most `together` batch elements, of equal length unless masking them costs less."""
     assert valid.lengths is not None
     counts = torch.unique_consecutive(valid.lengths, return_counts=True)[1].tolist()
     counts = counts if math.prod(valid.shape) >= RUN * len(counts) else [len(valid.lengths)]
@@ -205,7 +205,7 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 
 def is_softmax(rules: Rules) -> bool:
-    """Whether the normaliser is softmax, without sinks, and no result is rounded."""
+    """Whether the weights are a plain softmax: without sinks, and with no intermediate result rounded."""
     return rules.sinks is None and rules.rounding.way == "inputs" and softmax.is_softmax(rules.normalizer)
 
 

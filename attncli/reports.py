@@ -43,7 +43,7 @@ def report(
 
 
 def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]:
-    """Return the results by name that are of the first run's study, and sweeps if it is one."""
+    """Return by name the results of the first run's study; only sweeps if it is a sweep, else none of them."""
     kinds = [(run.result.study, is_sweep(run.result)) for run in runs]
     return {name: run.result for run, name, kind in zip(runs, names, kinds, strict=True) if kind == kinds[0]}
 

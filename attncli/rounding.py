@@ -20,21 +20,22 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Rounding:
-    """Round queries, keys and values to a dtype (`inputs`), and more; without a dtype, round nothing.
+    """The way an entry rounds in low precision; without a dtype, it rounds nothing.
 
-    With `flash` weights are rounded as FlashAttention does: before they are divided by their sum, relative to the
-    largest (Dao et al. 2022, arXiv:2205.14135). With `steps` every intermediate result is rounded.
+    With `inputs` queries, keys and values are rounded to the dtype. With `flash` weights are rounded too, as in
+    FlashAttention: relative to the largest, before they are divided by their sum (Dao et al. 2022, arXiv:2205.14135).
+    With `steps` every intermediate result is rounded.
     """
 
     dtype: torch.dtype | None = None
     way: Way = "inputs"
 
     def values(self, values: Tensor) -> Tensor:
-        """Return rounded values; float8 leaves them as they are, as kernels do that quantise queries and keys."""
+        """Return the values, rounded unless in float8, in which kernels quantise queries and keys alone."""
         return values if self.dtype is None or self.dtype.itemsize == 1 else self._rounded(values)
 
     def vectors(self, vectors: Tensor) -> Tensor:
-        """Return rounded queries or keys (..., d); float8 has a factor for each, so that no number is too large."""
+        """Return rounded queries or keys (..., d); in float8 each is scaled first, so that no number is too large."""
         if self.dtype is None or self.dtype.itemsize > 1:
             return vectors if self.dtype is None else self._rounded(vectors)
         largest = vectors.detach().abs().amax(-1, keepdim=True)
@@ -42,11 +43,11 @@ class Rounding:
         return self._rounded(vectors * factor) / factor
 
     def step(self, result: Tensor) -> Tensor:
-        """Return scores or outputs, rounded with `steps`."""
+        """Return scores or outputs, rounded if every step is (`steps`)."""
         return self._rounded(result) if self.way == "steps" else result
 
     def weights(self, weights: Tensor) -> Tensor:
-        """Return weights (..., n, m), rounded with `steps` and `flash`."""
+        """Return weights (..., n, m), rounded with `flash` or `steps`."""
         if self.way != "flash":
             return self.step(weights)
         largest = weights.detach().amax(-1, keepdim=True)

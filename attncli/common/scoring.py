@@ -114,7 +114,7 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
 
 
 def is_own(entry: ScorerEntry) -> bool:
-    """Whether the scorer or the normaliser of an entry is the user's own class."""
+    """Whether the scorer or the normaliser of an entry is a class of the user, not a built-in one."""
     return entry.scorer not in SCORERS or entry.normalizer.normalizer not in NORMALIZERS
 
 
@@ -181,7 +181,7 @@ def rules_of(
         first: the position of the first query; by default from the causal mask, 0 without one.
 
     Raises:
-        InputError: as `build_normalizer`.
+        InputError: as in `build_normalizer`.
     """
     n, m = valid.shape[-2:]
     if first is None:
@@ -301,7 +301,7 @@ def compile_scorer(scorer: nn.Module) -> str | None:
 
 @functools.cache
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Return why torch cannot compile for this device, found by compiling a small scorer; None if it can."""
+    """Return why torch cannot compile for this device and dtype, by compiling a small scorer; None if it can."""
     probe = Additive(1, 1).to(device, dtype)
     probe.compile()
     rows = torch.zeros(1, 16, 1, device=device, dtype=dtype)  # enough of them for the form that is used for more
@@ -342,7 +342,7 @@ def _check_made(made: Any, shape: tuple[int, ...], by: str, what: str) -> None:
 
 
 def _version(tensor: Tensor) -> int | None:
-    """Return how often a tensor was written to; None for a tensor of inference mode, which does not count."""
+    """Return how often a tensor was written to; None for a tensor made in inference mode, which has no counter."""
     return None if tensor.is_inference() else tensor._version
 
 

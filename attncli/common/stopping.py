@@ -26,9 +26,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Keeping:
-    """Leaves the `with` quietly when the user stops the work, unless `finished` is empty; then it raises.
+    """Context manager that suppresses the interruption by the user if `finished`, the rows so far, is not empty.
 
-    Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook.
+    Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook. If
+    there are none, the exception propagates.
     `interrupted` says whether the work was stopped.
     """
 
@@ -47,7 +48,7 @@ class Keeping:
 
 
 def has_arrived() -> bool:
-    """Whether a signal to stop has arrived."""
+    """Whether a signal to stop, SIGINT or SIGTERM, has arrived."""
     return _arrived is not None
 
 
@@ -63,7 +64,7 @@ def check_stop() -> None:
 
 
 def hold_signals() -> None:
-    """From now until the end of `stepping`, make signals wait, so that the results can be written."""
+    """Make signals to stop wait from now until `stepping` ends, so that the results can be written."""
     global _is_writing
     _is_writing = _is_stepping
 

@@ -101,7 +101,7 @@ class Result:
 
     @property
     def labels(self) -> list[str]:
-        """Return the labels of the scorers, in the order of their rows; a study may have rows by head alone."""
+        """Return the labels of the scorers in the order of their rows, of records or, if there are none, of heads."""
         return list(by_label(self.records or self.heads))
 
 
@@ -298,7 +298,7 @@ class Rows:
 
 
 class PreparedStudy(Protocol):
-    """The input of a study's `run`."""
+    """The checked input of a study's `run`, made by its `prepare`."""
 
     @property
     def device(self) -> "torch.device":

@@ -25,7 +25,7 @@ UNIFORM, ZERO = "uniform", "zero"
 
 
 class Swap(Replacing):
-    """Lets the models that run inside the `with` attend with another scorer, in this thread and without gradients.
+    """Context manager in which models attend with another scorer, in this thread and without gradients.
 
     with attncli.Swap("sparsemax", layers=[3]), torch.no_grad():
         evaluate(model)
@@ -55,7 +55,7 @@ class Swap(Replacing):
         self._seed, self._scorers = seed, dict[Any, nn.Module]()
 
     def compute(self, record: Record) -> Tensor:
-        """Return the output (b, h, n, v) that the entry gives for the queries, keys and values of a call."""
+        """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
         if self.entry is None:
             return torch.zeros_like(record.output)
         inputs = inputs_of(record, record.queries.dtype, record.queries.device)
@@ -90,7 +90,7 @@ def listed(given: Any) -> Any:
 
 
 def entry_of(given: Any) -> ScorerEntry:
-    """Return the entry that a user gives in Python.
+    """Return the validated entry for a scorer given in Python, as `Swap` takes it.
 
     Raises:
         InputError: the entry is wrong.

@@ -18,7 +18,7 @@ AHEAD = 2  # parts begun per thread: no thread idles, and memory stays bounded
 
 @contextmanager
 def on_threads(wanted: int | None) -> Iterator[int]:
-    """Set torch's number of threads inside the `with`, unless `wanted` is None, and yield the number before.
+    """Set torch's number of threads to `wanted` inside the `with`, unless that is None; yield the previous number.
 
     The rounding of a sum depends on the number of threads: only one thread gives the same sum on every machine.
     """
@@ -33,9 +33,9 @@ def on_threads(wanted: int | None) -> Iterator[int]:
 def in_order(
     work: Callable[[Job], Part], jobs: Iterable[Job], threads: int, pool: ThreadPoolExecutor | None = None
 ) -> Iterator[Part]:
-    """Yield `work(job)` in the order of the jobs, on the threads of the pool; torch must use one core per thread.
+    """Compute `work(job)` on the threads of the pool, and yield the results in the order of the jobs.
 
-    Without a pool, threads are started and end.
+    torch must be set to one thread. Without a pool, `threads` threads are started and ended.
     """
     if pool is None:
         with ThreadPoolExecutor(threads) as own:

@@ -7,9 +7,9 @@ from attncli.normalizers._valid import largest_score
 
 
 def steps_of_softmax(scores: Tensor, valid: Tensor | None, name: str = "s") -> dict[str, Tensor]:
-    """Return the largest score, the exponentials of the others relative to it, their sum, and the weights.
+    """Return the steps of softmax: the largest score, the exponentials of scores minus it, their sum, the weights.
 
-    `name` is the name of the scores in the formulas.
+    Keys that are not `valid` have a weight of 0. `name` stands for the scores in the names of the steps.
     """
     top = largest_score(scores, valid)  # ... n 1
     powers = exponentials(scores - top, valid)

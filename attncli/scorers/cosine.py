@@ -15,7 +15,7 @@ from attncli.scorers._theory import Moments, Theory
 class Cosine(nn.Module):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
-    The lengths of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
+    The norms of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
     scale may be an expression in m, the number of keys, such as `log2(m^2-m)` (Henry et al. 2020, arXiv:2010.04245).
     Queries and keys need the same size d.
     """
@@ -52,7 +52,7 @@ class Cosine(nn.Module):
             return positive(self.scale, m) if isinstance(self.scale, str) else self.scale
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
-        """Return the products, their sum, the lengths, the scale and the score."""
+        """Return the products, their sum, the norms, the scale and the score."""
         queries, keys = at_least_float32(queries, keys)
         return {
             **steps_of_dot(queries, keys),
@@ -63,7 +63,7 @@ class Cosine(nn.Module):
         }
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Count the formula's operations: lengths, and for each pair a dot product, a product and a quotient."""
+        """Count the formula's operations: norms, and for each pair a dot product, a product and a quotient."""
         return (n + m) * (2 * key_size + 1) + n * m * (2 * key_size + 2)
 
     def theory(self, moments: Moments) -> Theory:
@@ -84,7 +84,7 @@ class Cosine(nn.Module):
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return vectors (..., d) scaled to length 1, and zero vectors as zeros, without overflow or underflow."""
+    """Return vectors (..., d) scaled to norm 1, and zero vectors as zeros, without overflow or underflow."""
     largest = vectors.abs().amax(-1, keepdim=True)
     vectors = vectors / torch.where(largest == 0, 1.0, largest)
     length = vectors.norm(dim=-1, keepdim=True)

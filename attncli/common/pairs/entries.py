@@ -45,7 +45,7 @@ class Entries:
 
     @property
     def kurtosis(self) -> float:
-        """Return the kurtosis of the distribution (3 for normal entries); infinity if it does not exist."""
+        """Return the kurtosis of the distribution (3 for normal entries); infinity without a fourth moment."""
         if self.df is not None:
             return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
         return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]

@@ -25,7 +25,7 @@ SCORES_AT_A_TIME = 2**18  # of real pairs
 
 @dataclass(frozen=True)
 class Pairs:
-    """Queries (rows, 1, q) with separate keys (rows, m, k), or queries (rows, q) with shared keys (m, k).
+    """Query-key pairs: queries (rows, 1, q) with keys (rows, m, k), or queries (rows, q) that share keys (m, k).
 
     `valid` (rows, m) marks the pairs that count; None means all. `names` has the name and the number of rows of each
     part; other random numbers for a part are drawn from a generator with its name.
@@ -68,11 +68,11 @@ class RandomPairs:
 
     @property
     def jobs(self) -> range:
-        """Return the valid arguments of `of_job`."""
+        """Return the numbers of all jobs, the arguments of `of_job`."""
         return range(-(-self.rows // (self.step * self.together)))
 
     def of_job(self, job: int) -> Pairs:
-        """Draw the pairs of a job; any thread draws the same."""
+        """Draw the pairs of a job. They depend on the seed and the job only, not on the thread that draws them."""
         parts = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
         names = [(f"{self.d}.{part}", min(self.step, self.rows - part * self.step)) for part in parts]
         drawn = [self._draw(name, rows) for name, rows in names]
@@ -104,7 +104,7 @@ class RealPairs:
 
     @property
     def jobs(self) -> range:
-        """Return the valid arguments of `of_job`."""
+        """Return the numbers of all jobs, the arguments of `of_job`."""
         return range(len(self.tensors["queries"]) * len(self._starts))
 
     def of_job(self, job: int) -> Pairs:

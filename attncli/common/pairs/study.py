@@ -200,7 +200,7 @@ def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int
 
 @contextmanager
 def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
-    """Yield a function that takes a point and a function of its pairs, and yields that function's results, job by job.
+    """Yield a function of a point and `work` that yields `work(point, pairs)` for the pairs of each job of the point.
 
     Each thread uses torch on one core, and each job is a step of the progress; `rounds` is the number of passes over
     all points. A user's scorer or normaliser may draw random numbers or keep state, so it runs in a single thread, with
