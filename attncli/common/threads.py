@@ -13,7 +13,7 @@ from attncli.common.stopping import check_stop
 
 Job = TypeVar("Job")
 Part = TypeVar("Part")
-AHEAD = 2  # parts begun per thread: no thread idles, and memory stays bounded
+AHEAD = 8  # parts begun per thread: none idles while this thread waits for a busy core, and memory stays bounded
 
 
 @contextmanager

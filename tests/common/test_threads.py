@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from attncli.common.threads import in_order
+from attncli.common.threads import AHEAD, in_order
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -23,7 +23,7 @@ def test_parts_come_in_the_order_of_their_jobs(threads: int) -> None:
 def test_few_parts_are_begun_ahead() -> None:
     begun: list[int] = []
     for done, _ in enumerate(in_order(begun.append, range(100), 2), start=1):
-        assert len(begun) <= done + 4
+        assert len(begun) <= done + 2 * AHEAD
     assert sorted(begun) == list(range(100))
 
 

@@ -158,6 +158,9 @@ def test_float64_weights_of_every_size(size: float) -> None:
 
 def tanhs_of(call: Callable[[], object]) -> int:
     """Return how many numbers torch takes the tanh of."""
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "99"
+    )  # the profiler reads it once in a process, and else writes to stderr
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as record:
         call()
     return sum(math.prod(event.input_shapes[0]) for event in record.events() or [] if "tanh" in event.name)
