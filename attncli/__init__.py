@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from attncli.api import Result, Swap, compare, load, run, save, swap, sweep
     from attncli.capturing.capture import Capture, capture
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "swap", "sweep"]
 
 
