@@ -123,9 +123,9 @@ class Valid:
         return is_plain and (self.causal != "bottom_right" or self.shape[-2] == self.shape[-1])
 
     def before_length(self, elements: slice) -> "Valid":
-        """Return the valid keys of some batch elements among the keys before the greatest of their lengths.
+        """Return the valid keys of some batch elements, with the keys beyond the greatest of their lengths cut off.
 
-        For `lengths_alone`. If an element has no valid key, all keys are kept, since it may have weights at any key.
+        Only for `lengths_alone`. If an element has no valid key, none is cut off, since it may have weights at any key.
         """
         assert self.lengths is not None
         lengths = self.lengths[elements]
