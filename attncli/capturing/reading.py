@@ -37,7 +37,7 @@ class Layout:
     is_crossed: bool = False  # scores are (b, n, h, m)
 
     def matrix(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """Return `tensor`, which the model broadcast to scores of `shape`, as (b, h, n, last axis of `tensor`)."""
+        """Return a tensor that broadcasts to scores of `shape`, such as a mask or bias, as (b, h, n, its last axis)."""
         tensor = tensor.expand(*shape[:-1], tensor.shape[-1] if tensor.ndim else 1)
         if self.is_crossed:
             return tensor.reshape(self.b, self.n, self.h, -1).transpose(1, 2)

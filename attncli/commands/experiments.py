@@ -59,7 +59,7 @@ class LoadedSweep:
         return self.plan.options
 
     def check(self, progress: Progress) -> None:
-        """Return at once, since making the plan has checked the points."""
+        """Do nothing, since the points were checked when the plan was made."""
 
     def run(
         self, progress: Progress, command: str, out: Path | None, overwrite: bool, pictures: bool, report: bool
@@ -195,7 +195,7 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
 
 
 def _print_briefly(finished: Finished, of: int) -> None:
-    """Print the first finding and the folder of a run; only the folder if there are many runs, `of` in number."""
+    """Print the first finding and the folder of one `of` several runs; only the folder if there are many."""
     console, folder = Terminal(), f"{shortest(finished.folder)}/"
     name = (printable(finished.content["name"]), STRONG)
     if of > MOST_IN_TWO_LINES:

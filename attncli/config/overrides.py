@@ -21,8 +21,8 @@ class Override:
     """A new value for one key of a config.
 
     `text` is the user's input, for errors; if a flag was repeated, `texts` has the input of each repetition. If
-    `may_be_short`, the path may begin inside `data`, `mask` or a scorer. `where` is `file:line:column` if the value is
-    written in a file, else empty.
+    `may_be_short`, the path may leave out `data`, `mask` or the scorer at its beginning. `where` is `file:line:column`
+    if the value is written in a file, else empty.
     """
 
     path: errors.Path

@@ -24,7 +24,7 @@ from attncli.inputs.files import TensorFile, broken, problem
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
-    """The JSON of a captured call, if its output can be recomputed from its tensors."""
+    """The JSON entry of a captured call whose output can be recomputed from its tensors."""
 
     kind: Annotated[str, Field(alias="class")]
     how: str
@@ -135,7 +135,7 @@ def read_captured(path: Path) -> Captured:
     """Read the header of a captured file.
 
     Raises:
-        InputError: the file is missing, damaged or of another kind.
+        InputError: the file is missing, damaged or not a captured file.
     """
     file = TensorFile.opened(path)  # raises InputError if the file is damaged
     text = _metadata(path)

@@ -142,7 +142,7 @@ def _measured_once(bar: Axes) -> Iterator[None]:
 
 
 def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
-    """Return the width and height of the smallest panel in inches."""
+    """Return the least width and the least height of the panels, in inches."""
     inches: Numbers = np.min([each.get_position().size for each in axes], axis=0) * figure.get_size_inches()
     return inches
 

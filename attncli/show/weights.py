@@ -42,7 +42,7 @@ Cell = tuple[str, Style]
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The queries and keys in the tables of a matrix, by index, and whether its output has room beside it."""
+    """The indices of the queries and keys that the tables of a matrix show, and whether the output fits beside them."""
 
     queries: Sequence[int]
     keys: Sequence[int]
