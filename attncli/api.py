@@ -159,12 +159,12 @@ class Result(StudyResult):
         """Return the result as text, PNG and HTML; a notebook shows the richest format that it supports."""
         from attncli.reports import report
         from attncli.show import notebook
-        from attncli.show.tables import findings, fit
+        from attncli.show.tables import findings, fit, opening
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
             tables = partial(view_of(self, "tables").tables, self, width=notebook.WIDTH, csv=None)
-            shown = fit(lambda most: tables(most=most), [*findings(self.findings)], notebook.WIDTH)
+            shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
             content = {"study": self.study, "expectations": self.expectations}
             stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
             page = report([stored], notebook.MOST_BYTES)
@@ -335,6 +335,7 @@ def swap(
     with isolated(document):
         batch = {"args": args, **kwargs} if args and kwargs else kwargs or args
         result = study.run(study.prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
+        result = replace(result, about=options.about)
     return Result(**vars(result), config=config_of(options))
 
 
@@ -562,7 +563,7 @@ class Loaded:
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
-        result = self.study.run(prepared, progress)
+        result = replace(self.study.run(prepared, progress), about=self.options.about)
         hold_signals()
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
 

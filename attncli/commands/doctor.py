@@ -92,7 +92,7 @@ def _of_config(given: Path, overrides: list[Override]) -> Document:
         message = "got a sweep; expected one experiment; `attncli sweep` runs a sweep of the study doctor"
         raise document.located(InputError.of(message, ["sweep"]))
     own, others = (set(options_model(each).model_fields) for each in ("doctor", "attention"))
-    dropped = (others - own) | {"expect", "figure", "sweep"}
+    dropped = (others - own) | {"about", "expect", "figure", "sweep"}
     kept = {key: value for key, value in document.data.items() if key not in dropped}
     return replace(document, data={**kept, "study": "doctor", "name": "doctor"}).changed(overrides)
 

@@ -31,7 +31,7 @@ from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
-from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
+from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
 from attncli.sweeps.findings import failures_of
 from attncli.sweeps.views import is_sweep, view_of
 
@@ -190,7 +190,9 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
     if finished.picture is not None:
         end.append(Text(f"open {shortest(finished.picture)}", no_wrap=True))
     end += verdicts[-1:]
-    for part in fit(lambda most: table(most=most), end, console.width, None if is_full else SCREEN):
+    for part in fit(
+        lambda most: [*opening(result), *table(most=most)], end, console.width, None if is_full else SCREEN
+    ):
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from attncli.commands.progress import Terminal
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
+from attncli.config.document import read_document
 from attncli.errors import InputError
 
 Name = Annotated[
@@ -30,17 +34,18 @@ def init(name: Name = None, out: Out = Path()) -> None:
         cure = f"did you mean `{near[0]}`?" if near else "`attncli init` lists them"
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     else:
-        titles = {each: _title(each) for each in below if name is not None or "/" not in each}
-        folders = Counter(f"{each.partition('/')[0]}/" for each in below if each not in titles)
-        titles |= {folder: f"{number} more; attncli init {folder} lists them" for folder, number in folders.items()}
-        width = max(map(len, titles))
-        for each, title in titles.items():
-            typer.echo(f"{each:{width}}  {title}")
+        lines = {each: _about(each) for each in below if name is not None or "/" not in each}
+        folders = Counter(f"{each.partition('/')[0]}/" for each in below if each not in lines)
+        lines |= {folder: f"{number} more; attncli init {folder} lists them" for folder, number in folders.items()}
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for line in lines.items():
+            table.add_row(*map(Text, line))
+        Terminal().print(table)
         typer.echo("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
 
 
-def _title(name: str) -> str:
-    return builtin_path(name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+def _about(name: str) -> str:
+    return " ".join(read_document(builtin_path(name)).data["about"].split())
 
 
 def _copy(name: str, out: Path) -> None:

@@ -83,7 +83,8 @@ class Result:
     scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons` have the same rows for each
     batch element and head, if the study makes them. `inputs` are the tensors given to the study, and `tensors` the
     tensors that it made. `parameters` are parameters of scorers as `<label>/<state_dict name>`, or trained parameters
-    as `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped the run, so rows are missing.
+    as `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped the run, so rows are missing. `about` is the
+    question of the experiment, one sentence, if it has one.
     """
 
     study: str
@@ -98,6 +99,7 @@ class Result:
     interrupted: bool = False
     heads: Sequence[Record] = ()
     head_comparisons: Sequence[Record] = ()
+    about: str | None = None
 
     @property
     def labels(self) -> list[str]:

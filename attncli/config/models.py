@@ -12,10 +12,13 @@ from attncli.config.looks import Look, is_default
 from attncli.config.scorer_entries import ScorerEntry, written_out
 from attncli.config.strict import Model, problem, worded
 from attncli.config.sweep import Sweep
-from attncli.config.values import Name
+from attncli.config.values import Name, Sentence
 
 DEFAULT_STUDY = "attention"
 STUDY = Field(description="name of the study")
+About = Annotated[
+    Sentence | None, Field(description="the question of the experiment, one sentence, shown with its results")
+]
 Device = Annotated[
     str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$"), worded("expected auto, cpu, cuda, cuda:N or mps")
 ]
@@ -58,6 +61,7 @@ class Experiment(Model):
         scorers: Sequence[ScorerEntry]
 
     name: Annotated[Name, Field(description="name of the folder outputs/<name>/; default: the file's name")]
+    about: About = None
     seed: Annotated[int, Field(ge=0, lt=2**63, description="seed of all random numbers")] = 0
     device: Annotated[Device, Field(description="device: auto, cpu, cuda, cuda:N or mps")] = "auto"
     dtype: Annotated[DType, Field(description="dtype of queries, keys and values")] = "float32"

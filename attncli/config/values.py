@@ -13,6 +13,7 @@ from attncli.config.strict import Model, checked_by, problem
 
 PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
 LONGEST_NAME = 200  # bytes in UTF-8
+LONGEST_SENTENCE = 200  # characters
 
 
 def _plain_name(name: str) -> str:
@@ -23,6 +24,10 @@ def _plain_name(name: str) -> str:
     return name
 
 
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _relative_to_config(file: str, info: ValidationInfo) -> str:
     folder = (info.context or {}).get("folder")
     return str(Path(folder) / file) if folder else file
@@ -30,6 +35,11 @@ def _relative_to_config(file: str, info: ValidationInfo) -> str:
 
 Name = Annotated[
     str, AfterValidator(_plain_name), Field(json_schema_extra={"pattern": PLAIN, "maxLength": LONGEST_NAME})
+]
+Sentence = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_SENTENCE),
+    AfterValidator(_on_one_line),
 ]
 FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_config)]
 Size = Annotated[int, Field(ge=1, le=2**20)]

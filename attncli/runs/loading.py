@@ -98,6 +98,7 @@ class Stored(BaseModel):
 
     study: str
     name: str
+    about: str | None = None
     settings: Record
     records: list[Annotated[Record, AfterValidator(_labelled)]]
     comparisons: list[Record]

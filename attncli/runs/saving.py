@@ -69,6 +69,7 @@ def results_of(
             "attncli": __version__,
             "study": result.study,
             "name": result.name,
+            "about": result.about,
             "seed": seed,
             "created": started.isoformat(timespec="seconds"),
             "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names may not be UTF-8

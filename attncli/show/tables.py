@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
 from rich.cells import cell_len, chop_cells
@@ -15,9 +15,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.common.study import Column, Finding, Record, by_label
+from attncli.common.study import Column, Finding, Record, Result, by_label, layers_of, tensor_name
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 GAPS = (2, 1)  # spaces between columns; the first that fits
@@ -26,6 +29,7 @@ SCREEN = 60  # lines that a command prints, unless --full
 ROWS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # of one table: the first number with which everything fits on the screen
 MOST_FINDINGS = 12
 ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
+MOST_LENGTHS = 8  # valid lengths that are listed
 LONGEST_LABEL = 14  # characters of a label above a column; longer ones are folded
 Row = TypeVar("Row")
 
@@ -267,6 +271,34 @@ def remark(line: str) -> Iterator[Text]:
     """Yield a faint line, unless it is empty."""
     if line:
         yield Text(line, style=FAINT)
+
+
+def opening(result: Result) -> Iterator[Text]:
+    """Yield a line with the name and the question of an experiment, and one with its shapes and valid keys, if any."""
+    yield Text.assemble((printable(result.name), STRONG), f": {printable(result.about)}" if result.about else "")
+    layers = layers_of(result)
+    names = {role: tensor_name(role, layer=layers[0]) for role in ("queries", "keys", "values", "valid")}
+    if all(name in result.inputs for name in names.values()):
+        first = {role: result.inputs[name] for role, name in names.items()}
+        shapes = [f"{role} {' x '.join(map(str, tensor.shape))}" for role, tensor in first.items() if role != "valid"]
+        layer = f" in the first of {len(layers)} layers" if len(layers) > 1 else ""
+        yield Text(f"{', '.join(shapes)}{layer}; {_valid_keys(first['valid'])}")
+
+
+def _valid_keys(valid: "Tensor") -> str:
+    """Return words for a mask (..., n, m), such as `valid lengths 2, 6`."""
+    n, m = valid.shape[-2:]
+    lengths = valid.sum(-1)  # ... n
+    if not bool((valid == (lengths.new_tensor(range(m)) < lengths[..., None])).all()):
+        return f"{number(1 - valid.double().mean().item(), 2)} of the pairs masked"
+    if bool((lengths == m).all()):
+        return "no key masked"
+    if n > 1 and bool((lengths == lengths.new_tensor(range(m - n + 1, m + 1)).clamp_min(0)).all()):
+        return "causal"
+    listed = lengths[..., 0].flatten() if bool((lengths == lengths[..., :1]).all()) else lengths.flatten()
+    if len(listed) > MOST_LENGTHS:
+        return f"valid lengths {int(listed.min())} to {int(listed.max())}"
+    return f"valid length{'s' * (len(listed) > 1)} {', '.join(map(str, listed.tolist()))}"
 
 
 def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:

@@ -153,4 +153,4 @@ def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Resu
     }
     result = Result(plan.options.study, plan.options.name, settings, records, heads=heads, interrupted=interrupted)
     result = replace(result, settings={**settings, "metric": plan.metric or default_metric(result)})
-    return replace(result, findings=findings_of(result)), points
+    return replace(result, about=plan.options.about, findings=findings_of(result)), points

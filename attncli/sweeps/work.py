@@ -27,7 +27,7 @@ from attncli.studies import STUDIES, load_study, options_model, swept_rows_of
 # A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
 # kept (`heads`, by default true).
 Job = Mapping[str, Any]
-NO_PART = ("name", "expect", "figure")  # keys of a config that change no number
+NO_PART = ("name", "about", "expect", "figure")  # keys of a config that change no number
 LONGEST_ERROR = 500  # characters
 ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
 POINT = "point"  # the name of a point's config in errors

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
@@ -12,16 +13,20 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize("folder", ["", "claims/", "papers/"])
-def test_lists_every_experiment_of_a_folder_with_its_title(folder: str, here: Path) -> None:
+def test_lists_every_experiment_of_a_folder_with_its_question(
+    folder: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     lines = good("init", *([folder] if folder else [])).splitlines()
     names = sorted(f"{folder}{path.stem}" for path in (builtin_folder() / folder).glob("*.yaml"))
     more = [] if folder else ["claims/", "papers/"]
     assert [line.split()[0] for line in lines[:-2]] == names + more
     for line, name in zip(lines, names, strict=False):
-        title = builtin_path(name).read_text(encoding="utf-8").splitlines()[0]
-        assert title == "# " + line.split(maxsplit=1)[1]
+        about = yaml.safe_load(builtin_path(name).read_text(encoding="utf-8"))["about"]
+        assert about == line.split(maxsplit=1)[1].rstrip()
+        assert about.partition(" (")[0].endswith("?")
     for line, name in zip(lines[len(names) :], more, strict=False):
-        assert line.endswith(f"attncli init {name} lists them")
+        assert line.rstrip().endswith(f"attncli init {name} lists them")
     assert names_in(here) == []
 
 
@@ -55,7 +60,8 @@ def test_into_a_folder(here: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["claims/", "claims/0"])
-def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
+def test_lists_a_folder_or_what_begins_so(start: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     names = [name for name in builtin_names() if name.startswith(start)]
     assert 0 < len(names) < len(builtin_names())
     *listed, empty, last = good("init", start).splitlines()

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from attncli.config.models import STUDY, Experiment
+from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import Flag
 from attncli.config.values import Sizes, each_once, powers
@@ -51,6 +51,7 @@ class BenchOptions(Experiment):
     measures_time: ClassVar = True
 
     study: Annotated[Literal["bench"], STUDY] = "bench"
+    about: About = "How much time and memory does each scorer take?"
     scorers: Scorers = Field(default_factory=_all_scorers)
 
     n: Annotated[Sizes, Field(description="number of queries"), SIZE] = Field(default_factory=lambda: powers(128, 1024))

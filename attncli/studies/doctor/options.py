@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import STUDY, DType, Experiment
+from attncli.config.models import STUDY, About, DType, Experiment
 from attncli.config.scorer_entries import MODEL, Scorers, model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
@@ -22,6 +22,7 @@ class DoctorOptions(Experiment):
     """`study: doctor`."""
 
     study: Annotated[Literal["doctor"], STUDY] = "doctor"
+    about: About = "Is anything wrong or remarkable in this attention?"
     scorers: Scorers = DEFAULT_SCORERS
     data: Annotated[DataSource | None, Field(description="queries, keys and values, or a captured model")] = None
     mask: Annotated[Mask, Field(description="which keys a query may attend to, beside the valid lengths")] = Mask()

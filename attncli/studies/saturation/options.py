@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from attncli.common.pairs.options import DOTS, PairsOptions
-from attncli.config.models import STUDY
+from attncli.config.models import STUDY, About
 from attncli.config.scorer_entries import Scorers
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
@@ -15,6 +15,7 @@ class SaturationOptions(PairsOptions):
     """`study: saturation`."""
 
     study: Annotated[Literal["saturation"], STUDY] = "saturation"
+    about: About = "How much gradient passes the softmax as d grows?"
     scorers: Scorers = DEFAULT_SCORERS
     keys: Annotated[int, Field(ge=2, le=2**20, description="keys per query")] = 64
     rows: Annotated[int, Field(ge=1, le=10**12, description="queries per d, each with its own keys")] = 2000

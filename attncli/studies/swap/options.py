@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from attncli.config.models import STUDY, DType, Experiment
+from attncli.config.models import STUDY, About, DType, Experiment
 from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import Layer
@@ -61,6 +61,7 @@ class SwapOptions(Experiment):
     refused: ClassVar = {"dropout": "runs the model without dropout"}
 
     study: Annotated[Literal["swap"], STUDY] = "swap"
+    about: About = "What would a real model do with other scorers inside?"
     scorers: Scorers = DEFAULT_SCORERS
 
     model: Annotated[ModelName, MODEL_NAME]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import STUDY, Experiment
+from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
 from attncli.config.values import FileName, Sizes, powers
@@ -28,6 +28,7 @@ class TrainOptions(Experiment):
     }
 
     study: Annotated[Literal["train"], STUDY] = "train"
+    about: About = "How well does a model learn to recall with each scorer?"
     scorers: Scorers = DEFAULT_SCORERS
 
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(

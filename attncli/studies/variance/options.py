@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from attncli.common.pairs.options import DOTS, PairsOptions
-from attncli.config.models import STUDY
+from attncli.config.models import STUDY, About
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import problem
 
@@ -16,6 +16,7 @@ class VarianceOptions(PairsOptions):
     refused: ClassVar = {**PairsOptions.refused, "normalizer": "looks at scores, which a normaliser does not change"}
 
     study: Annotated[Literal["variance"], STUDY] = "variance"
+    about: About = "How does the variance of the scores depend on d?"
     scorers: Scorers = DOTS
     samples: Annotated[
         int | None,
