@@ -12,8 +12,8 @@ from attncli.studies import STUDIES
 from tests.config.documents import GOOD, options_of, problems_of
 
 KNOWN = (
-    "known: name, about, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, train, "
-    "weights, save, compile"
+    "known: name, about, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, "
+    "train, weights, save, compile"
 )
 
 

@@ -91,7 +91,7 @@ def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | No
     stages = {f"{run.label}/{name}": each for run in runs for name, each in run.stages.items()}
     inputs = {"valid": everything if valid is None else valid}
     return Result(
-        "attention", "test", settings, [r.record for r in runs], pairs, findings_of(pairs, []), inputs, stages
+        "attention", "test", settings, [r.record for r in runs], pairs, findings_of([], pairs, []), inputs, stages
     )
 
 

@@ -2,28 +2,32 @@
 
 from collections.abc import Sequence
 
-from attncli.common.study import Finding, Record
+from attncli.common.study import TIE, Finding, Record
 from attncli.numbers import finite, number
 
 SAME = 1e-6  # bits; smaller divergences are rounding
 
 
-def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record]) -> list[Finding]:
-    """Return findings: the pair of scorers with the largest difference of weights, overall and by head.
+def findings_of(
+    lessons: Sequence[Finding], comparisons: Sequence[Record], head_comparisons: Sequence[Record]
+) -> list[Finding]:
+    """Return the lessons, then the pair of scorers with the largest difference of weights, overall and by head.
 
-    If all scorers agree up to rounding, a finding says so.
+    Scorers that agree up to rounding are named, unless a lesson about all scorers says why they do.
     """
     furthest = _furthest(comparisons)
     if furthest is None:
-        return []
+        return [*lessons]
     a, b, bits, agreed = (furthest[key] for key in ("a", "b", "js_divergence", "top1_agreement"))
     numbers = {"a": a, "b": b, "js_divergence": bits, "top1_agreement": agreed}
     if bits < SAME:
         alike = f"{a} and {b} give" if len(comparisons) == 1 else "All scorers give"
-        return [Finding(f"{alike} the same weights.", numbers=numbers)]
+        but = "" if all(map(_are_same, comparisons)) else ", up to a factor for each query"
+        same = Finding(f"{alike} the same weights{but}.", numbers=numbers)
+        return [*lessons, *[same] * all(lesson.label is not None for lesson in lessons)]
     which = "differ" if len(comparisons) == 1 else "differ most"
     text = f"{a} and {b} {which}: JS divergence {number(bits, 3)} bits; largest weight at the same key in"
-    found = [Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
+    found = [*lessons, *_alike(comparisons), Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
     head = _furthest(head_comparisons)
     if head is not None and len({row["head"] for row in head_comparisons}) > 1:
         several = len({row["batch"] for row in head_comparisons}) > 1
@@ -32,6 +36,21 @@ def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record
         numbers = {key: head[key] for key in ("a", "b", "batch", "head", "js_divergence")}
         found.append(Finding(f"{text}: JS divergence {number(head['js_divergence'], 3)} bits.", numbers=numbers))
     return found
+
+
+def _alike(comparisons: Sequence[Record]) -> list[Finding]:
+    """Return a finding for each scorer that has the same weights as a scorer before it."""
+    same = dict[str, str]()
+    for row in comparisons:
+        if _are_same(row):
+            same.setdefault(row["b"], row["a"])
+    return [Finding(f"{b} gives the same weights as {a}.", b, {"of": a}) for b, a in same.items()]
+
+
+def _are_same(row: Record) -> bool:
+    """Whether two scorers have the same weights, up to rounding; divergences ignore what the weights sum to."""
+    bits, largest = finite([row["js_divergence"]]), finite([row["max_abs_difference"]])
+    return bool(bits and largest) and bits[0] < SAME and largest[0] < TIE
 
 
 def _furthest(comparisons: Sequence[Record]) -> Record | None:

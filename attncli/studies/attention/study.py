@@ -29,7 +29,7 @@ from attncli.common.scoring import (
     worth_compiling,
 )
 from attncli.common.stopping import Keeping, check_stop, hold_signals
-from attncli.common.study import STAGES, Column, Record, Result, Rows, tensor_name
+from attncli.common.study import STAGES, Column, Finding, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
@@ -46,6 +46,7 @@ from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARI
 from attncli.studies.attention.explaining import explain as explain
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
+from attncli.studies.attention.lessons import lessons_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
@@ -306,7 +307,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         },
         records,
         comparisons,
-        findings_of(comparisons, head_comparisons),
+        findings_of(_lessons(inputs, stages), comparisons, head_comparisons),
         inputs={
             tensor_name(name, layer=part.layer): each
             for name, each in saved_inputs(options.data, inputs, with_valid).items()
@@ -321,6 +322,16 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         head_comparisons=_chosen(head_comparisons, options),
         interrupted=kept.interrupted,
     )
+
+
+def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> list[Finding]:
+    """Return what the scores and weights prove; nothing if the weights are not kept."""
+    if any("weights" not in kept for kept in stages.values()):
+        return []
+    valid = inputs.valid.joined
+    valid = torch.ones(1, 1, dtype=torch.bool) if valid is None else valid.cpu()
+    scores, weights = ({label: kept[name] for label, kept in stages.items()} for name in ("scores", "weights"))
+    return lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, scores, weights)
 
 
 def _run_scorer(
