@@ -15,7 +15,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.common.study import Column, Finding, Record, Result, by_label, layers_of, tensor_name
+from attncli.common.study import TIE, Column, Finding, Record, Result, by_label, layers_of, tensor_name
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
+# Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
+INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), (0.05, Style.null()), (0.0, FAINT))
 GAPS = (2, 1)  # spaces between columns; the first that fits
 NARROW_NAME = 12  # names are folded down to this width before the columns are split over several tables
 SCREEN = 60  # lines that a command prints, unless --full
@@ -61,6 +63,19 @@ class Cells:
 def cells(columns: Iterable[Column], records: Sequence[Record]) -> list[Cells]:
     """Return the columns of these rows, with `-` for missing values."""
     return [Cells(column.heading, [_cell(column, record.get(column.key)) for record in records]) for column in columns]
+
+
+def ink(share: float | None) -> Style:
+    """Return the style of a number: dim near 0, bold from 0.5 on, and plain outside of 0 to 1."""
+    if share is None or not 0.0 <= share <= 1.0 + TIE:
+        return Style.null()
+    return next(style for limit, style in INKS if share >= limit)
+
+
+def inked(heading: str, texts: Sequence[str], styles: Sequence[Style]) -> Cells:
+    """Return a column of texts in these styles, aligned on the right."""
+    width = max(map(cell_len, [heading, *texts]))
+    return Cells(heading.rjust(width), [text.rjust(width) for text in texts], styles)
 
 
 def _cell(column: Column, value: object) -> str:

@@ -1,25 +1,24 @@
 """Weights as tables for the terminal: a row for each batch element, head and query, and the keys as columns.
 
-The output is beside the weights. A row's maximum is marked, masked cells have a dot, and the background shows the
-weight as heatmaps do.
+The output is beside the weights. A row's maximum is marked, masked cells have a dot, small weights are dim and large
+weights bold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
-from rich.color import Color
 from rich.console import RenderableType
 from rich.style import Style
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.show.tables import FAINT, STRONG, Cells, blocks, ends
+from attncli.show.tables import FAINT, Cells, blocks, ends, ink
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,10 +30,7 @@ CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 7, 10  # estimates: 0.123, a mark and
 FEWEST_KEYS, CELLS_OF_GAP = 10, 3  # beside the output; columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
-RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
-STEPS = 50  # finer than the eye can see, and few enough for the cache
-DARK = 33  # from this step on white text has the higher contrast (WCAG 2.2)
-BLACK, WHITE = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
+SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
 
 Index = tuple[int, ...]  # of a matrix: its batch element, its head
 Cell = tuple[str, Style]
@@ -83,8 +79,7 @@ def weight_tables(
     """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
 
     A place is the index of a matrix, such as (batch element, head); a single place is not named. `valid` has the shape
-    of the weights. Batch elements with different tokens of keys have separate tables. Numbers outside of 0 to 1 are not
-    shaded.
+    of the weights. Batch elements with different tokens of keys have separate tables.
     """
     together = dict[tuple[str, ...], list[Index]]()
     for place in places:
@@ -174,7 +169,7 @@ def _cell(value: float, valid: bool, is_marked: bool) -> Cell:
     if not valid and value in (0, -inf):
         return f"{MASKED} ", FAINT
     mark = MAXIMUM if is_marked else " " if valid else MASKED
-    return number(value, decimals=3) + mark, shade(value) + STRONG if is_marked else shade(value)
+    return number(value, decimals=3) + mark, ink(value)
 
 
 def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
@@ -197,17 +192,8 @@ def _output_columns(output: "Tensor", places: Sequence[Index], rows: Sequence[in
     return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*lines, strict=True))]
 
 
-def shade(weight: float) -> Style:
-    """Return the background of a weight with black or white text; none for numbers outside of 0 to 1."""
-    if not 0.0 <= weight <= 1.0 + TIE:
-        return Style.null()
-    return _shade(round(min(weight, 1.0) * STEPS))
-
-
-@lru_cache(maxsize=STEPS + 1)
-def _shade(step: int) -> Style:
-    place = step / STEPS * (len(RAMP) - 1)
-    index = min(int(place), len(RAMP) - 2)
-    low, high = RAMP[index], RAMP[index + 1]
-    rgb = [round(a + (b - a) * (place - index)) for a, b in zip(low, high, strict=True)]
-    return Style(color=BLACK if step < DARK else WHITE, bgcolor=Color.from_rgb(*rgb))
+def legend(parts: Iterable[RenderableType]) -> str:
+    """Return the meaning of the signs that occur in tables of weights; an empty string if none does."""
+    columns = (column for part in parts if isinstance(part, RichTable) for column in part.columns)
+    ends = {cell.plain.rstrip()[-1:] for column in columns for cell in column.cells if isinstance(cell, Text)}
+    return "   ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in ends)

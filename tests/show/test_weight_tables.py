@@ -4,9 +4,12 @@ import re
 
 import pytest
 import torch
+from rich.table import Table
+from rich.text import Text
 
 from attncli.attention import softmax_over_valid, valid_mask, with_empty_rows
-from attncli.show.weights import shade
+from attncli.common.study import Tokens
+from attncli.show.weights import Excerpt, weight_tables
 from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
 
@@ -83,8 +86,43 @@ def test_a_row_for_each_batch_element_and_query_has_weights_and_outputs() -> Non
     ]
 
 
-def test_more_weight_is_darker_and_its_text_stands_out() -> None:
-    grounds, inks = zip(*((shade(step / 20).bgcolor, shade(step / 20).color) for step in range(21)), strict=True)
-    brightness = [sum(ground.triplet) for ground in grounds]
-    assert brightness == sorted(set(brightness), reverse=True)
-    assert [inks[step].triplet for step in (0, 10, 20)] == [(0, 0, 0), (0, 0, 0), (255, 255, 255)]
+def styles_of(values: list[float], valid: torch.Tensor | None = None) -> dict[str, str]:
+    """Return the style of each cell of one row of weights, by its text, as the console gets it."""
+    weights = torch.tensor([[values]])
+    valid = torch.ones(1, 1, len(values), dtype=torch.bool) if valid is None else valid
+    (table,) = weight_tables(weights, valid, None, [(0,)], Tokens(), 100, Excerpt([0], range(len(values)), False))
+    assert isinstance(table, Table)
+    cells = [cell for column in table.columns[1:] for cell in column.cells if isinstance(cell, Text)]
+    return {cell.plain.strip(): str(cell.style) for cell in cells}
+
+
+def test_small_weights_are_dim_large_ones_bold_and_no_cell_has_a_background() -> None:
+    styles = styles_of([0.6, 0.3, 0.06, 0.03, 0.01])
+    assert styles == {
+        "0.600*": "bold magenta",
+        "0.300": "green",
+        "0.060": "none",
+        "0.030": "dim",
+        "0.010": "dim",
+    }
+    assert set(styles_of([-0.5, 1.5, -2.0]).values()) == {"none"}  # scores
+
+
+@pytest.mark.parametrize(
+    ("weights", "lengths", "expected"),
+    [
+        ([[0.6, 0.4]], None, "* row maximum"),
+        ([[0.5, 0.5]], None, ""),
+        ([[0.5, 0.5, 0.0]], [2], "· masked"),
+        ([[0.6, 0.4, 0.0]], [2], "* row maximum   · masked"),
+    ],
+)
+def test_the_legend_explains_the_signs_that_occur(
+    weights: list[list[float]], lengths: list[int] | None, expected: str
+) -> None:
+    tensor = torch.tensor([weights])
+    valid = None if lengths is None else valid_mask(tuple(tensor.shape), lengths)
+    text = shown(result_of(run_of(tensor), valid=valid))
+    first = text.splitlines()[0].strip()
+    assert first == expected
+    assert ("row maximum" in text, "masked" in text) == ("row maximum" in expected, "masked" in expected)

@@ -1,7 +1,6 @@
 """Terminal output of the study `attention`: the weights of every scorer, their metrics, and their differences."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from math import isclose, isnan, prod
 from pathlib import Path
 
@@ -13,10 +12,10 @@ from attncli.common.study import LAYER, STAGES, TIE, Column, Record, Result, sta
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
-from attncli.numbers import number, several
-from attncli.show.tables import FAINT, STRONG, cells, ends, heading, left_out, pick, remark, titled
+from attncli.numbers import MISSING, finite, number, several
+from attncli.show.tables import STRONG, Cells, blocks, cells, ends, heading, ink, inked, left_out, pick, remark, titled
 from attncli.show.tables import tables as record_tables
-from attncli.show.weights import MASKED, MAXIMUM, excerpt_of, weight_tables
+from attncli.show.weights import excerpt_of, legend, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import (
     changes_of,
@@ -28,7 +27,6 @@ from attncli.studies.attention.layers import (
 )
 from attncli.studies.attention.places import Place, choices, distance_of, largest_first, leading_sizes, shown_places
 
-LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 MOST_PLACES = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
 FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
@@ -70,19 +68,21 @@ def tables(
         kept = [each for each in STAGES if stage_of(result, each)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
-        yield from _legend(stage)
         chosen = shown_places(result, _most_places(result, stage, width, most))
         places, shown = list(chosen.places), [*stages]
         others = "" if chosen.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
         if most is not None:
             shown = shown[: max(most // 2, 1)]
+    parts = list[RenderableType]()
     for record in result.records:
         if stages and record["label"] not in shown:
             continue
-        yield from [Text()] if stages else []
-        yield from heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
-        yield from _matrices(record["label"], result, places, width, most, csv, stage) if stages else []
+        parts += [Text()] if stages else []
+        parts += heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
+        parts += _matrices(record["label"], result, places, width, most, csv, stage) if stages else []
+    yield from remark(_signs(stage, parts))
+    yield from parts
     yield from left_out(len(stages) - len(shown), len(stages), "scorers")
     yield from titled("Summary", _summary(result.records, width, most))
     if result.comparisons:
@@ -96,8 +96,9 @@ def tables(
     yield from _ranking(result, width, most, csv)
 
 
-def _legend(stage: str, where: str = "") -> Iterator[RenderableType]:
-    yield Text(f"{'' if stage == 'weights' else f'{stage}   '}{LEGEND}{where}", style=FAINT)
+def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
+    """Return the stage unless it is the weights, the meaning of the signs in the tables, and where they are."""
+    return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(parts), where]))
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
@@ -218,26 +219,26 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
     summary = record_tables(MEANS[:1], MEANS[1:], means(result), width, _at_least(FEWEST_SCORERS, most))
     yield from titled("Summary, means over layers and heads", summary)
-    names = [Column("layer", "layer", "Number of the layer.")]
-    heads = [
-        Column(str(head), str(head), f"Head {head}.", format=partial(number, digits=2))
-        for head in head_numbers(result.heads)
-    ]
+    heads = head_numbers(result.heads)
     shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
     for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
-        rows = [
-            {
-                "layer": number,
-                **{head.key: None if isnan(value) else value for head, value in zip(heads, row, strict=True)},
-            }
-            for number, row in zip(numbers.values(), grid, strict=True)
+        rows = ends([*zip(numbers.values(), grid, strict=True)], _at_least(FEWEST_LAYERS, most))
+        largest = max(1.0, *finite(value for _, row in rows for value in row))
+        columns = [
+            _graded(str(head), [row[i] for _, row in rows], largest) for i, head in enumerate(heads) if head in shown
         ]
-        yield from titled(
-            f"{title}, by layer and head", record_tables(names, shown, rows, width, _at_least(FEWEST_LAYERS, most))
-        )
+        names = [Cells("layer", [str(layer) for layer, _ in rows])]
+        yield from titled(f"{title}, by layer and head", blocks(names, columns, width))
+        yield from left_out(len(grid) - len(rows), len(grid), "layers")
         yield from left_out(len(heads) - len(shown), len(heads), "heads")
     yield from _changes(result, numbers, width, most, csv)
     yield from _changed_weights(result, width, most, csv, stage)
+
+
+def _graded(heading: str, values: Sequence[float], largest: float) -> Cells:
+    """Return a column of numbers, dim near 0 and bold near the largest; NaN is missing."""
+    texts = [MISSING if isnan(value) else number(value, digits=2) for value in values]
+    return inked(heading, texts, [ink(value / largest) for value in values])
 
 
 def _changes(
@@ -263,6 +264,7 @@ def _changed_weights(
     If `most` is None, all heads are shown, else the first heads for which there is room.
     """
     if most is not None and most < FEWEST_QUERIES:
+        yield from remark("The matrices are left out; see them with --full, or in a wider window")
         return
     layers = layer_numbers(result)
     for layer, place, label in most_changed(result)[: None if most is None else 1]:
@@ -270,8 +272,10 @@ def _changed_weights(
             return
         batches, heads = leading_sizes(result, layer)
         where = [f"batch {place[0]}"] * (batches > 1) + [f"head {place[1]}"] * (heads > 1)
-        yield Text()
-        yield from _legend(stage, f"   {', '.join([f'layer {layers[layer]} ({printable(layer)})', *where])}")
+        parts = list[RenderableType]()
         for each in (result.labels[0], label):
-            yield Text(printable(each), style=STRONG)
-            yield from _matrices(each, result, [place], width, most, csv, stage, layer)
+            parts.append(Text(printable(each), style=STRONG))
+            parts += _matrices(each, result, [place], width, most, csv, stage, layer)
+        yield Text()
+        yield from remark(_signs(stage, parts, ", ".join([f"layer {layers[layer]} ({printable(layer)})", *where])))
+        yield from parts

@@ -3,18 +3,32 @@
 from collections.abc import Iterator
 
 from rich.console import RenderableType
+from rich.style import Style
 from rich.text import Text
 
 from attncli.common.study import Result
 from attncli.errors import printable
 from attncli.numbers import several
-from attncli.show.tables import Cells, blocks, ends, formulas_if, left_out, numbered_layers, remark, titled
+from attncli.show.tables import (
+    FAINT,
+    STRONG,
+    Cells,
+    blocks,
+    ends,
+    formulas_if,
+    inked,
+    left_out,
+    numbered_layers,
+    remark,
+    titled,
+)
 from attncli.show.tables import tables as record_tables
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE
 from attncli.studies.doctor.letters import NOTHING, grids, heads_in, source_of
 
 FEWEST_LAYERS = 6
+FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
@@ -25,7 +39,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     for label, grid in grids(result).items():
         shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
         layers = [Cells("layer", [name for name, _ in shown])] * (len(grid) > 1 or "layers" in result.settings)
-        columns = [Cells(str(head), [letters.get(head, "") for _, letters in shown]) for head in heads_in(grid)]
+        columns = [_letters(str(head), [letters.get(head, "") for _, letters in shown]) for head in heads_in(grid)]
         title = "Layers and heads" if layers else "Heads"
         yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
         yield from left_out(len(grid) - len(shown), len(grid), "layers")
@@ -38,6 +52,12 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
             yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:-1], rows, width))
         yield from titled("All heads", record_tables(PLACE[1:], HEADS[len(PLACE) :], result.heads, width))
     yield from formulas_if(most, result.heads, result.settings)
+
+
+def _letters(heading: str, texts: list[str]) -> Cells:
+    """Return a column of letters, faults in bold."""
+    styles = [FAINT if text in ("", NOTHING) else STRONG if FAULTS & {*text} else Style.null() for text in texts]
+    return inked(heading, texts, styles)
 
 
 def _source(result: Result) -> str:
