@@ -1,3 +1,4 @@
+import functools
 import math
 from collections.abc import Callable
 from typing import Annotated
@@ -9,9 +10,9 @@ from torch import Tensor, nn
 from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
-from attncli.scorers._theory import Moments, Theory
+from attncli.scorers._theory import Moments, Theory, normal_rule
 
-NODES = 64  # of the Gauss-Hermite rule; more nodes change no printed digit
+LEAST = 1e-200  # in place of a standard deviation of 0, which would be a divisor
 
 
 class Additive(nn.Module):
@@ -82,10 +83,17 @@ class Additive(nn.Module):
         units are independent, so the variance is E[Var(tanh(c + z) | c)] / 3: 0.107 for standardised entries, for any
         d. The mean is 0 by symmetry for mu = nu = 0; otherwise it depends on the parameters.
         """
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        weights = weights / weights.sum()
-        fixed = math.sqrt((moments.mu**2 + moments.nu**2) / 3.0) * nodes
-        drawn = math.sqrt((moments.s**2 + moments.t**2) / 3.0) * nodes
-        values = np.tanh(fixed[:, None] + drawn[None, :])  # c z
-        variances = (values**2) @ weights - (values @ weights) ** 2
-        return None if moments.mu or moments.nu else 0.0, float(weights @ variances) / 3.0
+        fixed, drawn = (math.hypot(*each) / math.sqrt(3.0) for each in ((moments.mu, moments.nu), (moments.s, moments.t)))
+        return None if moments.mu or moments.nu else 0.0, _variance_within(fixed, drawn) / 3.0
+
+
+@functools.cache
+def _variance_within(fixed: float, drawn: float) -> float:
+    """Return E[Var(tanh(c + z) | c)] for independent normal c and z of mean 0, given their standard deviations."""
+    fixed, drawn = max(fixed, LEAST), max(drawn, LEAST)
+    outer, shares = normal_rule(np.zeros(1), 1.0 / fixed, drawn / fixed)
+    c = fixed * outer[:, None]
+    inner, weights = normal_rule(-c / drawn, 1.0 / drawn)  # c z
+    differences = np.tanh(c + drawn * inner) - np.tanh(c)  # tanh itself would lose the digits of a small variance
+    variances = (weights * differences**2).sum(-1) - (weights * differences).sum(-1) ** 2
+    return float(shares @ variances)

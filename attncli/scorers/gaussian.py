@@ -77,11 +77,10 @@ class Gaussian(nn.Module):
         """Return mean and variance of a score.
 
         With the symbols of `Moments`, q_i - k_i = delta + a u_i - b w_i, where delta = mu - nu, a = s - t rho and
-        b = t sqrt(1 - rho^2); both follow from the second and fourth moments of a u_i - b w_i.
+        b = t sqrt(1 - rho^2). The variance of (a u_i - b w_i)^2 is (kurtosis - 1) (a^4 + b^4) + 4 a^2 b^2.
         """
         delta, t = moments.mu - moments.nu, moments.t
         a, b = moments.s - t * moments.rho, t * math.sqrt(1.0 - moments.rho**2)
         second = a**2 + b**2
-        fourth = 6.0 * a**2 * b**2 + (a**4 + b**4) * moments.kurtosis
-        variance = fourth - second**2 + 4.0 * delta**2 * second  # of (q_i - k_i)^2
+        variance = (moments.kurtosis - 1.0) * (a**4 + b**4) + 4.0 * (a * b) ** 2 + 4.0 * delta**2 * second
         return -self.scale * (moments.d * (second + delta**2)), self.scale * self.scale * (moments.d * variance)

@@ -43,16 +43,15 @@ class General(nn.Module):
 
         `Moments` defines the symbols. With W drawn from U(-1/sqrt(d), 1/sqrt(d)), as torch does, that variance is
         about s^2 t^2 d / 3. The other terms come from the linear parts, mu t 1'W v and nu s u'W 1, and from the
-        variance of u'W u, sum_ij (W_ij^2 + W_ij W_ji) + (kurtosis - 3) sum_i W_ii^2 (Seber and Lee 2003, theorem 1.6).
+        variance of u'W u, sum_{i<j} (W_ij + W_ji)^2 + (kurtosis - 1) sum_i W_ii^2 (Seber and Lee 2003, theorem 1.6).
         """
         mu, s, nu, t, rho = moments.mu, moments.s, moments.nu, moments.t, moments.rho
         w = self.W.weight.detach().double()  # q k
         columns, rows, diagonal = w.sum(0), w.sum(1), w.diagonal()
-        squares = float(w.square().sum())
-        form = squares
+        form = float(w.square().sum())
         if rho:
-            own = squares + float((w * w.mT).sum()) + (moments.kurtosis - 3.0) * float(diagonal.square().sum())
-            form = rho**2 * own + (1.0 - rho**2) * squares
-        linear = mu**2 * t**2 * float(columns.square().sum()) + nu**2 * s**2 * float(rows.square().sum())
-        linear += 2.0 * rho * mu * nu * s * t * float(columns @ rows)
-        return mu * nu * float(w.sum()) + rho * s * t * float(diagonal.sum()), linear + s**2 * t**2 * form
+            pairs = float((w + w.mT).triu(1).square().sum())
+            form = (1.0 - rho**2) * form + rho**2 * (pairs + (moments.kurtosis - 1.0) * float(diagonal.square().sum()))
+        of_u = nu * s * rows + (rho * mu * t * columns if rho else 0.0)
+        linear = float(of_u.square().sum()) + (1.0 - rho**2) * (mu * t) ** 2 * float(columns.square().sum())
+        return mu * nu * float(w.sum()) + rho * s * t * float(diagonal.sum()), linear + (s * t) ** 2 * form

@@ -35,5 +35,5 @@ class VectorSum(nn.Module):
 
     def theory(self, moments: Moments) -> Theory:
         """Return mean and variance of a score, a sum of d independent q_i + k_i."""
-        d, s, t = moments.d, moments.s, moments.t
-        return d * (moments.mu + moments.nu), d * (s**2 + t**2 + 2.0 * moments.rho * s * t)
+        d, s, t, rho = moments.d, moments.s, moments.t, moments.rho
+        return d * (moments.mu + moments.nu), d * ((s + rho * t) ** 2 + (1.0 - rho**2) * t**2)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.scorers import SCORERS as CATALOGUE
+from attncli.scorers._theory import Moments
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
 from tests.combinations import varied
@@ -169,13 +171,23 @@ LIMITED: list[dict[str, float]] = [
     {"query_mean": 0.5, "key_mean": 0.5},
     {"query_mean": 2.0, "key_mean": -1.0},
     {"query_std": 3.0, "key_std": 0.5, "key_mean": 1.0},
+    {"query_std": 2.0, "key_std": 3.0},
+    {"query_std": 10.0, "key_std": 10.0},
+    {"query_std": 300.0, "key_std": 1e3},
+    {"query_std": 5.0, "key_std": 4.0, "query_mean": 20.0, "key_mean": -15.0},
+    {"query_std": 0.01, "key_std": 0.02, "query_mean": 3.0},
+    {"query_std": 0.0, "key_std": 0.0, "query_mean": 3.0},
 ]
 
 
 def density(variance: float) -> tuple[Array, Array]:
-    """Return points of a normal density of mean 0, with their shares of the probability."""
-    points = np.linspace(-9, 9, 1201) * math.sqrt(variance)
-    shares = np.exp(-(points**2) / (2 * variance)) if variance else np.ones(1201)
+    """Return points of a normal density of mean 0, with their shares of the probability.
+
+    They are close enough together for tanh, too: the error of sums is exp(-pi^2 / step).
+    """
+    deviation = math.sqrt(variance)
+    points = np.arange(-9.5 * deviation, 9.5 * deviation, min(0.25, deviation / 3)) if variance else np.zeros(1)
+    shares = np.exp(-(points**2) / (2 * variance)) if variance else np.ones(1)
     return points, shares / shares.sum()
 
 
@@ -193,8 +205,55 @@ def integral(query_mean: float = 0.0, key_mean: float = 0.0, query_std: float = 
 def test_the_integral(places: dict[str, float]) -> None:
     found = theory("additive", {}, 64, **places)
     assert found.limit
-    assert found.variance == pytest.approx(integral(**places), rel=1e-5)
-    assert found.mean == (None if "key_mean" in places else 0.0)
+    assert found.variance == pytest.approx(integral(**places), rel=1e-9)
+    assert found.mean == (None if places.get("query_mean") or places.get("key_mean") else 0.0)
+
+
+def test_hidden_units_that_are_nearly_steps() -> None:
+    """For a large standard deviation E[tanh(z)^2] is 1 - 2 / (std sqrt(2 pi)): z is rarely near the step at 0."""
+    assert theory("additive", {}, 64, query_std=10.0, key_std=10.0).variance == pytest.approx(0.300958208938214)
+    for std in (1e4, 1e9):
+        drawn = std * math.sqrt(2 / 3)
+        wanted = (1 - 2 / (drawn * math.sqrt(2 * math.pi))) / 3
+        assert theory("additive", {}, 64, query_std=std, key_std=std).variance == pytest.approx(wanted, rel=1e-12)
+    small = theory("additive", {}, 64, query_std=1e-8, key_std=1e-8).variance
+    assert small == pytest.approx(1e-16 * 2 / 9, rel=1e-12)  # tanh is the identity
+
+
+Powers = dict[tuple[int, int], Fraction]  # the coefficient of u^a w^b for each (a, b)
+
+
+def product(one: Powers, other: Powers) -> Powers:
+    found: Powers = {}
+    for ((a, b), x), ((c, e), y) in itertools.product(one.items(), other.items()):
+        found[a + c, b + e] = found.get((a + c, b + e), Fraction()) + x * y
+    return found
+
+
+def expectation(polynomial: Powers, kurtosis: float) -> Fraction:
+    moments = [Fraction(1), Fraction(), Fraction(1), Fraction(), Fraction(kurtosis)]
+    return sum((x * moments[a] * moments[b] for (a, b), x in polynomial.items()), Fraction())
+
+
+@pytest.mark.parametrize("kurtosis", [1.0, 1.8, 6.0])
+@pytest.mark.parametrize("rho", [0.0, 0.6, 1.0, -1.0])
+def test_no_digits_are_lost(rho: float, kurtosis: float) -> None:
+    """Variances of entries of every size are those of rational numbers, and never below 0."""
+    for mu, nu, s, t in itertools.product([0.0, 1e9], [0.0, -1e3, 0.3], [0.0, 0.1, 1e9], [1e-6, 0.1, 3.0]):
+        moments, w = Moments(3, mu, s, nu, t, rho, kurtosis), Fraction(math.sqrt(1 - rho**2))
+        q = {(0, 0): Fraction(mu), (1, 0): Fraction(s), (0, 1): Fraction()}
+        k = {(0, 0): Fraction(nu), (1, 0): Fraction(t) * Fraction(rho), (0, 1): Fraction(t) * w}
+        difference = {power: q[power] - k[power] for power in q}
+        terms = {
+            "dot": product(q, k),
+            "gaussian": product(difference, difference),
+            "vector_sum": {power: q[power] + k[power] for power in q},
+        }
+        for name, term in terms.items():
+            scorer: Any = make(name, 3)
+            scale = Fraction(-scorer.scale if name == "gaussian" else 1)
+            wanted = 3 * scale**2 * (expectation(product(term, term), kurtosis) - expectation(term, kurtosis) ** 2)
+            assert scorer.theory(moments)[1] == pytest.approx(float(wanted), rel=1e-12, abs=0), (name, moments)
 
 
 @cache
