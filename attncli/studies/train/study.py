@@ -33,7 +33,7 @@ from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
 from attncli.studies.train.rows import findings_of, rows_of, summary
-from attncli.studies.train.task import TESTS, of_equal_weights
+from attncli.studies.train.task import TESTS, chance_level
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it
@@ -178,7 +178,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
     hashes = ((job.place, hash_of(job, each, options, device, parameters)) for job, each in found)
     settings = {name: getattr(options, name) for name in SETTINGS} | {
         "device": str(device),
-        "equal_weights": {str(keys): of_equal_weights(options, keys, device) for keys in options.tested},
+        "equal_weights": {str(keys): chance_level(keys, options.classes) for keys in options.tested},
         "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
         "formulas": formulas_of(options.scorers),
         "configurations": {place: each for place, each in hashes if each is not None},

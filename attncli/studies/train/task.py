@@ -5,9 +5,11 @@ classes. The query equals one of the keys. Symbols are embedded as fixed random 
 vector of a symbol to a query and to a key.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -17,6 +19,7 @@ from attncli.studies.train.options import TrainOptions
 NUMBERS_AT_A_TIME = 2**20  # random numbers to draw at once for a seed
 STEPS_AT_A_TIME = 64
 TESTS = 1000  # test sequences
+NEGLIGIBLE = 1e-12  # probability of a larger count
 
 
 class Batch(NamedTuple):
@@ -53,15 +56,25 @@ def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
     return _draw(options, sources(options, f"tests.{keys}"), device, keys, TESTS)
 
 
-def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
-    """Return the test accuracy of equal weights on all keys, as a baseline.
+def chance_level(keys: int, classes: int) -> float:
+    """Return the expected accuracy of equal weights, which predict the most frequent value of a sequence.
 
-    Equal weights predict the most frequent value of a sequence, so the accuracy is higher than 1 / `classes`.
+    It is the expected count of this value, as a share of the keys, and so more than 1 / `classes`. The counts of the
+    values are independent Poisson numbers of mean keys / classes, given that their sum is `keys`. So the probability
+    that none is above c is that of a sum of `keys` for Poisson numbers up to c, over that for any Poisson numbers.
     """
-    batch = held_out(options, keys, device)
-    counts = torch.zeros(*batch.targets.shape, options.classes, device=device)
-    found = counts.scatter_add_(-1, batch.values, torch.ones_like(batch.values, dtype=counts.dtype)).argmax(-1)
-    return int((found == batch.targets).sum()) / batch.targets.numel()
+    rate, expected = keys / classes, 0.0
+    poisson = np.array([math.exp(count * math.log(rate) - rate - math.lgamma(count + 1)) for count in range(keys + 1)])
+    any_counts = math.exp(keys * math.log(keys) - keys - math.lgamma(keys + 1))  # a Poisson number, too
+    for most in range(keys):  # E[count] is the sum of P(count > most)
+        within, size = 0.0, most * classes + 1  # of the distribution of the sum
+        if size > keys:
+            sums = np.fft.irfft(np.fft.rfft(poisson[: most + 1], size) ** classes, size)  # by convolution
+            within = float(sums[keys]) / any_counts
+        expected += 1.0 - within
+        if within > 1.0 - NEGLIGIBLE:
+            break
+    return expected / keys
 
 
 def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:

@@ -1,12 +1,15 @@
 """The sequences of associative recall."""
 
 import itertools
+import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
-from attncli.studies.train.task import Batch, batches, held_out, normal, of_equal_weights
+import attncli
+from attncli.studies.train.task import TESTS, Batch, batches, chance_level, held_out, normal
 from tests.studies.train.small import CPU, batch_of, options_of
 
 
@@ -27,13 +30,34 @@ def test_the_query_is_one_of_the_keys_and_the_target_its_value() -> None:
         assert batch.values[s, b, keys.index(batch.queries[s, b])] == batch.targets[s, b]
 
 
-@pytest.mark.parametrize(("keys", "classes"), [(2, 2), (3, 2), (2, 5), (4, 3)])
+@pytest.mark.parametrize(("keys", "classes"), [(2, 2), (3, 2), (2, 5), (4, 3), (8, 4), (6, 6)])
 def test_equal_weights_are_right_as_often_as_values_recur(keys: int, classes: int) -> None:
     """Their accuracy is the mean, over all sequences of values, of the largest count as a share of the keys."""
-    options = options_of(keys=keys, classes=classes, vocabulary=8, seeds=40)
     sequences = list(itertools.product(range(classes), repeat=keys))
     exact = sum(max(Counter(values).values()) for values in sequences) / len(sequences) / keys
-    assert of_equal_weights(options, keys, CPU) == pytest.approx(exact, abs=0.01)
+    assert chance_level(keys, classes) == pytest.approx(exact, rel=1e-12)
+    assert chance_level(8, 8) == pytest.approx(0.324654102325439)
+
+
+@pytest.mark.parametrize(("keys", "classes"), [(8, 8), (128, 8), (2, 16384), (16384, 2), (3000, 500)])
+def test_chance_level_by_simulation(keys: int, classes: int) -> None:
+    """Within five standard errors; in closed form there is always an answer, and ties do not matter."""
+    randomness, right = np.random.default_rng(7), list[bool]()
+    for values in randomness.integers(classes, size=(2000, keys)):
+        counts = np.bincount(values, minlength=classes)
+        answer = randomness.choice(np.flatnonzero(counts == counts.max()))
+        right.append(bool(values[randomness.integers(keys)] == answer))
+    level = chance_level(keys, classes)
+    assert abs(np.mean(right) - level) < 5 * math.sqrt(level * (1 - level) / len(right))
+
+
+def test_a_model_that_attends_to_all_keys_alike_is_at_chance_level() -> None:
+    entry = {"scorer": "dot", "normalizer": "uniform"}
+    result = attncli.run({"study": "train", "d": 4, "seeds": 40, "steps": 1, "test_keys": [3], "scorers": [entry]})
+    for row in result.comparisons:
+        level = result.settings["equal_weights"][str(row["keys"])]
+        assert level == chance_level(row["keys"], 8)
+        assert abs(row["accuracy"] - level) < 5 * math.sqrt(level * (1 - level) / (40 * TESTS))
 
 
 def test_everything_occurs_alike_often() -> None:
