@@ -83,10 +83,8 @@ class Additive(nn.Module):
         units are independent, so the variance is E[Var(tanh(c + z) | c)] / 3: 0.107 for standardised entries, for any
         d. The mean is 0 by symmetry for mu = nu = 0; otherwise it depends on the parameters.
         """
-        fixed, drawn = (
-            math.hypot(*each) / math.sqrt(3.0) for each in ((moments.mu, moments.nu), (moments.s, moments.t))
-        )
-        return None if moments.mu or moments.nu else 0.0, _variance_within(fixed, drawn) / 3.0
+        fixed, drawn = math.hypot(moments.mu, moments.nu), math.hypot(moments.s, moments.t)
+        return None if fixed else 0.0, _variance_within(fixed / math.sqrt(3.0), drawn / math.sqrt(3.0)) / 3.0
 
 
 @functools.cache
