@@ -278,7 +278,7 @@ class Rules:
 
     def pooled(self, weights: Tensor, values: Tensor) -> Tensor:
         """Return the output (..., n, v), the weighted sum of the values."""
-        return self.rounding.step(weighted_sum(weights, values))
+        return self.rounding.output(weighted_sum(weights, values))
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
         """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks."""

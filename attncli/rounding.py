@@ -22,9 +22,9 @@ DTYPES = {
 class Rounding:
     """The way an entry rounds in low precision; without a dtype, it rounds nothing.
 
-    With `inputs` queries, keys and values are rounded to the dtype. With `flash` weights are rounded too, as in
-    FlashAttention: relative to the largest, before they are divided by their sum (Dao et al. 2022, arXiv:2205.14135).
-    With `steps` every intermediate result is rounded.
+    With `inputs` queries, keys and values are rounded to the dtype. With `flash` weights and output are rounded too, as
+    in FlashAttention: weights relative to the largest, before they are divided by their sum, and the output as it is
+    stored (Dao et al. 2022, arXiv:2205.14135). With `steps` every intermediate result is rounded.
     """
 
     dtype: torch.dtype | None = None
@@ -43,8 +43,12 @@ class Rounding:
         return self._rounded(vectors * factor) / factor
 
     def step(self, result: Tensor) -> Tensor:
-        """Return scores or outputs, rounded if every step is (`steps`)."""
+        """Return scores, rounded if every step is (`steps`)."""
         return self._rounded(result) if self.way == "steps" else result
+
+    def output(self, output: Tensor) -> Tensor:
+        """Return the output (..., n, v), rounded with `flash` or `steps`."""
+        return output if self.way == "inputs" else self._rounded(output)
 
     def weights(self, weights: Tensor) -> Tensor:
         """Return weights (..., n, m), rounded with `flash` or `steps`."""

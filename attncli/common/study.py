@@ -157,13 +157,13 @@ class Explanation:
     """One query of an attention experiment, worked out: each number from the query and the keys to the output.
 
     `place` has `layer`, `layer_number`, `batch`, `head` and `query`, None for axes that the experiment lacks, and the
-    query's `token`. `formula` is the scorer's and, unless it is softmax, the normaliser's. `formulas` has the `score`
-    and the `weight` in terms of the steps before them, and also `capped` and `dropped`. `of_query` has `q` and the
-    steps that do not depend on the key, `of_weights` the normaliser's numbers for the whole query. `keys` has a row for
-    each listed key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and `biased`
-    (with a bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times v.
-    `rest` sums up the other keys with a weight. `sink` is the model's additional key without a value. `masked` are the
-    keys that are not valid. `empty_row` is the rule for the weights if all keys of the query are masked, else None.
+    query's `token`. `formula` is the scorer's and, unless it is softmax, the normaliser's. `formulas` has the `score`,
+    the `weight` and the `output` in terms of the steps before them, and also `capped` and `dropped`. `of_query` has `q`
+    and the steps that do not depend on the key, `of_weights` the normaliser's numbers for the whole query. `keys` has a
+    row for each listed key: `key`, `token`, `valid`, `k`, its `steps`, `score`, `capped` (with a softcap), `bias` and
+    `biased` (with a bias), `weight_steps`, `weight`, `dropped` (after active dropout), `v` and `part`, the weight times
+    v. `rest` sums up the other keys with a weight. `sink` is the model's additional key without a value. `masked` are
+    the keys that are not valid. `empty_row` is the rule for the weights if all keys of the query are masked, else None.
     `parameters` has the shapes of the scorer's parameters, `others` the labels of the other scorers.
     """
 

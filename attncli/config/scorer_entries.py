@@ -83,8 +83,8 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     rounding: Annotated[
         Literal["inputs", "flash", "steps"] | None,
         Field(
-            description="beside `dtype`, what is rounded: `inputs` alone, inputs and weights as in FlashAttention "
-            "(`flash`), or the result of each step; default: inputs"
+            description="beside `dtype`, what is rounded: `inputs` alone, inputs, weights and output as in "
+            "FlashAttention (`flash`), or the result of each step; default: inputs"
         ),
     ] = None
 

@@ -69,7 +69,7 @@ def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableT
         yield Text(f"other labels: {printable(listed(found.others))}", FAINT)
     yield from titled("1. Scores", _scores(found, width, written))
     yield from titled(f"2. Weights: {found.normalizer}", _weights(found, width, written))
-    yield from titled("3. Output: the sum of weight * v", _output(found, width))
+    yield from titled(f"3. Output: the {found.formulas['output']}", _output(found, width))
 
 
 def _scores(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:

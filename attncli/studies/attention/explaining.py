@@ -89,8 +89,9 @@ def explain(
         seen_k = _seen("k", entry)
         of_query, of_keys = {seen_q: row.q.tolist(), **of_query}, {seen_k: row.k, **of_keys}
         score = score and f"{score}, with {seen_q} and {seen_k}"
+    output = "sum of weight * v"
     if entry.rounding in ("flash", "steps"):
-        weight = weight and f"{weight}, rounded to {entry.dtype}"
+        weight, output = weight and f"{weight}, rounded to {entry.dtype}", f"{output}, rounded to {entry.dtype}"
         score = f"{score}, rounded to {entry.dtype}" if score and entry.rounding == "steps" else score
     queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
     rows = [
@@ -132,7 +133,7 @@ def explain(
             "query": query,
             "token": queries and queries[query],
         },
-        formulas={"score": score, **_formulas(row, rules, entry.dropout), "weight": weight},
+        formulas={"score": score, **_formulas(row, rules, entry.dropout), "weight": weight, "output": output},
         of_query={"q": row.given_q.tolist(), **of_query},
         of_weights=of_weights,
         keys=rows,
