@@ -253,6 +253,16 @@ class Rules:
             bias = replace(bias, shape=shape, given=_of_heads(bias.given, heads), slopes=alibi_slopes(count)[heads])
         return replace(self, valid=valid, bias=bias, sinks=_of_heads(self.sinks, heads))
 
+    def reach(self, elements: slice = ALL, rows: slice = ALL) -> int:
+        """Return a key position for some queries: all their weights are 0 from this position on.
+
+        A query without a valid key may have weights at all keys.
+        """
+        most, valid = self.valid.reach(elements, rows)[1], None
+        if self.empty_row != "zero":
+            valid = self.valid.tile(elements, rows)
+        return most if valid is None or bool(valid.any(-1).all()) else self.valid.shape[-1]
+
     def logits(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
         """Return scores after softcap and bias, for raw scores of some batch elements and queries.
 

@@ -1,16 +1,20 @@
 """Records and comparisons of the attention study against their definitions."""
 
+import itertools
 import math
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from attncli.attention import Valid
+from attncli.attention import Rules, Valid
 from attncli.studies.attention.columns import FIGURES
 from attncli.studies.attention.rows import pair_rows, scorer_rows
+from attncli.studies.attention.statistics import OF_WEIGHTS
 from tests.experiments import Notes, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time
 
@@ -51,8 +55,8 @@ def test_disjoint_weights_are_one_bit_apart() -> None:
     ],
 )
 def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
-    p, q, valid = torch.tensor([a]), torch.tensor([b]), Valid((1, 3))
-    rows = pair_rows(p, q, scorer_rows(p, p, valid), scorer_rows(q, q, valid), valid)
+    p, q, rules = torch.tensor([a]), torch.tensor([b]), Rules(Valid((1, 3)))
+    rows = pair_rows(p, q, scorer_rows(p, p, rules), scorer_rows(q, q, rules), (rules, rules))
     assert rows.top1_agreement.tolist() == [agree]
 
 
@@ -69,13 +73,13 @@ def test_the_entropy_is_exact_from_0_to_ln_m(m: int, peak: float, total: float) 
     shares = [[weight / sum(row) for weight in row] for row in exact]
     middle = [(p + q) / 2 for p, q in zip(*shares, strict=True)]
     entropies = [-sum(p * p.ln() for p in row) for row in (*shares, middle)]
-    valid = Valid((1, m))
-    a, b = (scorer_rows(each, each, valid) for each in weights[:, None])
+    rules = Rules(Valid((1, m)))
+    a, b = (scorer_rows(each, each, rules) for each in weights[:, None])
     for found, row, entropy in zip((a, b), exact, entropies, strict=False):
         assert found.entropy.item() == pytest.approx(float(entropy), rel=1e-9, abs=0.0)
         assert found.weight_sum.item() == pytest.approx(float(sum(row)), rel=1e-9, abs=0.0)
         assert found.max_weight.item() == float(max(row))
-    pair = pair_rows(weights[:1], weights[1:], a, b, valid)
+    pair = pair_rows(weights[:1], weights[1:], a, b, (rules, rules))
     divergence = float((entropies[2] - (entropies[0] + entropies[1]) / 2) / Decimal(2).ln())
     assert pair.js_divergence.item() == pytest.approx(divergence, rel=1e-9, abs=1e-14)
     furthest = max(abs(p - q) for p, q in zip(*exact, strict=True))
@@ -100,6 +104,64 @@ def test_empty_rows_are_counted_and_say_nothing_about_the_scorers(empty_row: str
     empty = runs_of(result)[0].stages["weights"][0, 2].tolist()
     expected = {"zero": 0.0, "uniform": 0.2, "nan": math.nan}[empty_row]
     assert empty == pytest.approx([expected] * 5, nan_ok=True)
+
+
+WINDOWS: list[dict[str, Any]] = [
+    {"scorer": "dot"},
+    {"scorer": "dot", "label": "next", "window": 1},
+    {"scorer": "cosine", "label": "near", "window": 2},
+    {"scorer": "dot", "label": "near and first", "window": 1, "first_keys": 1, "normalizer": "sigmoid"},
+]
+
+
+def sees_nothing(entry: dict[str, Any], valid: Tensor) -> Tensor:
+    """Return whether each query (..., n) has no valid key, given the mask before the entry's window."""
+    n, m = valid.shape[-2:]
+    near = [[abs(i - j) < entry.get("window", m) or j < entry.get("first_keys", 0) for j in range(m)] for i in range(n)]
+    return ~(valid & torch.tensor(near)).any(-1)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2**19])
+@pytest.mark.parametrize("empty_row", ["zero", "uniform"])
+def test_pairs_are_compared_by_their_saved_weights(
+    empty_row: str, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query has weights in the comparison unless it has no valid key for both entries, whose windows may differ."""
+    monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", at_a_time)
+    shapes = {"queries": [2, 2, 7, 3], "keys": [2, 2, 8, 3], "values": [2, 2, 8, 4]}
+    data = {**{name: {"shape": shape} for name, shape in shapes.items()}, "valid_lens": [2, 6]}
+    keys = {"data": data, "scorers": WINDOWS, "mask": {"empty_row": empty_row}, "dtype": "float64"}
+    result, alone = result_of(**keys), result_of(**keys, weights=False)
+    empty = [sees_nothing(entry, result.inputs["valid"].expand(2, 2, 7, 8)) for entry in WINDOWS]
+    assert [int(each.sum()) for each in empty] == [record["empty_rows"] for record in result.records] == [0, 12, 8, 0]
+    pairs = itertools.combinations(zip(result.labels, empty, strict=True), 2)
+    for index, ((a, empty_a), (b, empty_b)) in enumerate(pairs):
+        kept = ~(empty_a & empty_b)
+        stages = [result.tensors[f"{label}/{stage}"] for stage in ("weights", "output") for label in (a, b)]
+        for place, group in enumerate([(slice(None),), (0, 0), (0, 1), (1, 0), (1, 1)]):
+            expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages))
+            row, without_weights = (
+                [run.comparisons[index], *run.head_comparisons[4 * index : 4 * index + 4]][place]
+                for run in (result, alone)
+            )
+            assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-9, abs=1e-12), (a, b, group)
+            outputs = {name: value for name, value in expected.items() if name not in OF_WEIGHTS}
+            assert {name: without_weights[name] for name in outputs} == pytest.approx(outputs, rel=1e-9)
+            assert [without_weights[name] for name in OF_WEIGHTS] == [None] * 3
+
+
+@pytest.mark.parametrize("by_tiles", [False, True])
+def test_uniform_weights_of_a_query_whose_window_is_empty(by_tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last query has uniform weights over all six keys, four of which no window and no length reaches."""
+    if by_tiles:
+        monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", 1)
+    data = {"queries": {"shape": [1, 3, 2], "fill": "ones"}, "keys": {"shape": [1, 6, 2], "fill": "ones"}}
+    entries = [{"scorer": "dot"}, {"scorer": "dot", "label": "win", "window": 1}]
+    result = result_of(data={**data, "valid_lens": [2]}, scorers=entries, mask={"empty_row": "uniform"})
+    near = math.log2(4) - 0.75 * math.log2(3) - 0.5  # H(3/4, 1/4) - (H(1/2, 1/2) + H(1)) / 2
+    last = 4 / 12 * math.log2(12) + 2 / 3 * math.log2(3) - (1 + math.log2(6)) / 2
+    assert (2 * near + last) / 3 == pytest.approx(0.3606, abs=1e-4)
+    assert result.comparisons[0]["js_divergence"] == pytest.approx((2 * near + last) / 3)
 
 
 def test_nothing_but_empty_rows() -> None:

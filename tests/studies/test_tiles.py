@@ -146,7 +146,7 @@ def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     output, found = pooled(scored, given, rules)
     scores = scored(*given[:2])
     weights = rules.stages(scores)["weights"]
-    assert_rows(found, scorer_rows(scores, weights, rules.valid), torch.ones(2, 3, N) > 0, 1e-12)
+    assert_rows(found, scorer_rows(scores, weights, rules), torch.ones(2, 3, N) > 0, 1e-12)
     torch.testing.assert_close(output, weighted_sum(weights, given[2]))
 
 
@@ -166,7 +166,7 @@ def test_extreme_numbers_are_as_with_weights(where: int, junk: float, kind: str,
         scores = scored(*given[:2])
         weights = rules.stages(scores)["weights"]
         torch.testing.assert_close(output, weighted_sum(weights, given[2]), rtol=1e-5, atol=1e-6, equal_nan=True)
-        assert_rows(found, scorer_rows(scores, weights, rules.valid), ~rules.valid.empty_rows, 1e-5)
+        assert_rows(found, scorer_rows(scores, weights, rules), ~rules.valid.empty_rows, 1e-5)
 
 
 @varied(kind=["lengths", "none", "causal", "mask"], scorer=["dot", "gaussian"], normalizer=["softmax", "sigmoid"])
@@ -188,7 +188,7 @@ def test_many_keys_in_single_precision(shift: float) -> None:
     queries, keys = (torch.cat([each, torch.full_like(each[:, :1], shift**0.5)], -1) for each in (queries, keys))
     scored, rules = make("dot", 3), Rules(Valid((50, 20_000)))
     scores = scored(queries, keys)
-    wanted = scorer_rows(scores, rules.stages(scores)["weights"], rules.valid)
+    wanted = scorer_rows(scores, rules.stages(scores)["weights"], rules)
     output, found = pool_with_rows(scored, queries, keys, values, rules)
     assert_rows(replace(found, mean=found.mean + 1), replace(wanted, mean=wanted.mean + 1), torch.ones(50) > 0, 1e-5)
     torch.testing.assert_close(output, pool_by_rules(scored, queries, keys, values, rules), rtol=1e-4, atol=1e-5)

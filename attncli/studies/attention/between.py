@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attncli.attention import Valid
+from attncli.attention import Rules, Valid
 from attncli.common.study import Record, Result, layers_of, tensor_name
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
@@ -28,9 +28,9 @@ def _of_layer(a: Result, b: Result, layer: str | None) -> list[Record]:
         groups = Groups(_empty(a, layer, output[0]) & _empty(b, layer, output[0]), by_head=True)
         pair = None
         if weights is not None:
-            valid = Valid(weights[0].shape)
-            ours, theirs = (scorer_rows(each, each, valid) for each in weights)
-            pair = pair_rows(*weights, ours, theirs, valid)
+            rules = Rules(Valid(weights[0].shape))
+            ours, theirs = (scorer_rows(each, each, rules) for each in weights)
+            pair = pair_rows(*weights, ours, theirs, (rules, rules))
         rows += [{"label": label, **place, **row} for row in groups.of_pair(pair, output_rows(*output))]
     return rows
 

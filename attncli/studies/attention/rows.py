@@ -2,7 +2,7 @@
 
 A row is one query of one head. The metrics of all rows are vectors (..., n), float64 on the CPU, for weights
 (..., n, m); all statistics follow from them. The module `tiles` computes the same vectors without holding a whole
-matrix. The metrics of rows without a valid key are undefined.
+matrix.
 """
 
 import math
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncli.attention import Valid
+from attncli.attention import Rules
 from attncli.common.study import TIE
 from attncli.common.threads import in_order, on_threads
 from attncli.pooling import Place, tiles
@@ -47,9 +47,9 @@ class ScorerRows:
     """The metrics of one scorer: one value per query, in tensors (..., n).
 
     `count`, `mean` and `squares` are the number of scores at valid keys, the mean of these scores, and the sum of
-    their squared deviations from the mean. `entropy` (nats) is the entropy of the weights divided by their sum,
-    undefined where the sum is 0. Each further field becomes a column of the results with the field's name, its mean
-    over the queries.
+    their squared deviations from the mean; without a valid key they are 0. `entropy` (nats) is the entropy of the
+    weights divided by their sum, undefined where the sum is 0. Each further field becomes a column of the results with
+    the field's name, its mean over the queries.
     """
 
     count: Tensor
@@ -77,18 +77,19 @@ class PairRows:
     max_abs_difference: Tensor
 
 
-def scorer_rows(scores: Tensor, weights: Tensor, valid: Valid) -> ScorerRows:
-    """Return the metrics of scores and weights (..., n, m) at the keys that are `valid`."""
-    return ScorerRows(*_by_tiles(partial(rows_of_tile, valid), len(fields(ScorerRows)), scores, weights))
+def scorer_rows(scores: Tensor, weights: Tensor, rules: Rules) -> ScorerRows:
+    """Return the metrics of scores at valid keys and of the weights that follow by the rules, (..., n, m) each."""
+    return ScorerRows(*_by_tiles(partial(rows_of_tile, rules), len(fields(ScorerRows)), scores, weights))
 
 
 def rows_of_tile(
-    valid: Valid, place: Place, workspace: Workspace, scores: Tensor, weights: Tensor
+    rules: Rules, place: Place, workspace: Workspace, scores: Tensor, weights: Tensor
 ) -> tuple[Tensor, ...]:
     """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights.
 
     The workspace is float64 on the CPU.
     """
+    valid = rules.valid
     free, reach = valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
     known = _copied(scores[..., : max(reach, 1)], workspace, 0)
     last = known[..., free:]
@@ -101,22 +102,24 @@ def rows_of_tile(
     known -= mean[..., None]
     last *= allowed
     squares = torch.linalg.vector_norm(known, dim=-1).square()
-    weights = weights[..., : max(reach, 1)].cpu()
+    weights = weights[..., : max(rules.reach(*place), 1)].cpu()
     exact = _copied(weights, workspace, 0)
     sums = exact.sum(-1)
     exact *= (1.0 / sums)[..., None]
     return count, mean, squares, _entropy(exact, workspace), weights.amax(-1), sums
 
 
-def pair_rows(weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows, valid: Valid) -> PairRows:
+def pair_rows(
+    weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows, rules: tuple[Rules, Rules]
+) -> PairRows:
     """Return the differences of two scorers' weights (..., n, m), given the metrics `a` and `b` of each scorer.
 
-    Weights are 0 at keys that are not `valid`.
+    `rules` are the rules from which the weights of each scorer follow.
     """
     known = torch.stack([each for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
 
     def of_tile(place: Place, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
-        reach = max(valid.reach(*place)[1], 1)
+        reach = max(1, *(each.reach(*place) for each in rules))
         a, b = a[..., :reach].cpu(), b[..., :reach].cpu()
         sum_a, largest_a, entropy_a, sum_b, largest_b, entropy_b = known[..., None].unbind(-2)  # ... rows 1
         exact = _copied(a, workspace, 0)

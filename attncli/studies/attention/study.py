@@ -250,10 +250,9 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
     """Run all scorers on the inputs of one part. If `keeps_scorers`, an interruption keeps the finished scorers."""
     inputs, entries = part.inputs, options.scorers
-    empty = inputs.valid.empty_rows.cpu()
-    whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
     variances = None if inputs.call is None else variances_of(inputs)
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
+    empty, rules_by_label = dict[str, Tensor](), dict[str, Rules]()
     records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
     with Keeping(records if keeps_scorers else ()) as kept:
         for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
@@ -261,10 +260,10 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             with below("scorers", index):
                 stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
             if found is None:
-                found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], rules.valid)
-            rows[entry.label] = found
+                found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], rules)
+            rows[entry.label], rules_by_label[entry.label] = found, rules
             count = sum(parameter.numel() for parameter in scorer.parameters())
-            without = rules.valid.empty_rows.cpu()  # more rows than of the inputs if the entry has a window
+            without = empty[entry.label] = rules.valid.empty_rows.cpu()  # of the inputs, and more with a window
             is_bounded = rules.cap is None and rules.bias is None and is_softmax(rules)
             (figures,) = Groups(without, by_head=False).of_scorer(found, is_bounded)
             names = names_of(entry) | part.place
@@ -284,12 +283,13 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         hold_signals()  # all scorers that are kept are finished
     stages = {record["label"]: stages[record["label"]] for record in records}
     for a, b in itertools.combinations(stages, 2):
-        weights = None
+        weights, empty_in_both = None, empty[a] & empty[b]
         if options.weights:
-            weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], inputs.valid)
+            of_pair = rules_by_label[a], rules_by_label[b]
+            weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], of_pair)
         outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
-        comparisons.append(pair | whole.of_pair(weights, outputs)[0])
-        head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
+        comparisons.append(pair | Groups(empty_in_both, by_head=False).of_pair(weights, outputs)[0])
+        head_comparisons += [pair | each for each in Groups(empty_in_both, by_head=True).of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}

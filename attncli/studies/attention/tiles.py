@@ -191,4 +191,4 @@ def _by_stages(
 ) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
     weights = rules.stages(scores, *place)["weights"]
-    return rules.pooled(weights, values), rows_of_tile(rules.valid, place, workspace, scores, weights)
+    return rules.pooled(weights, values), rows_of_tile(rules, place, workspace, scores, weights)
