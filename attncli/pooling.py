@@ -83,8 +83,8 @@ def pool(
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
     """Return the output of `pool` for these rules of masks and weights, without checking the arguments."""
     queries, keys, values = at_least_float32(queries, keys, values)
-    known = type(scorer) in SCORERS.values()  # others may see that keys are missing
-    if not (known and rules.valid.lengths_alone and rules.bias is None and is_softmax(rules)):
+    cut = scores_keys_alone(scorer) and rules.valid.lengths_alone
+    if not (cut and rules.bias is None and is_softmax(rules)):
         return _pool(scorer, queries, keys, values, rules)
     row = math.prod(rules.valid.shape[1:-1]) * values.shape[-1] * values.element_size()  # bytes of output
     elements = list(runs(rules.valid, max(WORKSPACE_BYTES // 2 // max(row, 1), 1)))
@@ -202,6 +202,11 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     # If all scores of a query are NaN or -inf, it gives 0.
     finite = all_finite(values) and not _may_overflow(queries, keys, scale, rules.bias)
     return Dot(queries, keys, scale, values) if finite else None
+
+
+def scores_keys_alone(scorer: Scorer) -> bool:
+    """Whether the score of a key is known not to depend on the other keys or their number, so these may be left out."""
+    return type(scorer) in SCORERS.values() and not getattr(scorer, "depends_on_m", False)
 
 
 def is_softmax(rules: Rules) -> bool:

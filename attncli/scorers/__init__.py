@@ -9,6 +9,7 @@ To add one, write its file, list it here after all others, and give its oracle i
 A class may have more attributes. Each is optional:
 
 - `scale`: the factor of its scores; if it depends on the number of keys, `scale_of(m)` returns it for m keys.
+- `depends_on_m = True`: its scores depend on the number of keys, so keys that no query may attend to count, too.
 - `scales_dot_product = True`: its scores are q . k times a factor.
 - `as_dot(queries, keys)`: returns queries, keys and a factor; the scores are their dot product times the factor.
 - `sizes_may_differ = True`: queries and keys may have different sizes.

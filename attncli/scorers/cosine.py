@@ -36,6 +36,7 @@ class Cosine(nn.Module):
         super().__init__()
         require_equal_sizes(query_size, key_size)
         self.scale = scale if isinstance(scale, str) else float(scale)
+        self.depends_on_m = isinstance(scale, str)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, scale = self.as_dot(queries, keys)

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
+import attncli
 from attncli.attention import at_least_float32
 from attncli.common.scoring import build_scorer, rules_of
 from attncli.common.study import Result
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.inputs.build import Inputs
+from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
@@ -149,6 +152,40 @@ def test_a_scale_of_the_number_of_keys() -> None:
     entries = [keys, {"scorer": "cosine", "scale": reference.OF_KEYS["log2(m^2-m)"](6), "label": "number"}]
     one, other = swept("saturation", **given, scorers=entries).records
     assert one["entropy"] == pytest.approx(other["entropy"], rel=1e-9)
+
+
+OF_M: list[dict[str, Any]] = [
+    {"scorer": "cosine", "scale": "log2(m^2-m)"},
+    {"scorer": "cosine", "scale": "log2(m^2-m)", "normalizer": "ssmax"},
+    *({"scorer": "scaled_dot", "normalizer": name} for name in ("ssmax", "sigmoid", "relu", "uniform")),
+]
+
+
+@pytest.mark.parametrize("mask", [{}, {"causal": "top_left"}])
+@pytest.mark.parametrize("keys", [*OF_M, {**OF_M[0], "window": 3}, {**OF_M[2], "window": 3}], ids=str)
+def test_m_is_the_same_number_in_every_computation(keys: dict[str, Any], mask: dict[str, Any]) -> None:
+    """With and without weights, in one query worked out, pooled and inside a model: of scales all keys, else valid."""
+    inputs, entry = inputs_of(data=DATA, mask=mask), entry_of(**keys)
+    scores, softmax = oracle(entry, inputs)
+    own = entry.normalizer.normalizer
+    weights = reference.for_each_matrix(lambda s, v: reference.weights_of(own, s, v), scores, softmax > 0)
+    wanted = reference.for_each_matrix(reference.weighted_sum, weights, inputs.values.double()).float()
+    config = {"data": DATA, "mask": mask, "scorers": [{**keys, "label": "it"}]}
+    result = attncli.run(config)
+    given, rules = (inputs.queries, inputs.keys), rules_of(entry, inputs.valid)
+    outputs = {
+        "run": result.tensors["it/output"],
+        "without weights": attncli.run(config, weights=False).tensors["it/output"],
+        "pooled": pool_by_rules(build_scorer(entry, 5, 5, 0, torch.float32), *given, inputs.values, rules),
+    }
+    if "window" not in keys:  # a model's queries may be those of the last keys
+        with attncli.Swap(keys), torch.no_grad():
+            outputs["swapped"] = scaled_dot_product_attention(*given, inputs.values, attn_mask=inputs.valid.whole)
+    for name, output in outputs.items():
+        torch.testing.assert_close(output, wanted, rtol=2e-5, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}")
+    for query in (0, 5):
+        explained = torch.tensor(result.explain(batch=1, head=2, query=query).output)
+        torch.testing.assert_close(explained, wanted[1, 2, query], rtol=2e-5, atol=2e-5)
 
 
 def test_window_and_alibi_of_a_cache_begin_at_the_given_position() -> None:

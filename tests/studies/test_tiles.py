@@ -194,6 +194,22 @@ def test_many_keys_in_single_precision(shift: float) -> None:
     torch.testing.assert_close(output, pool_by_rules(scored, queries, keys, values, rules), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["causal", "lengths", "window", "mask"])
+def test_a_scorer_of_the_users_own_sees_all_keys(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scores may depend on the number of keys, or on their mean."""
+    monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M)
+    given, rules = tensors((2,)), RULES[kind]((2, N, M))
+
+    def scored(queries: Tensor, keys: Tensor) -> Tensor:
+        return queries @ (keys - keys.mean(-2, keepdim=True)).mT * keys.shape[-2]
+
+    output, found = pooled(scored, given, rules)
+    scores = scored(*given[:2])
+    weights = rules.stages(scores)["weights"]
+    torch.testing.assert_close(output, weighted_sum(weights, given[2]))
+    assert_rows(found, scorer_rows(scores, weights, rules), ~rules.valid.empty_rows, 1e-9)
+
+
 def test_a_scorer_of_the_users_own_sees_all_heads() -> None:
     seen: list[Shape] = []
 

@@ -16,7 +16,7 @@ from attncli.attention import Rules, all_finite, at_least_float32
 from attncli.common.scoring import OwnNormalizer
 from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
-from attncli.pooling import Place, is_softmax, tiles
+from attncli.pooling import Place, is_softmax, scores_keys_alone, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
 
@@ -139,11 +139,13 @@ def _by_softmax(
     free, reach = rules.valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
     if reach == 0:
         return None
-    keys, values, shape = keys[..., :reach, :], values[..., :reach, :], (*queries.shape[:-1], reach)
+    some, values, shape = keys[..., :reach, :], values[..., :reach, :], (*queries.shape[:-1], reach)
     if isinstance(scorer, partial) and scorer.func is _scaled_products:
-        scores: Tensor = scorer(queries, keys, out=workspace(0, shape))
+        scores: Tensor = scorer(queries, some, out=workspace(0, shape))
+    elif scores_keys_alone(scorer):
+        scores = scorer(queries, some).to(queries.dtype)
     else:
-        scores = scorer(queries, keys).to(queries.dtype)
+        scores = scorer(queries, keys)[..., :reach].to(queries.dtype)
     valid = None if rules.valid.is_full else rules.valid.tile(*place, slice(free, reach))
     valid = None if valid is None else valid.expand(*valid.shape[:-1], reach - free)
     allowed = scores.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # multiplying is faster than masking
