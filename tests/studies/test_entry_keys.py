@@ -1,5 +1,6 @@
 """Keys of an entry beside its scorer's options: the norms of queries and keys, a window, a scale of m keys."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,7 @@ def test_m_is_the_same_number_in_every_computation(keys: dict[str, Any], mask: d
         with attncli.Swap(keys), torch.no_grad():
             outputs["swapped"] = scaled_dot_product_attention(*given, inputs.values, attn_mask=inputs.valid.whole)
     for name, output in outputs.items():
-        torch.testing.assert_close(output, wanted, rtol=2e-5, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(output, wanted, rtol=2e-5, atol=2e-5, msg=partial("{}: {}".format, name))
     for query in (0, 5):
         explained = torch.tensor(result.explain(batch=1, head=2, query=query).output)
         torch.testing.assert_close(explained, wanted[1, 2, query], rtol=2e-5, atol=2e-5)

@@ -130,7 +130,7 @@ def test_pairs_are_compared_by_their_saved_weights(
     monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", at_a_time)
     shapes = {"queries": [2, 2, 7, 3], "keys": [2, 2, 8, 3], "values": [2, 2, 8, 4]}
     data = {**{name: {"shape": shape} for name, shape in shapes.items()}, "valid_lens": [2, 6]}
-    keys = {"data": data, "scorers": WINDOWS, "mask": {"empty_row": empty_row}, "dtype": "float64"}
+    keys: dict[str, Any] = {"data": data, "scorers": WINDOWS, "mask": {"empty_row": empty_row}, "dtype": "float64"}
     result, alone = result_of(**keys), result_of(**keys, weights=False)
     empty = [sees_nothing(entry, result.inputs["valid"].expand(2, 2, 7, 8)) for entry in WINDOWS]
     assert [int(each.sum()) for each in empty] == [record["empty_rows"] for record in result.records] == [0, 12, 8, 0]
@@ -138,7 +138,8 @@ def test_pairs_are_compared_by_their_saved_weights(
     for index, ((a, empty_a), (b, empty_b)) in enumerate(pairs):
         kept = ~(empty_a & empty_b)
         stages = [result.tensors[f"{label}/{stage}"] for stage in ("weights", "output") for label in (a, b)]
-        for place, group in enumerate([(slice(None),), (0, 0), (0, 1), (1, 0), (1, 1)]):
+        groups: list[tuple[Any, ...]] = [(), (0, 0), (0, 1), (1, 0), (1, 1)]  # all batch elements and heads, and each
+        for place, group in enumerate(groups):
             expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages))
             row, without_weights = (
                 [run.comparisons[index], *run.head_comparisons[4 * index : 4 * index + 4]][place]

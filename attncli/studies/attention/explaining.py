@@ -91,8 +91,10 @@ def explain(
         score = score and f"{score}, with {seen_q} and {seen_k}"
     output = "sum of weight * v"
     if entry.rounding in ("flash", "steps"):
-        weight, output = weight and f"{weight}, rounded to {entry.dtype}", f"{output}, rounded to {entry.dtype}"
-        score = f"{score}, rounded to {entry.dtype}" if score and entry.rounding == "steps" else score
+        rounded = f", rounded to {entry.dtype}"
+        weight = weight and f"{weight}{rounded}{' relative to the largest' if entry.rounding == 'flash' else ''}"
+        score = f"{score}{rounded}" if score and entry.rounding == "steps" else score
+        output += rounded
     queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
     rows = [
         {
