@@ -78,7 +78,8 @@ def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
         is_rounded = entry.get("rounding") == "flash"
         assert_close(output.bfloat16().float() if is_rounded else output, torch.tensor(found.output))
         assert found.formulas["output"] == "sum of weight * v" + ", rounded to bfloat16" * is_rounded
-        assert found.formulas["weight"].endswith(", rounded to bfloat16 relative to the largest") is is_rounded
+        weight = found.formulas["weight"] or ""  # without steps, of a normaliser
+        assert weight.endswith(", rounded to bfloat16 relative to the largest") is is_rounded
         assert_close(torch.tensor(found.of_query["q"]), result.inputs["queries"][place])
         for side in ("keys", "values"):
             own = torch.tensor([row[side[0]] for row in found.keys])
