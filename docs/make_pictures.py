@@ -20,7 +20,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PICTURES = DOCS / "pictures"
 THEMES = {"light": "", "dark": "-dark"}  # with the ending of the file's name
-DPI = 144  # twice the width of a column of the site
+DPI = 200  # two pixels for each of a column of the site
 MADE_BY = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)\s+Made by `(?P<command>attncli [^`]+)`")
 SHOWN = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)")
 WINDOW = {"width": 1280, "height": 800}  # of the browser, in which a report is shown
@@ -92,7 +92,7 @@ def photograph(page: Path, theme: str, file: Path) -> None:
     chromium = next(filter(None, map(shutil.which, names)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        window: Mapping[str, Any] = {"viewport": WINDOW, "color_scheme": theme}
+        window: Mapping[str, Any] = {"viewport": WINDOW, "color_scheme": theme, "device_scale_factor": 2}
         opened = browser.new_page(**window)
         opened.goto(page.as_uri(), wait_until="networkidle")
         opened.screenshot(path=file)

@@ -23,7 +23,7 @@ SAMPLE = ("attncli run minilm --report", "sample_report.html")
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^\s()]*pictures/[^\s()]+)\.png\)")
 ABOUT = """# Gallery
 
-Each picture is drawn by the command below it, from a built-in experiment; the pictures follow the theme of this site.
+Open a picture to see it large, with its command. All are drawn from built-in experiments and follow the theme of this site.
 `attncli figure RUN` draws the pictures of a run again, [for slides and papers](how-to/slides.md). The
 [sample report](sample_report.html) is the page of `attncli run minilm --report`: one file, to
 [explore a run](how-to/report.md) in a browser.
@@ -78,26 +78,25 @@ def page() -> str:
     """Return the page of the gallery in Markdown."""
     parts = ["---\nhide: [navigation, toc]\n---", ABOUT]
     for group in DRAWING.gallery():
-        cards = "\n\n".join(map(card, group["pictures"]))
-        parts += [
-            f"## {group['group']}",
-            group["about"],
-            f'<div class="grid cards gallery" markdown>\n\n{cards}\n\n</div>',
-        ]
+        pictures = "\n\n".join(thumbnail(picture, group["page"]) for picture in group["pictures"])
+        parts += [f"## {group['group']}", group["about"], f'<div class="gallery" markdown>\n\n{pictures}\n\n</div>']
     return "\n\n".join(parts) + "\n"
 
 
-def card(picture: dict[str, Any]) -> str:
-    """Return a picture of the gallery with its title, its sentence and its command, as an item of a list."""
+def thumbnail(picture: dict[str, Any], page: str) -> str:
+    """Return a thumbnail with its name, which opens the picture with its sentence, its command and its page."""
     path = f"{'pictures' if is_stored(picture) else 'gallery'}/{picture['name']}"
     image = f"![{picture['title']}]({path}.png)"  # of docs/pictures: gets its dark one with those of all pages
+    shown = image if is_stored(picture) else in_both_themes(picture["title"], path)
     lines = [
-        f"**{picture['title']}**{{ #{picture['name']} }}",
-        f"[{in_both_themes(picture['title'], path) if not is_stored(picture) else image}]({path}.png)",
+        f'<details id="{picture["name"]}" markdown>',
+        f"<summary markdown>{shown}<span>{picture['title']}</span></summary>",
         picture["shows"],
         f"```console\n$ {picture['command']}\n```",
+        f"[More about this]({page}) · [the picture alone]({path}.png)",
+        "</details>",
     ]
-    return "-   " + "\n\n".join(lines).replace("\n", "\n    ")
+    return "\n\n".join(lines)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
