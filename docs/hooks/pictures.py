@@ -23,8 +23,8 @@ SAMPLE = ("attncli run minilm --report", "sample_report.html")
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^\s()]*pictures/[^\s()]+)\.png\)")
 ABOUT = """# Gallery
 
-Open a picture to see it large, with its command. All are drawn from built-in experiments and follow the theme of this site.
-`attncli figure RUN` draws the pictures of a run again, [for slides and papers](how-to/slides.md). The
+Open a picture to see it large, with its command. All are drawn from built-in experiments and follow the theme of this
+site. `attncli figure RUN` draws the pictures of a run again, [for slides and papers](how-to/slides.md). The
 [sample report](sample_report.html) is the page of `attncli run minilm --report`: one file, to
 [explore a run](how-to/report.md) in a browser.
 """

@@ -20,7 +20,7 @@ COMMANDS: Any = typer.main.get_command(app)
 @pytest.mark.parametrize("study", STUDY_COMMANDS)
 def test_every_key_is_a_flag_with_its_description(study: str) -> None:
     fields = options_model(study).model_fields
-    others = ("study", "name", "expect", "figure", "sweep")
+    others = ("study", "name", "about", "expect", "figure", "sweep")
     keys = {field.alias or name: field for name, field in (*fields.items(), *Look.model_fields.items())}
     keys = {key: field for key, field in keys.items() if key not in others}
     with_argument = {"swap": ["model", "texts"], "doctor": ["data", "mask", "tokens", "model", "texts"]}

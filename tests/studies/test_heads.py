@@ -132,7 +132,7 @@ def test_the_head_that_differs_most() -> None:
     one = result_of(data={"queries": {"shape": [1, 2, 3, 4]}, "keys": {"shape": [1, 2, 3, 4]}}, scorers=SCORERS)
     assert "batch" not in one.findings[-1].text
     without = result_of(data={"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 3, 4]}}, scorers=SCORERS)
-    assert len(without.findings) == 1, "there are no heads"
+    assert not any("head" in finding.text for finding in without.findings)
 
 
 def test_without_weights_outputs_are_compared_by_head() -> None:

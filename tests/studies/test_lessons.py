@@ -52,11 +52,11 @@ def test_rows_that_do_not_depend_on_the_query() -> None:
 @pytest.mark.parametrize(
     ("factor", "said"),
     [
-        (0.25, "b: the scores of a times 0.2500; the keys keep their order, with less contrast between weights."),
-        (2.0, "b: the scores of a times 2.000; the keys keep their order, with more contrast between weights."),
+        (0.25, "b: the scores of a times 0.2500; the keys keep their order and the weights are flatter."),
+        (2.0, "b: the scores of a times 2.000; the keys keep their order and the weights are sharper."),
         (
             -3.0,
-            "b: the scores of a times -3.000; the order of the keys is reversed, with more contrast between weights.",
+            "b: the scores of a times -3.000; the order of the keys is reversed.",
         ),
         (1.0, None),
     ],
@@ -74,6 +74,13 @@ def test_scores_that_are_a_multiple(factor: float, said: str | None) -> None:
 def test_nothing_is_said_of_single_keys() -> None:
     assert lessons({"a": torch.zeros(1, 3, 1)}, torch.ones(1, 1, 3)) == []
     assert lessons({"a": torch.zeros(1, 2, 2)}, torch.ones(1, 2, 3), torch.tensor([[[True, False]]])) == []
+
+
+def test_sharper_is_said_only_where_every_row_is() -> None:
+    scores = torch.tensor([[[2.0, 1.0], [-2.0, -1.0]]])
+    weights = {"a": torch.tensor([[[0.7, 0.3], [0.3, 0.7]]]), "b": torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])}
+    (lesson,) = lessons_of(normal(1, 2, 3), normal(1, 2, 3), ALL, {"a": scores, "b": 2 * scores}, weights)
+    assert lesson.text == "b: the scores of a times 2.000; the keys keep their order."
 
 
 def test_weights_that_sum_to_less_are_not_the_same() -> None:
@@ -95,13 +102,13 @@ def test_weights_that_sum_to_less_are_not_the_same() -> None:
         ("multi_head", None),
         (
             "modified_keys",
-            "dot: the scores of scaled_dot times 1.414; the keys keep their order, with more contrast between weights",
+            "dot: the scores of scaled_dot times 1.414; the keys keep their order and the weights are sharper",
         ),
-        ("own_tensors", "the keys keep their order, with more contrast between weights"),
+        ("own_tensors", "the keys keep their order and the weights are sharper"),
     ],
 )
 def test_experiments_tell_their_lesson(experiment: str, said: str | None) -> None:
     texts = [finding.text for finding in attncli.run(experiment).findings]
-    words: Any = ("keys are equal", "every query gets", "copy the mask", "contrast between")
+    words: Any = ("keys are equal", "every query gets", "copy the mask", "keep their order")
     found = [text for text in texts if any(each in text for each in words)]
     assert (any(said in text for text in found)) if said else not found

@@ -43,19 +43,27 @@ def lessons_of(
             continue
         for other in list(scores)[: list(scores).index(label)]:
             if other not in even and _holds(_is_multiple, valid, tensor, scores[other]):
-                lessons[label] = _of_multiple(label, other, _factor(tensor, scores[other], valid))
+                factor, sharper = _factor(tensor, scores[other], valid), _sharper(weights[label], weights[other])
+                lessons[label] = _of_multiple(label, other, factor, sharper)
                 break
     return [lesson for lesson in lessons.values() if lesson is not None]
 
 
-def _of_multiple(label: str, other: str, factor: float) -> Finding | None:
+def _of_multiple(label: str, other: str, factor: float, sharper: str) -> Finding | None:
     """Return the finding about scores that are a multiple of another label's, None if they are equal."""
     if abs(factor - 1) <= TIE:
         return None
     order = "the keys keep their order" if factor > 0 else "the order of the keys is reversed"
-    contrast = "more" if abs(factor) > 1 else "less"
-    text = f"{label}: the scores of {other} times {number(factor)}; {order}, with {contrast} contrast between weights."
+    text = f"{label}: the scores of {other} times {number(factor)}; {order}{sharper}."
     return Finding(text, label, {"of": other, "factor": factor})
+
+
+def _sharper(weights: Tensor, others: Tensor) -> str:
+    """Return words for weights (..., n, m) with a larger or smaller maximum than other weights in every row."""
+    largest, before = (each.amax(-1) / each.sum(-1) for each in (weights, others))
+    if bool((largest >= before * (1 - TIE)).all()):
+        return " and the weights are sharper"
+    return " and the weights are flatter" if bool((largest <= before * (1 + TIE)).all()) else ""
 
 
 def _holds(rule: Callable[..., bool], valid: Tensor, *tensors: Tensor) -> bool:
