@@ -306,9 +306,11 @@ def test_pictures_follow_the_theme_of_the_site() -> None:
 
 def test_copy_button_of_a_console_block_copies_its_commands() -> None:
     code = '<span class="gp">$ </span>attncli <span class="s">&#39;a&#39;</span>\noutput\n<span>$ </span>echo $?\n0\n'
+    code += '<span class="go">2 differ</span>\n'
     block = f'<div class="language-{{}} highlight"><pre><code>{code}</code></pre></div>'
     copied = CONSOLE.on_page_content(block.format("console"))
     assert copied.startswith('<div data-copy="attncli &#x27;a&#x27;\necho $?" class="language-console highlight">')
+    assert '<span class="go" data-search-exclude>2 differ</span>' in copied
     assert CONSOLE.on_page_content(block.format("python")) == block.format("python")
 
 

@@ -371,14 +371,17 @@ def parameters_of(scorer: Any) -> Iterator[tuple[str, str]]:
 
 
 def experiments() -> str:
-    """Return the page of the built-in experiments: the comment at the top of each file, and its YAML."""
+    """Return the page of the built-in experiments: the question of each, the comment below it, and its YAML."""
     about = "Every built-in experiment. `attncli init NAME` copies one, with the files it needs, to start from."
     parts = []
     for name in builtin_names():
         text = builtin_path(name).read_text(encoding="utf-8")
-        comment, yaml = re.match(r"((?:#[^\n]*\n)*)(.*)", text, flags=re.S).groups()  # type: ignore[union-attr]
-        title, *lines = [line.removeprefix("#").removeprefix(" ") for line in comment.splitlines()]
-        parts += [f"## {name}", f"**{title}**", as_text(lines), f'```yaml title="{name}.yaml"\n{yaml}```']
+        found = re.match(r"about: (?P<about>[^\n]*)\n(?P<comment>(?:#[^\n]*\n)*)(?P<yaml>.*)", text, flags=re.S)
+        if found is None:
+            raise ValueError(f"{name}.yaml: expected `about` on its first line")
+        lines = [line.removeprefix("#").removeprefix(" ") for line in found["comment"].splitlines()]
+        parts += [f"## {name}", f"**{found['about']}**", as_text(lines)]
+        parts.append(f'```yaml title="{name}.yaml"\nabout: {found["about"]}\n{found["yaml"]}```')
     return page("Experiments", about, parts)
 
 
