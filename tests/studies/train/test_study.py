@@ -17,6 +17,7 @@ from attncli.studies.train.model import Learnt, Recall, losses, points_of
 from attncli.studies.train.rows import summary
 from attncli.studies.train.task import normal
 from tests.experiments import Notes
+from tests.reference import ORACLES
 from tests.studies.train.small import batch_of, learnt_by, model_of, options_of, prepared, result_of
 
 MEASURED = ("accuracy", "loss", "entropy", "gradient_norm", "largest_score")
@@ -74,19 +75,22 @@ def test_curves_and_what_rows_take_from_them() -> None:
     assert any(row["steps_to_90"] for row in result.records)
 
 
+@pytest.mark.catalogue("scorers")
 @pytest.mark.parametrize("softcap", [None, 0.5])
-def test_largest_score_is_of_the_trained_parameters(softcap: float | None) -> None:
+@pytest.mark.parametrize("name", SCORERS)
+def test_largest_score_is_of_the_trained_parameters(name: str, softcap: float | None) -> None:
     """The largest score is over all pairs of symbols, after the softcap."""
-    entry = {"scorer": "scaled_dot", "softcap": softcap}
-    result = result_of(scorers=[entry], steps=20, d=6, batch=20, lr=0.05)
-    options = options_of(scorers=[entry], steps=20, d=6, batch=20, lr=0.05)
+    keys: dict[str, Any] = {"scorers": [{"scorer": name, "softcap": softcap}], "steps": 20, "d": 6, "lr": 0.05}
+    result, options = result_of(**keys), options_of(**keys)
     for row in result.records:
-        symbols = normal(options, "embeddings", options.vocabulary, options.embedding)[row["seed"]]
-        w_q, w_k = (result.parameters[f"scaled_dot/6/{row['seed']}/{name}"] for name in ("W_q", "W_k"))
-        queries, keys = ((symbols @ each.mT).tolist() for each in (w_q, w_k))
-        scores = [sum(x * y for x, y in zip(q, k, strict=True)) / 6**0.5 for q in queries for k in keys]
-        capped = [softcap * math.tanh(score / softcap) if softcap else score for score in scores]
-        assert row["largest_score"] == pytest.approx(max(map(abs, capped)), rel=1e-4)
+        path = f"{name}/6/{row['seed']}/"
+        trained = {key.removeprefix(path): each for key, each in result.parameters.items() if key.startswith(path)}
+        symbols = normal(options, "embeddings", options.vocabulary, options.embedding)[row["seed"]].double()
+        scorer = SCORERS[name](6, 6)
+        scorer.load_state_dict({each: trained[f"scorer.{each}"] for each in scorer.state_dict()})
+        scores = ORACLES[name](scorer, *(symbols @ trained[each].double().mT for each in ("W_q", "W_k")))
+        capped = scores if softcap is None else softcap * (scores / softcap).tanh()
+        assert row["largest_score"] == pytest.approx(float(capped.abs().max()), rel=1e-5)
 
 
 def test_summary_by_hand() -> None:
