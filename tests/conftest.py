@@ -1,7 +1,8 @@
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
+from torch.backends.cpu import get_cpu_capability
 
 from attncli.commands import progress
 from attncli.normalizers import NORMALIZERS
@@ -46,6 +48,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("everything"):
         config.option.markexpr = ""
+    # Torch's compiler does not ask for which instructions the code in its cache was compiled: AVX-512 code fails to
+    # build, or gives other digits, with ATEN_CPU_CAPABILITY=default or avx2.
+    if cache := getattr(config, "cache", None):  # None with `-p no:cacheprovider`
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache.mkdir(f"inductor-{get_cpu_capability()}"))
 
 
 def is_quick(path: Path) -> bool:
@@ -67,6 +73,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
         for mark in item.iter_markers("catalogue"):
             item.extra_keyword_matches.update(name for kind in mark.args for name in CATALOGUES[kind])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say last what was not tested: each reason to skip a test says what, why, and what to install."""
+    yield
+    skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")]
+    for reason, count in Counter(skipped).items():
+        terminalreporter.write_line(f"NOT TESTED ({count} skipped): {reason}", yellow=True)
 
 
 def pytest_collection_finish() -> None:

@@ -62,7 +62,7 @@ def test_json_says_the_folder_of_each_experiment(here: Path) -> None:
     assert json.loads(good("run", paths[0], "--no-plots", "--json", "--out", outside))["folder"] == str(outside)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8, except on Linux")
 def test_json_of_a_folder_whose_name_is_not_utf8(here: Path) -> None:
     name = os.fsdecode(b"a\xff")
     content = json.loads(good("run", experiment(here / "own.yaml"), "--no-plots", "--json", "--out", name))

@@ -150,7 +150,7 @@ print((after - before) / checked[-1])
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems count peaks in another way")
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process, except on Linux")
 def test_a_process_needs_no_more_than_is_checked() -> None:
     """The gaps of the allocator count, too: in an earlier version they were several times the tensors."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)

@@ -1,5 +1,6 @@
 """Lines and columns of problems, the default name, paths of files, and unreadable configs."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -100,10 +101,15 @@ def test_file_names_are_relative_to_the_yaml(tmp_path: Path) -> None:
     assert Path(options.scorers[0].parameters.file) == tmp_path / "p.pt"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system refuses every file, as root may read one without permissions."""
+
+    def refuse(path: Path, *flags: int) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
     path = tmp_path / "x.yaml"
-    path.touch(mode=0)
+    path.touch()
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(InputError) as caught:
         read_document(path)
     assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"

@@ -243,7 +243,7 @@ def a_container() -> list[str]:
     """Return the words that start a command in a separate namespace of processes; skip the test if that fails."""
     line = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if shutil.which(line[0]) is None or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no namespaces of processes here")
+        pytest.skip("a run in another container, because `unshare` may not make namespaces of processes here")
     return line
 
 

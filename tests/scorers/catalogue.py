@@ -1,7 +1,9 @@
 """Scorers and tensors for tests."""
 
+import shutil
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +17,10 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "gaussian": [{}, {"sigma": 0.5}, {"sigma": 3}],
     "kernel": [{}, {"phi": "relu"}, {"phi": "exp"}],
 }
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++"))),
+    reason="compiled scorers, because no C++ compiler is installed; on Debian `apt-get install g++`",
+)
 VARIANTS = [(name, options) for name in SCORERS for options in OPTIONS.get(name, [{}])]
 
 

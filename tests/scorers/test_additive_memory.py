@@ -3,7 +3,6 @@
 And its tiles: the same numbers on any number of threads, in tensors that are used again.
 """
 
-import shutil
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from attncli.scorers import _additive
 from attncli.scorers._additive import additive_scores
 from attncli.scorers.additive import Additive
 from tests.combinations import others_slow, varied
-from tests.scorers.catalogue import make, normal
+from tests.scorers.catalogue import make, needs_compiler, normal
 from tests.scorers.peaks import peak_of
 
 Shape = tuple[int, ...]
@@ -80,7 +79,7 @@ def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="there is no C++ compiler")
+@needs_compiler
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 def test_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Additive, "workspace_bytes", 2**18)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
 import attncli
 from attncli.errors import InputError
@@ -22,7 +23,6 @@ from tests.cli import experiment
 from tests.sweeps.jobs import bad, figures, jobs, kept, table
 from tests.sweeps.test_killed import SLOW, ended, lines, start, until
 
-Client = pytest.importorskip("distributed").Client
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
 

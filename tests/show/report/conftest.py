@@ -14,7 +14,10 @@ from tests.show.report.pages import PATIENCE
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first takes half the time
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-INSTALL = "apt-get install chromium-headless-shell"
+MISSING = (
+    "the HTML pages, because Chromium is not installed; on Debian `apt-get install chromium-headless-shell`, elsewhere "
+    f"install Chromium or Chrome as one of these commands: {', '.join(NAMES)}"
+)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 Open = Callable[..., Page]
@@ -24,8 +27,8 @@ Open = Callable[..., Page]
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         if os.environ.get("CI"):
-            pytest.fail(f"got no browser; expected one of {', '.join(NAMES)}; on Debian: {INSTALL}")
-        pytest.skip(f"no browser; on Debian: {INSTALL}")
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         shown = ["--hide-scrollbars"]  # as readers have them
