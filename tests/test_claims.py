@@ -76,6 +76,45 @@ def test_every_paper_has_a_section_and_a_picture() -> None:
         assert f"papers/{name}" in re.findall(r"Made by `attncli \w+ ([\w/]+)", page)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("henry_2020", "Without a gain the right one of 512 keys gets {} of the weight", [0]),
+        ("henry_2020", "and the number of keys as L, it gets {}.", [4]),
+        ("henry_2020", "hardly depends on L ({} of 8 keys)", [3]),
+        ("henry_2020", "the right key gets {} of 8 keys and {} of 512", [2, 1]),
+        (
+            "ramsauer_2021",
+            "beta = 1 (weight {}). With $1/\\sqrt d$ it gets {} of 16 patterns, and {} of 4096",
+            [0, 2, 1],
+        ),
+        ("zhai_2023", "The bound falls from {} to {} nats", [0, 2]),
+    ],
+)
+def test_text_has_the_figures_of_the_table(name: str, text: str, rows: list[int]) -> None:
+    measured = [float(shown_of(name)[row][4]) for row in rows]
+    found = re.search(re.escape(text).replace(r"\{\}", f"({NUMBER.pattern})"), section_of(name))
+    assert found
+    for number, exact in zip(found.groups(), measured, strict=True):
+        assert float(number) == pytest.approx(exact, abs=0.6 * 10.0 ** -len(number.partition(".")[2]))
+
+
+def test_text_has_the_cost_of_linear_attention() -> None:
+    tiles, matrix, memory = (float(row[4].replace(",", "")) for row in shown_of("katharopoulos_2020"))
+    linear, _, most = (float(row[3].partition(" (")[0].split()[-1]) for row in shown_of("katharopoulos_2020"))
+    text = section_of("katharopoulos_2020")
+    assert f"it is {matrix / linear:.0f} times as fast as softmax attention with the whole matrix" in text
+    assert f"{tiles / linear:.0f} times as fast as the same kernel" in text
+    assert f"It holds {memory / 2**20:.2f} MiB in place of {most / 2**20:.0f}." in text
+
+
+def section_of(name: str) -> str:
+    """Return the section about one paper, in one line."""
+    sections = re.split(r"^## ", PAGES[FOLDERS.index("papers")], flags=re.M)
+    (text,) = (each for each in sections if re.search(rf"Made by `attncli \w+ papers/{name}\b", each))
+    return " ".join(text.split())
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_every_expectation_has_claim_and_source(name: str) -> None:
     expectations = read_document(PATHS[name]).data["expect"]

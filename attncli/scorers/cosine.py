@@ -16,8 +16,8 @@ class Cosine(nn.Module):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
     The norms of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
-    scale may be an expression in m, the number of keys, such as `log2(m^2-m)` (Henry et al. 2020, arXiv:2010.04245).
-    Queries and keys need the same size d.
+    scale may be an expression in m, the number of keys, such as `log2(m^2-m)`, from which Henry et al. 2020
+    (arXiv:2010.04245) start a learnt scale. Queries and keys need the same size d.
     """
 
     stacks_over_seeds = True
