@@ -1,4 +1,4 @@
-"""`attncli scorers`: list the built-in scorers and normalisers."""
+"""`attncli scorers`: list the scorers and normalisers, built-in ones and those of installed packages."""
 
 import pkgutil
 from pathlib import Path
@@ -9,18 +9,20 @@ import typer
 
 def scorer_names() -> list[str]:
     """Return the names of scorers, for shell completion."""
-    return _names_in("scorers")
+    return _names_in("scorers", "scorer")
 
 
 def catalogue_names() -> list[str]:
     """Return the names of scorers and normalisers, for shell completion."""
-    return [*scorer_names(), *_names_in("normalizers")]
+    return [*scorer_names(), *_names_in("normalizers", "normaliser")]
 
 
-def _names_in(catalogue: str) -> list[str]:
-    """Return the names of the modules in a package, without importing it, which would load torch."""
-    folder = Path(__file__).parents[1] / catalogue
-    return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_"))
+def _names_in(folder: str, kind: str) -> list[str]:
+    """Return the names of the built-in and installed classes of a kind, without importing them and torch."""
+    from attncli.config.installed import listed_names
+
+    modules = pkgutil.iter_modules([str(Path(__file__).parents[1] / folder)])
+    return sorted([*(each.name for each in modules if not each.name.startswith("_")), *listed_names(kind)])
 
 
 Name = Annotated[
@@ -31,17 +33,23 @@ Name = Annotated[
 
 def scorers(name: Name = None) -> None:
     from attncli.commands.progress import Terminal
-    from attncli.errors import InputError, did_you_mean
-    from attncli.normalizers import NORMALIZERS
-    from attncli.scorers import SCORERS
+    from attncli.config import normalizer_entries, scorer_entries
+    from attncli.config.catalogue import names_of
+    from attncli.config.installed import listings
+    from attncli.errors import InputError, did_you_mean, got
     from attncli.show.catalogue import catalogue, details
 
-    known = {**SCORERS, **NORMALIZERS}
-    if name is not None and name not in known:
-        message = f'got "{name}"; unknown scorer or normaliser; {did_you_mean(name, known)}'
+    packages = {each.name: f"package {each.package} ({each.target})" for each in listings()}
+    if name is None:
+        models, problems = scorer_entries.all_models()
+        titles = ("Scorers: queries and keys to scores", "Normalisers: scores to weights (normalizer: NAME)")
+        Terminal().print(catalogue(dict(zip(titles, models, strict=True)), packages))
+        if problems:
+            raise InputError(problems)
+        return
+    known = {each: kind for kind in ("scorer", "normaliser") for each in names_of(kind)}
+    if name not in known:
+        message = got(name, "unknown scorer or normaliser", did_you_mean(name, known))
         raise InputError.of(message, where="attncli scorers")
-    parts = {
-        "Scorers: queries and keys to scores": SCORERS,
-        "Normalisers: scores to weights (normalizer: NAME)": NORMALIZERS,
-    }
-    Terminal().print(catalogue(parts) if name is None else details(name, known[name]))
+    entries = scorer_entries if known[name] == "scorer" else normalizer_entries
+    Terminal().print(details(name, entries.model_named(name).implementation, packages.get(name)))

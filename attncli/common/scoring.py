@@ -25,7 +25,7 @@ from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS
-from attncli.scorers._custom import load_class, raised
+from attncli.scorers._custom import raised
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
@@ -106,8 +106,8 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
     with below("normalizer"):
         if name not in NORMALIZERS:
             with calling(f"making {name}"):
-                return OwnNormalizer(load_class(name)(**options))
-        normalizer: Any = NORMALIZERS[name](**options)
+                return OwnNormalizer(entry.normalizer.implementation(**options))
+        normalizer: Any = entry.normalizer.implementation(**options)
     if hasattr(normalizer, "label"):
         normalizer.label = entry.label
     return normalizer  # type: ignore[no-any-return]
@@ -244,14 +244,10 @@ def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
         return _make(entry, query_size, key_size)
 
 
-def _class_of(entry: ScorerEntry) -> type[nn.Module]:
-    return SCORERS.get(entry.scorer) or load_class(entry.scorer)
-
-
 def _make(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
-    make = _class_of(entry)
     try:
-        return make(query_size, key_size, **entry.options)
+        scorer: nn.Module = entry.implementation(query_size, key_size, **entry.options)
+        return scorer
     except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's own class may raise anything
@@ -362,7 +358,9 @@ def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
 
     Softmax has no formula here.
     """
-    return {entry.label: formula_of(_class_of(entry)) + _of_keys(entry) + _of_normalizer(entry) for entry in entries}
+    return {
+        entry.label: formula_of(entry.implementation) + _of_keys(entry) + _of_normalizer(entry) for entry in entries
+    }
 
 
 def _of_keys(entry: ScorerEntry) -> str:
@@ -374,7 +372,7 @@ def _of_normalizer(entry: ScorerEntry) -> str:
     if name == DEFAULT_NORMALIZER:
         return ""
     given = "".join(f", {key} = {value}" for key, value in options.items())
-    return f"; {name}{given}: {formula_of(NORMALIZERS.get(name) or load_class(name))}"
+    return f"; {name}{given}: {formula_of(entry.normalizer.implementation)}"
 
 
 def of_softmax(records: Iterable[Record]) -> bool:

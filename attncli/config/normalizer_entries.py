@@ -4,12 +4,11 @@ import functools
 import re
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
-from attncli import errors
-from attncli.config.custom import CUSTOM, custom_class, is_custom, reading_options
+from attncli.config.catalogue import CUSTOM, as_problem, class_of, loadable, reading_options
 from attncli.config.signatures import options_of
 from attncli.config.strict import Model, chosen, problem, schema_of
 from attncli.config.yaml_loader import parse_yaml
@@ -18,11 +17,14 @@ from attncli.errors import InputError
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # a comma before `name=`, not one inside a list or mapping
 DEFAULT_NORMALIZER = "softmax"
 KEY = "normalizer"
+KIND = "normaliser"  # in messages
 NAME = Field(description="name of the normaliser")
 
 
 class NormalizerEntry(Model, validate_default=True):
     """The name of a normaliser. The subclass for each normaliser adds its options as fields."""
+
+    implementation: ClassVar[type] = object  # the normaliser's class
 
     normalizer: Annotated[str, NAME]
 
@@ -55,7 +57,9 @@ def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
         if taken:
             raise TypeError(f"the option `{taken}` has a name in use; rename it")
         fields[KEY] = (Annotated[Literal[name], NAME], ...)
-        return create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
+        model = create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
+    model.implementation = cls
+    return model
 
 
 @functools.cache
@@ -97,23 +101,25 @@ def as_mapping(value: Any) -> Any:
 
 
 def _model_of(value: Any) -> type[NormalizerEntry]:
-    known = normalizer_models()
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
-    name = value[KEY]
-    if is_custom(name):
-        made = custom_class(name, known, "normaliser")
-        try:
-            return normalizer_model(name, made)
-        except InputError as error:
-            raise problem(error.problems[0].message) from error
-    if not isinstance(name, str) or name not in known:
-        raise problem(errors.got(name, "unknown normaliser", errors.did_you_mean(name, known)))
-    return known[name]
+    with as_problem():
+        return model_named(value[KEY])
+
+
+def model_named(name: object) -> type[NormalizerEntry]:
+    """Return the pydantic model of a normaliser: built in, of an installed package, or `module:Class`.
+
+    Raises:
+        InputError: there is no such normaliser, or it cannot be loaded.
+    """
+    made, known = class_of(name, KIND), normalizer_models()
+    return known[str(name)] if name in known else normalizer_model(str(name), made)
 
 
 def _any() -> Any:
-    return Union[(Literal[tuple(normalizer_models())], *normalizer_models().values(), CustomNormalizer, str)]
+    models, _ = loadable(KIND, model_named)
+    return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 
 Normalizer = Annotated[NormalizerEntry, schema_of(_any), chosen(_model_of), BeforeValidator(as_mapping)]

@@ -2,18 +2,36 @@
 
 import functools
 import re
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Field, PositiveFloat, create_model, model_validator
 
 from attncli import errors
-from attncli.config.custom import CUSTOM, class_name, custom_class, is_custom, reading_options
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping, named_options
+from attncli.config import normalizer_entries
+from attncli.config.catalogue import (
+    CUSTOM,
+    as_problem,
+    class_name,
+    class_of,
+    is_custom,
+    loadable,
+    names_of,
+    reading_options,
+)
+from attncli.config.normalizer_entries import (
+    DEFAULT_NORMALIZER,
+    KEY,
+    Normalizer,
+    NormalizerEntry,
+    as_mapping,
+    named_options,
+)
 from attncli.config.signatures import options_of
 from attncli.config.strict import Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name
-from attncli.errors import InputError
+from attncli.errors import Problem
 
+KIND = "scorer"  # in messages
 MODEL = "model"  # `scale: model` means the scale of the captured model
 SCORER = Field(description="name of the scorer")
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -45,6 +63,8 @@ class ParameterFile(Model):
 
 class ScorerEntry(Model, validate_default=True):  # so a default that YAML cannot hold is an error
     """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
+
+    implementation: ClassVar[type] = object  # the scorer's class
 
     scorer: Annotated[str, SCORER]
     normalizer: Annotated[Normalizer, Field(description="normaliser, which turns scores into weights")] = (
@@ -144,7 +164,9 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         if taken:
             raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
         fields["scorer"] = (Annotated[Literal[name], SCORER], ...)
-        return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
+        model = create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
+    model.implementation = scorer
+    return model
 
 
 @functools.cache
@@ -156,28 +178,36 @@ def entry_models() -> dict[str, type[ScorerEntry]]:
 
 
 def _model_of(entry: Any) -> type[ScorerEntry]:
-    known = entry_models()
     if not isinstance(entry, dict):
         raise problem("expected NAME, NAME:KEY=VALUE,... or a mapping such as {scorer: additive, num_hiddens: 8}")
     if "scorer" not in entry:
-        raise problem("the key `scorer` is missing; known scorers: " + ", ".join(known))
-    name = entry["scorer"]
-    if isinstance(name, str) and ":" in name:
-        return _custom_model(name)
-    if not isinstance(name, str) or name not in known:
-        raise problem(errors.got(name, "unknown scorer", errors.did_you_mean(name, known)), under=["scorer"])
-    return known[name]
+        raise problem("the key `scorer` is missing; known scorers: " + ", ".join(names_of(KIND)))
+    with as_problem("scorer"):
+        return model_named(entry["scorer"])
 
 
-def _custom_model(name: str) -> type[ScorerEntry]:
-    made = custom_class(name, entry_models(), "scorer", "scorer")
-    try:
-        return entry_model(name, made)
-    except InputError as error:
-        raise problem(error.problems[0].message, under=["scorer"]) from error
+def model_named(name: object) -> type[ScorerEntry]:
+    """Return the pydantic model of a scorer's entries: built in, of an installed package, or `module:Class`.
+
+    Raises:
+        InputError: there is no such scorer, or it cannot be loaded.
+    """
+    made, known = class_of(name, KIND), entry_models()
+    return known[str(name)] if name in known else entry_model(str(name), made)
 
 
-Entry = Annotated[ScorerEntry, schema_of(lambda: Union[(*entry_models().values(), CustomEntry)]), chosen(_model_of)]
+def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]], list[Problem]]:
+    """Return the models of all scorers and of all normalisers, and the problems of packages that cannot be used."""
+    scorers, problems = loadable(KIND, model_named)
+    normalizers, more = loadable(normalizer_entries.KIND, normalizer_entries.model_named)
+    return (scorers, normalizers), list(dict.fromkeys([*problems, *more]))
+
+
+def _any() -> Any:
+    return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry)]
+
+
+Entry = Annotated[ScorerEntry, schema_of(_any), chosen(_model_of)]
 Scorers = Annotated[
     list[Entry],
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),
@@ -213,11 +243,9 @@ def model_entry(entry: Any) -> Any:
     `model` stands for the model's own scores with softmax; the name of another normaliser stands for the model's own
     scores with that normaliser. Other entries are returned unchanged.
     """
-    from attncli.normalizers import NORMALIZERS
-
     if entry == MODEL:
         return {"scorer": "scaled_dot", "scale": MODEL}
-    if isinstance(entry, str) and entry in NORMALIZERS and entry != DEFAULT_NORMALIZER:
+    if isinstance(entry, str) and entry in names_of("normaliser") and entry != DEFAULT_NORMALIZER:
         return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
     return entry
 

@@ -1,9 +1,10 @@
-"""Import scorers of users, named in YAML as `my_package.my_module:MyScorer`."""
+"""Import classes that are not built in: `my_package.my_module:MyScorer` in YAML, and those of installed packages."""
 
 import importlib
 import inspect
 import sys
 import traceback
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
@@ -33,6 +34,25 @@ def load_class(name: str) -> type[nn.Module]:
     return found
 
 
+def load_listed(listing: str, target: str, package: str) -> type[nn.Module]:
+    """Return the class `target`, as `module:Class`, that an installed package lists; `listing` is for messages.
+
+    Raises:
+        InputError: if the module is missing or fails, or the object is not a subclass of `torch.nn.Module`.
+    """
+    module_name, _, class_name = target.partition(":")
+    cure = f"update or uninstall {package}"
+    try:
+        found = getattr(_import(module_name), class_name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the module of a package may raise anything
+        raise InputError.of(f"got {listing}; importing it gave {raised(error)}; {cure}") from error
+    if not _is_module(found):
+        raise InputError.of(f"got {listing}; expected a subclass of torch.nn.Module; {cure}")
+    return found
+
+
 def raised(error: BaseException) -> str:
     """Describe an exception of the user's code in a line, with file and line if these are in the working directory."""
     try:
@@ -56,7 +76,7 @@ def imported(name: str, module_name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.append(here)
     try:
-        return importlib.import_module(module_name)
+        return _import(module_name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the user's module may raise anything
@@ -65,6 +85,11 @@ def imported(name: str, module_name: str) -> ModuleType:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name in names
         cure = "expected a module in the working directory or an installed one" if is_missing else "fix the module"
         raise InputError.of(f"{message}; {cure}") from error
+
+
+def _import(module_name: str) -> ModuleType:
+    with redirect_stdout(sys.stderr):  # stdout is for results, such as JSON
+        return importlib.import_module(module_name)
 
 
 def _is_module(value: object) -> TypeGuard[type[nn.Module]]:

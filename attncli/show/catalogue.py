@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -9,28 +10,35 @@ from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from torch import nn
 
+from attncli.config.normalizer_entries import NormalizerEntry
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.signatures import formula_of, options_of
-from attncli.errors import InputError
 
 
-def catalogue(parts: Mapping[str, Mapping[str, type[nn.Module]]]) -> RenderableType:
-    """Return a list of the scorers and normalisers in `parts`, by title, with formula, source, options, parameters."""
+def catalogue(
+    parts: Mapping[str, Mapping[str, type[ScorerEntry | NormalizerEntry]]], packages: Mapping[str, str]
+) -> RenderableType:
+    """Return a list of the scorers and normalisers in `parts`, by title, with formula, source, options, parameters.
+
+    `parts` has the models of their entries; `packages` has the packages of those that are not built in.
+    """
     shown: list[RenderableType] = []
-    for title, classes in parts.items():
+    for title, models in parts.items():
         table = Table.grid(padding=(0, 2, 0, 0))
-        for name, cls in classes.items():
+        for name, model in models.items():
+            cls = model.implementation
             options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(cls).items())
-            facts = "; ".join([f"options {options}" if options else "no options", *_parameters(cls)])
+            package = [packages[name]] if name in packages else []
+            facts = "; ".join([f"options {options}" if options else "no options", *_parameters(cls), *package])
             table.add_row(Text(name, style="bold"), Text(formula_of(cls)))
             table.add_row("", Text(facts, style="dim"))
         shown += [Text(f"\n{title}" if shown else title, style="bold"), Text(), table]
     return Group(*shown)
 
 
-def details(name: str, cls: type[nn.Module]) -> RenderableType:
-    """Return the docstring of a scorer or normaliser, its options with types and defaults, and its parameters."""
+def details(name: str, cls: type, package: str | None) -> RenderableType:
+    """Return the docstring of a scorer or normaliser, its options with types and defaults, parameters and package."""
     paragraphs = (inspect.getdoc(cls) or "").split("\n\n")[1:]
     lines = [Text.assemble((name, "bold"), f"  {formula_of(cls)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
@@ -38,7 +46,7 @@ def details(name: str, cls: type[nn.Module]) -> RenderableType:
         Text(f"option {option}: {_type(kind)}; default {_default(default)}{_about(kind)}")
         for option, (kind, default) in options_of(cls).items()
     ]
-    return Group(*lines, *map(Text, _parameters(cls)))
+    return Group(*lines, *map(Text, [*_parameters(cls), *([package] if package else [])]))
 
 
 def _default(default: Any) -> str:
@@ -65,19 +73,15 @@ def _branch(schema: Mapping[str, Any]) -> str:
     return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
 
 
-def _parameters(cls: type[nn.Module]) -> list[str]:
+def _parameters(cls: type) -> list[str]:
     """Return a list with a phrase on a scorer's parameters and their shapes, as (h, q); empty for a normaliser."""
     if "query_size" not in inspect.signature(cls).parameters:
         return []
     letters = {101: "q", 103: "k", 107: "h", 1: "1"}
     options = {"num_hiddens": 107} if "num_hiddens" in options_of(cls) else {}
-    try:
-        with torch.device("meta"):
-            made = cls(101, 103, **options)
-    except InputError:  # the scorer requires q = k
-        with torch.device("meta"):
-            made = cls(101, 101, **options)
-    parameters = []
-    for name, tensor in made.state_dict().items():
-        parameters.append(f"{name} ({', '.join(letters.get(size, str(size)) for size in tensor.shape)})")
-    return [f"parameters {', '.join(parameters)}" if parameters else "no parameters"]
+    for sizes in ((101, 103), (101, 101)):  # the second for a scorer that requires q = k
+        with suppress(Exception), torch.device("meta"):  # an installed class may fail in any way
+            state = cls(*sizes, **options).state_dict()
+            shapes = (f"{name} ({', '.join(letters.get(n, str(n)) for n in t.shape)})" for name, t in state.items())
+            return [f"parameters {', '.join(shapes)}" if state else "no parameters"]
+    return []

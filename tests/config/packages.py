@@ -1,0 +1,69 @@
+"""Packages for tests, installed as pip would install them."""
+
+import textwrap
+from pathlib import Path
+
+MODULE = '''
+import torch
+from torch import nn
+
+
+class Quarter(nn.Module):
+    """q . k / d^power (a test's own)
+
+    A dot product between scaled_dot and dot.
+    """
+
+    def __init__(self, query_size, key_size, *, power: float = 0.25):
+        super().__init__()
+        self.factor = key_size**-power
+        self.gain = nn.Parameter(torch.ones(key_size))
+
+    def forward(self, queries, keys):
+        return self.factor * (queries * self.gain) @ keys.mT
+
+
+class Halved(nn.Module):
+    """share * softmax(s) (a test's own)"""
+
+    def __init__(self, *, share: float = 0.5):
+        super().__init__()
+        self.share = share
+
+    def forward(self, scores, valid):
+        return self.share * scores.masked_fill(~valid, float("-inf")).softmax(-1)
+
+
+class Unwritable(nn.Module):
+    """q . k (a test's own)"""
+
+    def __init__(self, query_size, key_size, *, layer: nn.Module = None):
+        super().__init__()
+'''
+
+
+def install(
+    site: Path, package: str = "quarter-power", scorers: str = "", normalizers: str = "", **modules: str
+) -> Path:
+    """Write a package into the folder `site`, which is on the path of Python.
+
+    pip would write the same files, but needs the build backend of the package, which may not be installed.
+
+    Args:
+        site: the folder.
+        package: the name of the package.
+        scorers: lines under the entry point group `attncli.scorers`.
+        normalizers: lines under `attncli.normalizers`.
+        modules: the texts of its modules by name.
+    """
+    site.mkdir(exist_ok=True)
+    about = site / f"{package.replace('-', '_')}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        f"[console_scripts]\nattncli-test = nowhere:main\n\n[attncli.scorers]\n{scorers}\n\n"
+        f"[attncli.normalizers]\n{normalizers}\n"
+    )
+    for name, text in modules.items():
+        (site / f"{name}.py").write_text(textwrap.dedent(text))
+    return site

@@ -1,0 +1,306 @@
+"""Scorers and normalisers that installed packages list under the entry point groups of attncli."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import torch
+
+import attncli as package
+from attncli.commands.scorers import catalogue_names, scorer_names
+from attncli.normalizers import NORMALIZERS
+from attncli.scorers import SCORERS
+from attncli.show.looks import looks_of
+from tests.cli import attncli, experiment, good, refusal
+from tests.config.packages import MODULE, install
+from tests.studies.bench.small import hurry
+
+OWN, D = "its_module:Quarter", 16
+SAME = {"scorer": "scaled_dot", "scale": D**-0.25, "label": "same"}  # the built-in scorer with the same scores
+NORMALS: dict[str, Any] = {"queries": {"shape": [2, 12, D]}, "keys": {"shape": [2, 12, D]}, "valid_lens": [7, 12]}
+
+
+@pytest.fixture
+def site(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder on the path of Python, for packages."""
+    folder = here / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    for name in ("its_module", "other_module", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def quarter(site: Path) -> Path:
+    """Install the package quarter-power with the scorer `quarter` and the normaliser `halved`."""
+    return install(site, scorers=f"quarter = {OWN}", normalizers="halved = its_module:Halved", its_module=MODULE)
+
+
+def same_rows(records: Sequence[dict[str, Any]], *columns: str) -> None:
+    """Check that the rows of `quarter` and of the built-in scorer with the same scores have the same numbers."""
+    mine, same = ([row for row in records if row["label"] == label] for label in ("quarter", "same"))
+    assert len(mine) == len(same) > 0
+    assert {row["scorer"] for row in mine} == {"quarter"}
+    for row, other in zip(mine, same, strict=True):
+        for column in columns:
+            assert row[column] == pytest.approx(other[column], rel=1e-5, abs=1e-7), column
+
+
+@pytest.mark.usefixtures("quarter")
+def test_the_catalogue_lists_them_with_their_package() -> None:
+    listed = " ".join(good("scorers").split())
+    facts = "options power = 0.25; parameters gain (k); package quarter-power (its_module:Quarter)"
+    assert f"quarter q . k / d^power (a test's own) {facts}" in listed
+    normalizer = "halved share * softmax(s) (a test's own) options share = 0.5; package quarter-power"
+    assert listed.endswith(f"{normalizer} (its_module:Halved)")
+    shown = good("scorers", "quarter").splitlines()
+    assert shown == [
+        "quarter  q . k / d^power (a test's own)",
+        "",
+        "A dot product between scaled_dot and dot.",
+        "",
+        "option power: number; default 0.25",
+        "parameters gain (k)",
+        "package quarter-power (its_module:Quarter)",
+    ]
+    assert good("scorers", "halved").endswith("package quarter-power (its_module:Halved)\n")
+    assert scorer_names() == sorted([*SCORERS, "quarter"])
+    assert catalogue_names() == [*scorer_names(), *sorted([*NORMALIZERS, "halved"])]
+
+
+@pytest.mark.usefixtures("quarter")
+def test_the_schema_has_their_options() -> None:
+    schema = json.loads(good("schema"))
+    data = {"data": {"queries": {"shape": [3, 2]}, "keys": {"shape": [4, 2]}}}
+    for entry, is_good in (
+        ({"scorer": "quarter"}, True),
+        ({"scorer": "quarter", "power": 0.5, "normalizer": {"normalizer": "halved", "share": 0.1}}, True),
+        ({"scorer": "quarter", "power": "two"}, False),
+        ({"scorer": "quarter", "factor": 2}, False),
+    ):
+        assert jsonschema.Draft202012Validator(schema).is_valid({**data, "scorers": [entry]}) == is_good
+
+
+@pytest.mark.usefixtures("quarter")
+def test_messages_know_their_names_and_options(here: Path) -> None:
+    def message(*scorers: Any) -> str:
+        lines = refusal("check", experiment(here / "x.yaml", scorers=[*scorers])).splitlines()
+        return lines[0].partition(": ")[2]
+
+    assert message("quartre") == 'scorers[0].scorer: got "quartre"; unknown scorer; did you mean `quarter`?'
+    known = ", ".join([*SCORERS, "quarter"])
+    assert message({"scorer": 3}) == f"scorers[0].scorer: got 3; unknown scorer; known: {known}"
+    assert message({"label": "a"}) == f"scorers[0]: the key `scorer` is missing; known scorers: {known}"
+    assert message("dot:normalizer=halve") == (
+        'scorers[0].normalizer: got "halve"; unknown normaliser; did you mean `halved`?'
+    )
+    assert message("quarter:powr=2") == "scorers[0].powr: unknown key; did you mean `power`?"
+    assert message("quarter:power=two") == 'scorers[0].power: got "two"; expected a number'
+    assert message("quarter:power") == (
+        'scorers[0].scorer: got "quarter:power"; quarter is a scorer, not a module; '
+        "if power is an option, give it a value"
+    )
+    assert refusal("scorers", "halve") == (
+        'attncli scorers: got "halve"; unknown scorer or normaliser; did you mean `halved`?'
+    )
+
+
+@pytest.mark.usefixtures("quarter")
+def test_a_run_of_attention_and_its_folder(here: Path) -> None:
+    config = experiment(here / "x.yaml", data=NORMALS, scorers=["quarter", SAME, "dot:normalizer=halved", "dot"])
+    good("run", config, "--out", "out", "--no-plots", "--quiet")
+    result = package.load("out")
+    same_rows(result.records, "score_mean", "score_std", "entropy", "max_weight")
+    assert [row["parameters"] for row in result.records] == [D, 0, 0, 0]
+    torch.testing.assert_close(result.tensors["quarter/scores"], result.tensors["same/scores"])
+    torch.testing.assert_close(result.tensors["dot_halved/weights"], 0.5 * result.tensors["dot/weights"])
+    again = package.run("out/config.yaml")  # names the scorer
+    assert torch.equal(again.tensors["quarter/output"], result.tensors["quarter/output"])
+    changed: dict[str, Any] = {"scorers[0].power": 0.0}
+    raw = package.run("out/config.yaml", **changed)
+    torch.testing.assert_close(raw.tensors["quarter/scores"], result.tensors["dot/scores"])
+
+
+@pytest.mark.usefixtures("quarter")
+@pytest.mark.parametrize(
+    ("command", "columns"),
+    [
+        (["variance", "--d", D, "--samples", 20], ["variance", "mean"]),
+        (["saturation", "--d", D, "--rows", 8], ["entropy", "max_weight"]),
+        (["bench", "--n", 4, "--d", D, "--measure", "scores"], ["n"]),
+        (["train", "--d", D, "--steps", 2, "--seeds", 1], ["d"]),  # it learns its gain
+        (["swap", "tests.studies.swap.models:tower", "--by", "all"], ["relative_l2"]),
+    ],
+    ids=lambda value: value[0],
+)
+def test_every_study(command: list[Any], columns: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    scale = (8 if command[0] == "swap" else D) ** -0.25  # its model has heads of size 8
+    scorers = ["--scorer", "quarter", "--scorer", f"scaled_dot:scale={scale},label=same"]
+    good(*command, *scorers, "--out", "out", "--no-plots", "--quiet")
+    same_rows(package.load("out").records, *columns)
+
+
+@pytest.mark.usefixtures("quarter")
+def test_doctor_explain_and_a_sweep_in_processes(here: Path) -> None:
+    config = experiment(here / "x.yaml", data=NORMALS, scorers=["quarter", SAME])
+    quiet = ("--no-plots", "--quiet", "--out")
+    good("doctor", config, "--set", "data.keys.fill=ones", *quiet, "doctor")
+    same_rows([row for row in package.load("doctor").records if row["check"] == "uniform"], "value")
+    assert "quarter" in good("explain", config, "--scorer", "quarter")
+    good("sweep", config, "--over", "scorers[0].power=0.25,0.5", "--jobs", 2, *quiet, "sweep")
+    swept = [row for row in package.load("sweep").records if row["scorers[0].power"] == 0.25]
+    same_rows(swept, "entropy", "score_std")
+
+
+@pytest.mark.usefixtures("quarter")
+def test_swap_applies_an_installed_normaliser_to_the_scores_of_the_model() -> None:
+    good("swap", "tests.studies.swap.models:tower", "--scorer", "halved", "--by", "all", "--out", "out", "--quiet")
+    (row,) = (row for row in package.load("out").records if row["label"] == "halved")
+    assert (row["scorer"], row["normalizer"]) == ("scaled_dot", "halved")
+    assert row["relative_l2"] > 0.01
+
+
+@pytest.mark.usefixtures("quarter")
+def test_it_has_a_colour_of_its_own() -> None:
+    looks = looks_of([*SCORERS, "quarter"])
+    assert looks["quarter"].light not in {looks[name].light for name in SCORERS}
+    assert looks_of(["quarter"]) == {"quarter": looks["quarter"]}
+
+
+BROKEN = "raise RuntimeError('no licence')"
+FAILS = "importing it gave RuntimeError: no licence (line 1 of broken.py); update or uninstall broken-pack"
+
+
+@pytest.mark.usefixtures("quarter")
+def test_a_package_that_fails_matters_only_where_its_name_is_used(here: Path, site: Path) -> None:
+    install(site, "broken-pack", scorers="half = broken:Half", normalizers="bad = its_module:Nothing", broken=BROKEN)
+    message = f'got "half", broken:Half of the package broken-pack; {FAILS}'
+    missing = 'got "bad", its_module:Nothing of the package broken-pack; importing it gave AttributeError: '
+    missing += "module 'its_module' has no attribute 'Nothing'; update or uninstall broken-pack"
+    good("run", "d2l", "--no-plots", "--quiet")
+    good("run", "d2l", "--scorer", "quarter", "--no-plots", "--quiet")
+    good("scorers", "quarter")
+    before = sorted(here.iterdir())
+    config = experiment(here / "x.yaml", scorers=["half", "dot:normalizer=bad"])
+    assert refusal("run", config).replace(f"{config}:1:", "1:").splitlines() == [
+        f"1:87: scorers[0].scorer: {message}",
+        f"1:95: scorers[1].normalizer: {missing}",
+    ]
+    assert sorted(here.iterdir()) == sorted([*before, config])
+    assert refusal("scorers", "half") == message
+    for command in ("scorers", "schema"):
+        result = attncli(command)
+        assert (result.exit_code, result.stderr) == (2, f"{message}\n{missing}\n")
+        assert "quarter" in result.stdout
+        assert "half" not in result.stdout.split()
+    with pytest.raises(ValueError, match="broken-pack"):
+        package.run("d2l", scorers=["half"])
+
+
+def test_names_that_two_packages_have(here: Path, site: Path) -> None:
+    install(site, "one-pack", scorers="same = its_module:Quarter\nfine = its_module:Quarter", its_module=MODULE)
+    install(site, "two-pack", scorers="same = other_module:Quarter\ndot = its_module:Quarter", other_module=MODULE)
+    install(site, "three-pack", normalizers="sparsemax = its_module:Halved")
+    cure = "uninstall one of them, or name the class: its_module:Quarter"
+    same = f'got "same", which the packages one-pack and two-pack both have; {cure} or other_module:Quarter'
+    dot = 'got "dot", which the packages attncli and two-pack both have; '
+    dot += "uninstall two-pack, or name the class: its_module:Quarter"
+    sparsemax = 'got "sparsemax", which the packages attncli and three-pack both have; '
+    sparsemax += "uninstall three-pack, or name the class: its_module:Halved"
+    good("run", "d2l", "--scorer", "fine", "--scorer", "additive", "--no-plots", "--quiet")
+    config = experiment(here / "x.yaml", scorers=["same", "dot", "additive:normalizer=sparsemax"])
+    assert [line.partition("].")[2] for line in refusal("check", config).splitlines()] == [
+        f"scorer: {same}",
+        f"scorer: {dot}",
+        f"normalizer: {sparsemax}",
+    ]
+    assert refusal("scorers", "same") == same
+    result = attncli("scorers")
+    assert (result.exit_code, result.stderr.splitlines()) == (2, [dot, same, sparsemax])
+    assert {"fine", "additive", "softmax"} <= {*result.stdout.split()}
+    assert not {"same", "dot", "sparsemax"} & {line.partition(" ")[0] for line in result.stdout.splitlines()}
+
+
+def test_a_package_may_have_a_name_once_for_scorers_and_normalisers(here: Path, site: Path) -> None:
+    install(site, scorers="both = its_module:Quarter", normalizers="both = its_module:Halved", its_module=MODULE)
+    message = refusal("check", experiment(here / "x.yaml", scorers=["both"]))
+    assert "which the packages quarter-power and quarter-power both have" in message
+
+
+def test_options_that_yaml_cannot_hold(here: Path, site: Path) -> None:
+    install(site, scorers="unwritable = its_module:Unwritable\nfine = its_module:Quarter", its_module=MODULE)
+    message = 'got "unwritable", its_module:Unwritable of the package quarter-power, whose options cannot be written'
+    assert message in refusal("check", experiment(here / "x.yaml", scorers=["unwritable"]))
+    assert attncli("scorers").stderr.startswith(message)
+
+
+def test_damaged_metadata_of_any_package_is_harmless(site: Path) -> None:
+    """`importlib.metadata.entry_points` would fail for all packages."""
+    install(site, scorers=f"quarter = {OWN}", its_module=MODULE)
+    for number, text in enumerate(("[attncli.scorers]\nno value\n", "\xff")):
+        folder = site / f"damaged{number}-1.dist-info"
+        folder.mkdir()
+        (folder / "entry_points.txt").write_text(text, encoding="latin-1")
+    (site / "nameless-1.dist-info").mkdir()
+    (site / "nameless-1.dist-info" / "entry_points.txt").write_text("[attncli.scorers]\nother = its_module:Quarter\n")
+    assert scorer_names() == sorted([*SCORERS, "quarter", "other"])
+    assert "package its_module (its_module:Quarter)" in good("scorers", "other")
+
+
+def test_the_first_copy_of_a_package_on_the_path_counts(
+    here: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, scorers=f"quarter = {OWN}", its_module=MODULE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(install(here / "older", scorers="quarter = nowhere:Nothing"))])
+    assert "(its_module:Quarter)" in good("scorers", "quarter")
+
+
+def test_a_package_installed_meanwhile_is_seen(site: Path) -> None:
+    assert "quarter" not in scorer_names()
+    install(site, scorers=f"quarter = {OWN}", its_module=MODULE)
+    assert "quarter" in scorer_names()
+
+
+def test_what_a_module_prints_as_it_is_imported_stays_out_of_json(site: Path) -> None:
+    install(site, scorers=f"quarter = {OWN}", its_module=f"print('hello')\n{MODULE}")
+    assert json.loads(good("schema"))
+
+
+COUNT = """
+import importlib.metadata as metadata, sys
+found = metadata.distributions
+def counted(**named):
+    if sys._getframe(1).f_globals["__name__"].startswith("attncli"):  # pydantic looks for plugins of its own
+        print("scanned", file=sys.stderr)
+    return found(**named)
+metadata.distributions = counted
+from attncli.cli import app
+app(sys.argv[1:], prog_name="attncli")
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "scans"), [("--help", 0), ("--version", 0), ("init", 0), ("run --help", 0), ("scorers quarter", 1)]
+)
+def test_packages_are_scanned_only_when_needed_and_once(quarter: Path, command: str, scans: int) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(quarter)}
+    arguments = [sys.executable, "-c", COUNT, *command.split()]
+    process = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    assert process.stderr.count("scanned") == scans
+
+
+def test_completion_imports_no_package(site: Path) -> None:
+    install(site, scorers="half = broken:Half", broken=BROKEN)
+    complete = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers ", "COMP_CWORD": "2"}
+    environment = {**os.environ, **complete, "PYTHONPATH": str(site)}
+    command = [sys.executable, "-m", "attncli"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert {"half", "dot"} <= {*process.stdout.split()}
