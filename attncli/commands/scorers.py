@@ -22,7 +22,7 @@ def _names_in(folder: str, kind: str) -> list[str]:
     from attncli.config.installed import listed_names
 
     modules = pkgutil.iter_modules([str(Path(__file__).parents[1] / folder)])
-    return sorted([*(each.name for each in modules if not each.name.startswith("_")), *listed_names(kind)])
+    return sorted({*(each.name for each in modules if not each.name.startswith("_")), *listed_names(kind)})
 
 
 Name = Annotated[

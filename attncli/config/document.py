@@ -1,5 +1,6 @@
 """Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
+import ast
 import difflib
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import InputError, Problem, below, in_bytes, not_too_many, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
+CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
 TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
 PARAMETERS = "parameters.safetensors"  # in a run folder
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
@@ -148,8 +150,32 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
         return _document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True)
-    data, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
+    text = _text(path)
+    try:
+        data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
+    except InputError:
+        _refuse_python(text, path)
+        raise
+    if isinstance(data, str):
+        _refuse_python(text, path)
+    if isinstance(data, dict) and {"attncli", "records"} <= data.keys():
+        message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
+        raise InputError.of(message, where=str(path))
     return _document(path, data, root, overrides)
+
+
+def _refuse_python(text: str, path: Path) -> None:
+    """Raise InputError if a text that is no experiment is Python code with imports, functions or classes."""
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return
+    if any(isinstance(each, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for each in statements):
+        names = [each.name for each in statements if isinstance(each, ast.ClassDef)]
+        cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names and path != STDIN else ""
+        raise InputError.of(
+            f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}", where=str(path)
+        )
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
@@ -175,16 +201,28 @@ def default_name(path: Path) -> str:
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"
 
 
+def _missing(path: Path) -> str:
+    """Return the message for a config that does not exist, with the file or built-in experiment that may be meant."""
+    if path.name == RESULTS:
+        return f"no such file; to run an experiment again, name the {CONFIG} in its run folder"
+    is_file = bool(path.suffix)  # else the name of a built-in experiment
+    cures = {
+        Path(name).name: f"`attncli init {name}` copies a built-in experiment" if is_file else f"did you mean `{name}`?"
+        for name in builtin_names()
+    }
+    cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
+    near = difflib.get_close_matches(path.stem, cures, n=1, cutoff=0.65)  # by stem: all endings look alike
+    cure = cures[near[0]] if near else "`attncli init` lists experiments to start from"
+    return f"no such file{'' if is_file else ' or built-in experiment'}; {cure}"
+
+
 def _text(path: Path) -> str:
     try:
         return read_config(path).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
-        cures = {Path(name).name: f"`attncli init {name}` copies a built-in experiment" for name in builtin_names()}
-        cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
-        near = difflib.get_close_matches(path.stem, cures, n=1, cutoff=0.65)  # by stem: all endings look alike
-        message = f"no such file; {cures[near[0]] if near else '`attncli init` lists experiments to start from'}"
+        message = _missing(path)
     except UnfitFileError as error:
-        config = path / "config.yaml"
+        config = path / CONFIG
         cure = f"; did you mean `{config}`?" if config.is_file() else ""
         message = f"got {error.kind}; expected a YAML file{cure}"
     except TooLargeError:
