@@ -78,7 +78,7 @@ class StudyFlag:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def override(self, value: Any) -> Override:
-        """Return the override of the key, given the value of the flag.
+        """Return the override of the key, given the value of the flag. `16,64` stands for two values of a list.
 
         Raises:
             InputError: the value is not YAML.
@@ -87,10 +87,12 @@ class StudyFlag:
         if value is True:
             return Override(path, True, self.option)
         given = [str(each) for each in (value if isinstance(value, list) else [value])]
-        texts = tuple(typed(self.option, each) for each in given)
-        whole = " ".join(texts)
+        is_split = self.is_list and not self.is_scorers
+        parts = [(each, part) for each in given for part in (_split(each) if is_split else [each])]
+        texts = tuple(typed(self.option, each) for each, _ in parts)
+        whole = " ".join(typed(self.option, each) for each in given)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
-        read = given if is_text else [override(path, each, whole).value for each in given]
+        read = [part if is_text else override(path, part, typed(self.option, each)).value for each, part in parts]
         if self.name == "resume" or (self.above and self.mark.is_path):  # in a config, relative to it
             read = [str(Path(each).absolute()) for each in read]
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
@@ -149,6 +151,7 @@ def command_of_study(study: str) -> Any:
     """Return the command `attncli <study>`, which runs an experiment given by flags instead of a YAML file."""
 
     def command(given: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
+        document = _document_of(study, given, sets)
         if configs:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
@@ -156,7 +159,7 @@ def command_of_study(study: str) -> Any:
         from attncli.api import load_experiment
         from attncli.commands.experiments import run_and_show
 
-        run_and_show([load_experiment(_document_of(study, given, sets))], output)
+        run_and_show([load_experiment(document)], output)
 
     return with_flags(study, command, flags_of(study))
 
@@ -173,6 +176,12 @@ def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | N
     if config is None:
         return document_of_data(f"attncli {study}", {"study": study}, overrides)
     return read_document(config, overrides)
+
+
+def _split(text: str) -> list[str]:
+    """Return the values in text such as `16,64`, and a list or mapping in YAML as it is."""
+    parts = [] if text.lstrip().startswith(("[", "{")) else [part.strip() for part in text.split(",")]
+    return [part for part in parts if part] or [text]
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -13,6 +13,7 @@ from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import LONGEST_VALUE, Collector, InputError, dotted, shortened
 
 MOST_NUMBERS = 100_000  # of a range given in Python
+UNCLOSED = re.compile(r"[\[{][^\]}\s]*")  # the first word of a list or mapping that the shell has split at spaces
 KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 
@@ -54,8 +55,19 @@ def typed(option: str, value: str) -> str:
 
 
 def override(path: errors.Path, value: str, text: str) -> Override:
-    """Return the override of the key at `path`, with `value` read as YAML; `text` is the user's input, for errors."""
-    return Override(path, parse_yaml(value, lambda line, column: text)[0], text)
+    """Return the override of the key at `path`, with `value` read as YAML; `text` is the user's input, for errors.
+
+    Raises:
+        InputError: the value is not YAML.
+    """
+    try:
+        return Override(path, parse_yaml(value, lambda line, column: text)[0], text)
+    except InputError:
+        if UNCLOSED.fullmatch(value):
+            option, _, rest = text.partition(" ")
+            cure = f'put quotes around it: {option} "{rest} ...{"]" if value.startswith("[") else "}"}"'
+            raise InputError.of(errors.got(value, f"the shell splits words at spaces; {cure}"), where=text) from None
+        raise
 
 
 def parse_override(assignment: str) -> Override:

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from attncli.cli import app
+from attncli.commands.study_flags import StudyFlag, flags_of
 from attncli.config.looks import Look
 from attncli.studies import STUDIES, options_model
 from tests.cli import experiment, good
@@ -42,3 +43,26 @@ def test_any_key_can_be_set(tmp_path: Path) -> None:
     good("run", config, "--set", "keys.fill=ones", "--set", "scorer=cosine", "--out", tmp_path / "b", "--no-plots")
     resolved = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text(encoding="utf-8"))
     assert (resolved["scorers"][0]["scorer"], resolved["data"]["keys"]["fill"]) == ("cosine", "ones")
+
+
+LISTS = [flag for study in STUDIES for flag in flags_of(study) if flag.is_list and not flag.is_scorers]
+
+
+@pytest.mark.parametrize("flag", LISTS, ids=lambda flag: flag.option)
+def test_values_with_commas_are_a_list_like_a_repeated_flag(flag: StudyFlag) -> None:
+    repeated = flag.override(["16", "64", "3"]).value
+    assert len(repeated) == 3
+    for values in (["16,64,3"], ["16, 64", "3"], ["16,64", "3,"]):
+        assert flag.override(values).value == repeated
+    assert flag.override(["16,"]).value == flag.override(["16"]).value
+
+
+def test_values_with_commas_in_a_run(tmp_path: Path) -> None:
+    quiet = ("--samples", 20, "--no-plots", "--json", "--scorer", "dot:label=a,bias=null", "--out")
+    with_commas = json.loads(good("variance", "--d", "16,64", *quiet, tmp_path / "a"))
+    repeated = json.loads(good("variance", "--d", 16, "--d", 64, *quiet, tmp_path / "b"))
+    assert with_commas["records"] == repeated["records"]
+    assert [row["d"] for row in repeated["records"]] == [16, 64]
+    assert [row["label"] for row in repeated["records"]] == ["a", "a"], "the commas of a scorer separate its options"
+    in_yaml = json.loads(good("variance", "--d", "{from: 16, to: 64, factor: 4}", *quiet, tmp_path / "c"))
+    assert in_yaml["records"] == repeated["records"]
