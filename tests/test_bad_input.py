@@ -12,6 +12,7 @@ import torch
 
 from attncli.common import memory
 from attncli.config.scorer_entries import ENTRY_KEYS
+from attncli.config.signatures import options_of
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES
@@ -73,6 +74,7 @@ NAMES: dict[str, Iterable[str]] = {  # words that stand for the lists of names i
     "NORMALIZERS": NORMALIZERS,
     "STUDIES": STUDIES,
     "ENTRY_KEYS": ENTRY_KEYS,
+    "WITH_SCALE": [name for name, cls in SCORERS.items() if "scale" in options_of(cls)],
     "FIGURES": [column.key for column in COLUMNS if not column.text],
 }
 

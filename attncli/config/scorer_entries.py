@@ -33,6 +33,7 @@ from attncli.errors import Problem
 
 KIND = "scorer"  # in messages
 MODEL = "model"  # `scale: model` means the scale of the captured model
+TEMPERATURE = "temperature"  # no option: scores are multiplied by a scale
 SCORER = Field(description="name of the scorer")
 Count = Annotated[int, Field(ge=1, le=10**9)]
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
@@ -118,6 +119,17 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
             message = errors.got(self.rounding, "float8 rounds queries and keys only")
             raise problem(f"{message}; use `rounding: inputs`, or another dtype", under=["rounding"])
         return self
+
+    @classmethod
+    def cure_of_key(cls, key: str) -> str:
+        """Return which scorers have the unknown key as an option; `temperature` is answered with `scale`."""
+        option, words = key, list[str]()
+        if key == TEMPERATURE:
+            option, words = "scale", ["scale is 1 / temperature"]
+        owners = [name for name, model in entry_models().items() if option in model.model_fields]
+        if owners and option not in cls.model_fields:
+            words.append(f"{option} is an option of {errors.listed(owners)}")
+        return "; ".join(words)
 
     @property
     def options(self) -> dict[str, Any]:

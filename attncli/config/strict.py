@@ -36,28 +36,41 @@ class Model(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _remember_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"], info: ValidationInfo) -> Any:
-        known = [field.alias or name for name, field in cls.model_fields.items()]
         if info.context and KNOWN_KEYS in info.context:
-            info.context[KNOWN_KEYS].here[id(data)] = known
+            info.context[KNOWN_KEYS].models[id(data)] = cls
         return handler(data)
+
+    @classmethod
+    def cure_of_key(cls, key: str) -> str:
+        """Return what to write in place of the unknown key, or empty text if it is a mistake of spelling."""
+        return ""
+
+
+def _keys_of(model: type[Model]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """The allowed keys of every mapping in the validated data, by the `id` of the mapping."""
+    """The models of all mappings in the validated data, by the `id` of the mapping."""
 
-    here: dict[int, list[str]] = field(default_factory=dict)
+    models: dict[int, type[Model]] = field(default_factory=dict)
     _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
         """Return a hint about the unknown `key` of `parent`: the most similar allowed key there or one level below.
 
-        If no key is similar, the hint lists the allowed keys of `parent`.
+        If no key is similar, the hint lists the allowed keys of `parent`. The model of `parent` may know better.
         """
-        here = self.here.get(id(parent), [])
+        model = self.models.get(id(parent), Model)
+        if cure := model.cure_of_key(str(key)):
+            return cure
+        here = _keys_of(model)
         if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {
-                each: f"{name}.{each}" for name, value in parent.items() for each in self.here.get(id(value), [])
+                each: f"{name}.{each}"
+                for name, value in parent.items()
+                for each in _keys_of(self.models.get(id(value), Model))
             }
         names = self._below[id(parent)] | {each: each for each in here}
         near = difflib.get_close_matches(str(key), names, n=1)
