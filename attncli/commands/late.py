@@ -60,6 +60,11 @@ class LateCommand(PlainHelp, TyperCommand):
                     names = [each.strip(" '.") for each in found["msg"].partition(CHOICES)[2].split(",")]
                     error.message = got(found["input"], did_you_mean(found["input"], names))
             raise
+        except Exception as error:
+            value = str(getattr(error, "option_name", "")).lstrip("-")
+            if hasattr(error, "possibilities") and value in getattr(self._loaded, "choices", ()):
+                error.possibilities = [self._loaded.choices[value]]  # of an unknown option, such as --dark
+            raise
         return rest
 
     def invoke(self, ctx: Any) -> Any:

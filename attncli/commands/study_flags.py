@@ -49,11 +49,16 @@ class StudyFlag:
             self.kind, self.is_list = str, False
 
     @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that a single value of the flag may have; empty if they are not a few words."""
+        return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
+
+    @property
     def help(self) -> str:
         """The description of the key, its choices and its default."""
         words = self.field.description or self.name.replace("_", " ")
-        if typing.get_origin(self.kind) is Literal:
-            words += f": {_listed(typing.get_args(self.kind), 'or')}"
+        if self.choices:
+            words += f": {_listed(self.choices, 'or')}"
         default = None if self.is_scorers else self.field.get_default(call_default_factory=True)
         more = ["repeatable"] * self.is_list
         if isinstance(default, list) and len(default) > LONGEST_LIST:
@@ -116,7 +121,9 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
     listed = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
     keys, looks = ([flag.parameter() for flag in flags if bool(flag.above) is of_looks] for of_looks in (False, True))
     command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
-    return typer_command(name, command)
+    made = typer_command(name, command)
+    made.choices = {value: f"{flag.option} {value}" for flag in reversed(flags) for value in flag.choices}
+    return made
 
 
 def look_flags(model: type[Look] = Look) -> list[StudyFlag]:

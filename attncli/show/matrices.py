@@ -57,6 +57,8 @@ def select(
         if label not in matrices.tensors:
             raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
     stacks = {name: _stack(name, matrices.tensors[name]) for name in labels or matrices.tensors}
+    if any(heads or ()) and all(matrices.tensors[name].ndim <= 3 for name in stacks):
+        raise InputError.of(got(max(heads or ()), "there are no heads here", "leave it out"), ["head"])
     wanted_batches = _indices("batch element", batches, max(stack.shape[0] for stack in stacks.values()))
     wanted_heads = _indices("head", heads, max(stack.shape[1] for stack in stacks.values()))
     if places is None:

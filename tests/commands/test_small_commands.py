@@ -45,6 +45,22 @@ def test_completion_knows_the_catalogue() -> None:
     assert catalogue_names() == [*sorted(SCORERS), *sorted(NORMALIZERS)]
 
 
+@pytest.mark.parametrize(
+    ("command", "suggestion"),
+    [
+        ("heatmap d2l --dark", "No such option: --dark (Possible options: --theme dark)"),
+        ("run d2l --svg", "No such option: --svg (Possible options: --format svg)"),
+        ("figure out --print", "No such option: --print (Possible options: --theme print)"),
+        ("train --sgd", "No such option: --sgd (Possible options: --optimizer sgd)"),
+        ("variance --dd 4", "No such option: --dd (Possible options: --d, --df, --std)"),
+        ("init --dark", "No such option: --dark"),
+    ],
+)
+def test_a_value_given_as_an_option_is_answered_with_its_option(command: str, suggestion: str) -> None:
+    lines = [line.strip("│ ") for line in refusal(*command.split()).splitlines()]
+    assert suggestion in lines
+
+
 def test_short_for_help() -> None:
     assert good("-h") == good("--help")
 
