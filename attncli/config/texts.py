@@ -46,6 +46,7 @@ Texts = Annotated[
     Field(default_factory=list, description="texts for the model, a list or {file: texts.txt}"),
 ]
 ModelName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_in_folder)]
+NO_TEXTS = 'got no texts for the model to read; give --text "..." (repeatable) or --texts FILE, in YAML `texts: [...]`'
 MODEL_NAME = Field(
     description="a folder or a name of the Hugging Face hub; or module:function, which gives (model, inputs)"
 )

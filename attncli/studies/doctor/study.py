@@ -31,6 +31,7 @@ from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result, Rows
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
+from attncli.config.texts import NO_TEXTS
 from attncli.errors import InputError, below
 from attncli.inputs.build import Inputs, Shapes, build_inputs, saved_inputs, tensors_of
 from attncli.inputs.captured import inputs_of, read_calls
@@ -146,7 +147,7 @@ def _of_model(
         message = f"{several(len(options.texts), 'text')} for a function, which brings its own inputs; leave them out"
         raise InputError.of(f"got {message}", ["texts"])
     if not request.is_function and not options.texts:
-        raise InputError.of("got no texts; expected some for the model to read", ["texts"])
+        raise InputError.of(NO_TEXTS, ["texts"])
     with below("model"):
         loaded = load(request, max(len(options.texts), 1))
         (batch,) = loaded.batches

@@ -17,6 +17,7 @@ from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result, Rows
 from attncli.common.swapping import UNIFORM, ZERO, Swap, entry_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
+from attncli.config.texts import NO_TEXTS
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
 from attncli.numbers import number, several
@@ -128,7 +129,7 @@ def prepare(options: SwapOptions, progress: Progress) -> Prepared:
         message = f"{several(len(texts), 'text')} for a function, which brings its own inputs; leave them out"
         raise InputError.of(f"got {message}", ["texts"])
     if not request.is_function and not texts:
-        raise InputError.of("got no texts; expected some for the model to read", ["texts"])
+        raise InputError.of(NO_TEXTS, ["texts"])
     with below("model"):
         loaded = load(request, options.batch_size)
     return prepare_loaded(options, loaded, progress)

@@ -1,13 +1,14 @@
 """The command `attncli swap`: its rows, its screen, and wrong input."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import attncli as package
-from tests.cli import attncli, good
+from tests.cli import attncli, good, refusal
 
 TOWER = "tests.studies.swap.models:tower"
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
@@ -80,7 +81,6 @@ def test_what_is_shown_and_drawn() -> None:
         ([TOWER, "--scorer", "dott"], "did you mean `dot`?"),
         (["tests.studies.swap.models:broken"], "Relu: relu in place of a softmax between two matrix products"),
         (["tests.studies.swap.models:nothing"], "which gives int; expected (model, inputs)"),
-        (["nowhere"], "texts: got no texts; expected some for the model to read"),
         (["nowhere", "--texts", "none.txt"], "No such file or directory"),
         (["nowhere", "--texts", "/dev/zero"], "it is a device"),
         (["nowhere", "--texts", "x", "--text", "a"], '--texts: got "x" beside --text; expected one of the two'),
@@ -93,6 +93,12 @@ def test_wrong_input_is_one_line_and_nothing_is_written(arguments: list[str], me
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert list(Path().iterdir()) == []
+
+
+def test_without_texts_nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    cure = 'give --text "..." (repeatable) or --texts FILE, in YAML `texts: [...]`'
+    assert refusal("swap", "gpt2") == f"attncli swap: texts: got no texts for the model to read; {cure}"
 
 
 @pytest.mark.parametrize("command", ["swap", "doctor", "capture"])
