@@ -104,6 +104,22 @@ class Way(nn.Module):
             "nan": lambda: weights / (weights < weights.amax(-1, keepdim=True)),
             "writes": lambda: scores.mul_(0.0),
         }[self.way]()
+
+
+class Bare(nn.Module):
+    def forward(self, queries, keys):
+        return queries @ keys.mT
+
+
+class Sizeless(Bare):
+    def __init__(self, *, power: int = 2):
+        super().__init__()
+
+
+class Mistyped(Bare):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+        self.name = "size " + query_size
 """
 
 CALL = {
