@@ -38,9 +38,21 @@ UNPRINTABLE = [  # with characters that are invisible in a text file
         "a tab",
         RUN,
         b"data:\n\tqueries: 1\n",
-        "x.yaml:2:1: not valid YAML: "
-        "while scanning for the next token: found character '\\t' that cannot start any token",
+        "x.yaml:2:1: not valid YAML: YAML allows no tabs for indentation; use spaces",
     ),
+    Mistake(
+        "a tab after spaces",
+        RUN,
+        b"data:\n  queries: 1\n  \tkeys: 1\n",
+        "x.yaml:3:3: not valid YAML: YAML allows no tabs for indentation; use spaces",
+    ),
+    Mistake(
+        "a tab in a list",
+        RUN,
+        b"scorers:\n- dot\n-\tscorer: dot\n\tlabel: b\n",
+        "x.yaml:3:2: not valid YAML: YAML allows no tabs for indentation; use spaces",
+    ),
+    Mistake("a tab within a line", RUN, b"name: a\nseed:\t[1\n", "x.yaml:2:6: not valid YAML: got a tab; use spaces"),
     Mistake(
         "a control character",
         RUN,

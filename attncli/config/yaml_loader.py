@@ -146,6 +146,10 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
     begun, stopped = error.context_mark, error.problem_mark
     context = f"{error.context}" + (f" begun at {begun.line + 1}:{begun.column + 1}" if begun else "")
     reason = f"{context}: {error.problem}" if error.context else error.problem
+    if stopped and stopped.buffer and stopped.buffer[stopped.pointer] == "\t":
+        before = stopped.buffer[: stopped.pointer].rpartition("\n")[2]
+        is_indent = not before.strip(" \t-")
+        reason = f"{'YAML allows no tabs for indentation' if is_indent else 'got a tab'}; use spaces"
     place = where(stopped.line + 1, stopped.column + 1) if stopped else where(1, 1)
     return InputError.of(f"not valid YAML: {reason}", where=place)
 
