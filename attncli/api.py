@@ -24,6 +24,7 @@ from attncli.config.document import REPORT, Document, document_of_data, read_doc
 from attncli.config.looks import PLAIN, Look, is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, as_yaml, override_in_python
+from attncli.config.scorer_entries import refuse_functions
 from attncli.config.strict import validated
 from attncli.errors import Collector, InputError, Problem, as_line, below, did_you_mean, got
 from attncli.expect.asking import check_expectations
@@ -210,7 +211,8 @@ def run(
 
     Args:
         config: a YAML file, the name of a built-in experiment such as `d2l`, or a mapping with the keys of the YAML,
-            with tensors and arrays in place of nested lists. Paths in a mapping are relative to the working directory.
+            with tensors and arrays in place of nested lists, and functions of queries and keys in place of scorers.
+            Paths in a mapping are relative to the working directory.
         out: a new or empty folder to save the run in; by default nothing is written.
         overwrite: replace an earlier run in `out`.
         keys: overrides of keys in the config: `seed=1`, `**{"data.keys.fill": "ones"}`.
@@ -225,6 +227,8 @@ def run(
     place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
     experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
     if place is not None:
+        with document.locating():
+            refuse_functions(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
         finished = experiment.run(progress, None, place, overwrite)
         result, verdicts, folder = finished.result, finished.verdicts, finished.folder
     else:

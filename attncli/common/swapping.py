@@ -31,8 +31,9 @@ class Swap(Replacing):
         evaluate(model)
 
     Args:
-        entry: an entry of `scorers`, as text or mapping; the name of a normaliser, which is applied to the model's own
-            scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`, no output at all.
+        entry: an entry of `scorers`, as text, mapping or function of queries and keys; the name of a normaliser, which
+            is applied to the model's own scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`,
+            no output at all.
         layers: numbers of attention calls in the order of their execution, or names of layers; None for all.
         heads: numbers of heads; None for all.
 

@@ -79,7 +79,7 @@ class Experiment(Model):
         if "scorers" not in written and "scorer" in written:
             written["scorers"] = written.pop("scorer")
         entries = written.get("scorers")
-        if isinstance(entries, str | dict):
+        if isinstance(entries, str | dict) or callable(entries):
             entries = [entries]
         if isinstance(entries, list):
             written["scorers"] = [written_out(entry) for entry in entries]

@@ -2,9 +2,10 @@
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import Field, PositiveFloat, create_model, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, create_model, model_validator
 
 from attncli import errors
 from attncli.config import normalizer_entries
@@ -29,7 +30,7 @@ from attncli.config.normalizer_entries import (
 from attncli.config.signatures import options_of
 from attncli.config.strict import Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name
-from attncli.errors import Problem
+from attncli.errors import InputError, Problem
 
 KIND = "scorer"  # in messages
 MODEL = "model"  # `scale: model` means the scale of the captured model
@@ -66,6 +67,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
 
     implementation: ClassVar[type] = object  # the scorer's class
+    is_function: ClassVar[bool] = False  # whether the scorer was given as a function, in Python
 
     scorer: Annotated[str, SCORER]
     normalizer: Annotated[Normalizer, Field(description="normaliser, which turns scores into weights")] = (
@@ -204,8 +206,30 @@ def model_named(name: object) -> type[ScorerEntry]:
     Raises:
         InputError: there is no such scorer, or it cannot be loaded.
     """
+    if callable(name):
+        return _model_of_function(name)
     made, known = class_of(name, KIND), entry_models()
     return known[str(name)] if name in known else entry_model(str(name), made)
+
+
+def _model_of_function(function: Any) -> type[ScorerEntry]:
+    """Return the model of entries with a function of queries and keys, which Python allows in place of a name."""
+    from attncli.scorers._custom import class_of_function
+
+    made = class_of_function(function)
+    name = f"{getattr(function, '__module__', None) or 'python'}:{made.__name__}"
+    named = BeforeValidator(lambda given: name if given is function else given)
+    model, fields = entry_model(name, made), dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
+    model.is_function = True
+    return create_model(model.__name__, __base__=model, **fields)
+
+
+def refuse_functions(entries: Sequence[ScorerEntry], why: str) -> None:
+    """Raise InputError, with the reason `why`, if a scorer was given as a function."""
+    for index, entry in enumerate(entries):
+        if entry.is_function:
+            cure = "write a class in a module, and name it module:Class"
+            raise InputError.of(f"got a function, {why}; {cure}", ["scorers", index])
 
 
 def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]], list[Problem]]:
@@ -263,11 +287,11 @@ def model_entry(entry: Any) -> Any:
 
 
 def written_out(entry: Any) -> Any:
-    """Return an entry with short forms expanded: text becomes a mapping, as does a normaliser with options.
+    """Return an entry with short forms expanded: text and functions become mappings, as do normalisers with options.
 
     An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
     """
-    entry = scorer_of(entry) if isinstance(entry, str) else entry
+    entry = scorer_of(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
     if not isinstance(entry, dict):
         return entry
     normalizer = as_mapping(entry.get(KEY))

@@ -4,12 +4,13 @@ import importlib
 import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
-from torch import nn
+from torch import Tensor, nn
 
 from attncli.errors import InputError, did_you_mean
 
@@ -51,6 +52,35 @@ def load_listed(listing: str, target: str, package: str) -> type[nn.Module]:
     if not _is_module(found):
         raise InputError.of(f"got {listing}; expected a subclass of torch.nn.Module; {cure}")
     return found
+
+
+class FunctionScorer(nn.Module):
+    """A scorer without parameters that calls a function of queries and keys; subclasses have the function."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m)."""
+        return self.function(queries, keys)
+
+
+def class_of_function(function: Any) -> type[FunctionScorer]:
+    """Return a scorer's class that calls a function of queries and keys, with the function's name and docstring.
+
+    Raises:
+        InputError: it is a class or a torch module.
+    """
+    if isinstance(function, type | nn.Module):
+        kind, cls = ("a class", function) if isinstance(function, type) else ("a torch module", type(function))
+        expected = f'expected a function of queries and keys, or the name of a class: "{cls.__module__}:{cls.__name__}"'
+        raise InputError.of(f"got {kind}; {expected}")
+    name = getattr(function, "__name__", None)  # missing if it is an object with `__call__`
+    title = (name or type(function).__name__).strip("<>")  # of `<lambda>`
+    about = {"__doc__": (name and function.__doc__) or title}
+    return type(title, (FunctionScorer,), {"function": staticmethod(function), **about})
 
 
 def raised(error: BaseException) -> str:

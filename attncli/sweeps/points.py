@@ -16,6 +16,7 @@ from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
+from attncli.config.scorer_entries import refuse_functions
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, not_too_many, show
 from attncli.expect.asking import check_expectations
@@ -166,7 +167,10 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
     for place in places_of(axes):
         changes = changes_at(axes, place)
         try:
-            valid = base.changed([*changes.values()]).validate(model, absolute=True)
+            changed = base.changed([*changes.values()])
+            valid = changed.validate(model, absolute=True)
+            with changed.locating():
+                refuse_functions(valid.scorers, "which the processes of a sweep cannot load")
         except InputError as error:
             for each in error.problems:
                 found.setdefault((each.message, each.path), each)

@@ -1,0 +1,122 @@
+"""Functions of queries and keys in place of the names of scorers, in Python."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attncli
+from attncli.errors import InputError
+from tests.studies.bench.small import hurry
+from tests.studies.swap.models import tower
+from tests.test_python import STUDIES
+
+DATA = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]}
+
+
+def product(queries: Tensor, keys: Tensor, factor: float = 1.0) -> Tensor:
+    """The factor times q . k
+
+    A function for tests.
+    """
+    return factor * queries @ keys.mT
+
+
+class Plain(nn.Module):
+    """A class that is named as text."""
+
+
+def numbers(records: Any, label: str) -> list[dict[str, Any]]:
+    """Return the rows of a label, without its names, measured times and random parameters."""
+    varies = ("scorer", "label", "seconds", "theory", "z", "ratio", "operations", "bytes", "gradient", "largest_score")
+    return [
+        {key: value for key, value in row.items() if not key.startswith(varies)}
+        for row in records
+        if row["label"] == label
+    ]
+
+
+def test_a_run_with_functions() -> None:
+    entries = [product, lambda queries, keys: 2 * queries @ keys.mT, partial(product, factor=3.0), "dot"]
+    result = attncli.run({"data": DATA, "scorers": [*entries, {"scorer": product, "label": "b", "softcap": 1.0}]})
+    assert result.labels == ["product", "lambda", "partial", "dot", "b"]
+    assert attncli.run({"data": DATA, "scorers": [torch.cdist]}).labels == ["cdist"]
+    scorer = f"{__name__}:product"
+    assert [row["scorer"] for row in result.records] == [
+        scorer,
+        f"{__name__}:lambda",
+        "functools:partial",
+        "dot",
+        scorer,
+    ]
+    scores = {label: result.tensors[f"{label}/scores"] for label in result.labels}
+    assert torch.equal(scores["product"], scores["dot"])
+    for label, factor in (("lambda", 2), ("partial", 3)):
+        torch.testing.assert_close(scores[label], factor * scores["dot"])
+    torch.testing.assert_close(result.tensors["b/capped"], scores["dot"].tanh())
+    assert "The factor times q . k" in str(result._repr_mimebundle_()["text/plain"])
+    assert result.explain("product", query=1).label == "product"
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation", "bench", "train", "doctor", "swap"])
+def test_every_study(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    result = attncli.run({"study": study, **STUDIES[study], "scorers": [product, "dot"]})
+    assert numbers(result.records, "product") != []
+    if study in ("variance", "saturation", "doctor"):
+        assert numbers(result.records, "product") == numbers(result.records, "dot")
+
+
+def test_inside_a_model() -> None:
+    model, inputs = tower()
+    outputs = []
+    for entry in (product, "dot"):
+        with attncli.Swap(entry), torch.no_grad():
+            outputs.append(model(inputs))
+    torch.testing.assert_close(*outputs, rtol=1e-3, atol=1e-3)
+    result = attncli.swap(model, inputs, scorers=[product, "dot"], by="all")
+    one, other = (row["relative_l2"] for row in result.records if row["label"] in ("product", "dot"))
+    assert one == pytest.approx(other, rel=1e-3)
+
+
+def test_one_function_needs_no_list() -> None:
+    for keys in ({"scorers": product}, {"scorer": product}):
+        assert attncli.run({"data": DATA, **keys}).labels == ["product"]
+    assert attncli.run("d2l", scorers=product).labels == ["product"]
+
+
+def message(scorers: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        attncli.run({"data": DATA, "scorers": scorers})
+    return str(caught.value)
+
+
+def test_what_is_no_function_of_queries_and_keys() -> None:
+    expected = "expected a function of queries and keys, or the name of a class"
+    assert message([Plain]) == f'attncli.run: scorers[0].scorer: got a class; {expected}: "{__name__}:Plain"'
+    assert message([nn.Identity()]) == (
+        f'attncli.run: scorers[0].scorer: got a torch module; {expected}: "torch.nn.modules.linear:Identity"'
+    )
+    assert message([lambda queries: queries]).startswith("attncli.run: scorers[0]: the scorer gave TypeError: ")
+    assert message([lambda queries, keys: queries @ queries.mT]) == (
+        "attncli.run: scorers[0]: the scorer gave shape [2, 3, 3]; expected scores of shape [2, 3, 5]"
+    )
+    assert message([product, product]).startswith('attncli.run: scorers[1].label: got "product", the label of')
+
+
+def test_no_folder_and_no_sweep_has_a_function(tmp_path: Path) -> None:
+    cure = "write a class in a module, and name it module:Class"
+    with pytest.raises(InputError) as caught:
+        attncli.run({"data": DATA, "scorers": ["dot", product]}, out=tmp_path / "out")
+    assert str(caught.value) == (
+        f"attncli.run: scorers[1]: got a function, which the config.yaml in `out` cannot hold; {cure}"
+    )
+    with pytest.raises(InputError) as caught:
+        attncli.sweep({"data": DATA, "scorers": [product]}, over={"seed": [0, 1]}, out=tmp_path / "out")
+    assert str(caught.value) == (
+        f"attncli.sweep: scorers[0]: got a function, which the processes of a sweep cannot load; {cure}"
+    )
+    assert list(tmp_path.iterdir()) == []
