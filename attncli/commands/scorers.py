@@ -22,7 +22,7 @@ def _names_in(folder: str, kind: str) -> list[str]:
     from attncli.config.installed import listed_names
 
     modules = pkgutil.iter_modules([str(Path(__file__).parents[1] / folder)])
-    return sorted({*(each.name for each in modules if not each.name.startswith("_")), *listed_names(kind)})
+    return sorted({*(module.name for module in modules if not module.name.startswith("_")), *listed_names(kind)})
 
 
 Name = Annotated[
@@ -34,12 +34,12 @@ Name = Annotated[
 def scorers(name: Name = None) -> None:
     from attncli.commands.progress import Terminal
     from attncli.config import normalizer_entries, scorer_entries
-    from attncli.config.catalogue import names_of
+    from attncli.config.catalogue import KINDS, names_of
     from attncli.config.installed import listings
     from attncli.errors import InputError, did_you_mean, got
     from attncli.show.catalogue import catalogue, details
 
-    packages = {each.name: f"package {each.package} ({each.target})" for each in listings()}
+    packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}
     if name is None:
         models, problems = scorer_entries.all_models()
         titles = ("Scorers: queries and keys to scores", "Normalisers: scores to weights (normalizer: NAME)")
@@ -47,7 +47,7 @@ def scorers(name: Name = None) -> None:
         if problems:
             raise InputError(problems)
         return
-    known = {each: kind for kind in ("scorer", "normaliser") for each in names_of(kind)}
+    known = {word: kind for kind in KINDS for word in names_of(kind)}
     if name not in known:
         message = got(name, "unknown scorer or normaliser", did_you_mean(name, known))
         raise InputError.of(message, where="attncli scorers")

@@ -93,11 +93,11 @@ class StudyFlag:
             return Override(path, True, self.option)
         given = [str(each) for each in (value if isinstance(value, list) else [value])]
         is_split = self.is_list and not self.is_scorers
-        parts = [(each, part) for each in given for part in (_split(each) if is_split else [each])]
-        texts = tuple(typed(self.option, each) for each, _ in parts)
-        whole = " ".join(typed(self.option, each) for each in given)
+        parts = [(text, part) for text in given for part in (_split(text) if is_split else [text])]
+        texts = tuple(typed(self.option, text) for text, _ in parts)
+        whole = " ".join(typed(self.option, text) for text in given)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
-        read = [part if is_text else override(path, part, typed(self.option, each)).value for each, part in parts]
+        read = [part if is_text else override(path, part, typed(self.option, text)).value for text, part in parts]
         if self.name == "resume" or (self.above and self.mark.is_path):  # in a config, relative to it
             read = [str(Path(each).absolute()) for each in read]
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)

@@ -14,6 +14,7 @@ from attncli.config.strict import Model, problem
 from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound=Model)
+KINDS = ("scorer", "normaliser")
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
@@ -28,7 +29,7 @@ def class_name(name: str) -> str:
 
 
 def built_in(kind: str) -> dict[str, type]:
-    """Return the built-in scorers or normalisers by name; `kind` is `scorer` or `normaliser`."""
+    """Return the built-in scorers or normalisers by name; `kind` is one of KINDS."""
     from attncli.normalizers import NORMALIZERS
     from attncli.scorers import SCORERS
 
@@ -64,7 +65,7 @@ def class_of(name: object, kind: str) -> type:
     if isinstance(name, str):
         if ":" in name:
             return _users_class(name, kind)
-        is_built_in = any(name in built_in(each) for each in ("scorer", "normaliser"))
+        is_built_in = any(name in built_in(any_kind) for any_kind in KINDS)
         if listing := listing_of(name, kind, is_built_in=is_built_in):
             from attncli.scorers._custom import load_listed
 
@@ -108,5 +109,5 @@ def reading_options(name: str) -> Iterator[None]:
         raise
     except BaseException as error:
         reason = " ".join(str(error).split())
-        listing = next((str(each) for each in listings() if each.name == name), f'"{name}"')
+        listing = next((str(entry) for entry in listings() if entry.name == name), f'"{name}"')
         raise InputError.of(f"got {listing}, whose options cannot be written in YAML: {reason}") from error

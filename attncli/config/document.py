@@ -170,8 +170,8 @@ def _refuse_python(text: str, path: Path) -> None:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return
-    if any(isinstance(each, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for each in statements):
-        names = [each.name for each in statements if isinstance(each, ast.ClassDef)]
+    if any(isinstance(line, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for line in statements):
+        names = [line.name for line in statements if isinstance(line, ast.ClassDef)]
         cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names and path != STDIN else ""
         raise InputError.of(
             f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}", where=str(path)

@@ -35,7 +35,7 @@ def listings() -> Sequence[Listing]:
 
 def listed_names(kind: str) -> list[str]:
     """Return the names that packages list as a `scorer` or a `normaliser`."""
-    return list(dict.fromkeys(each.name for each in listings() if each.kind == kind))
+    return list(dict.fromkeys(entry.name for entry in listings() if entry.kind == kind))
 
 
 def listing_of(name: str, kind: str, *, is_built_in: bool) -> Listing | None:
@@ -44,13 +44,13 @@ def listing_of(name: str, kind: str, *, is_built_in: bool) -> Listing | None:
     Raises:
         InputError: several packages list the name, or it is built in, too.
     """
-    same = [each for each in listings() if each.name == name]
+    same = [entry for entry in listings() if entry.name == name]
     if len(same) + is_built_in > 1:
-        packages = ["attncli"] * is_built_in + [each.package for each in same]
+        packages = ["attncli"] * is_built_in + [entry.package for entry in same]
         surplus = " and ".join(packages[1:]) if is_built_in else "one of them"
-        cure = f"uninstall {surplus}, or name the class: {' or '.join(each.target for each in same)}"
+        cure = f"uninstall {surplus}, or name the class: {' or '.join(entry.target for entry in same)}"
         raise InputError.of(f'got "{name}", which the packages {" and ".join(packages)} both have; {cure}')
-    return next((each for each in same if each.kind == kind), None)
+    return next((entry for entry in same if entry.kind == kind), None)
 
 
 def _changed(folder: str) -> float:
@@ -65,15 +65,17 @@ def _changed(folder: str) -> float:
 def _scan(path: tuple[tuple[str, float], ...]) -> Sequence[Listing]:
     from importlib.metadata import distributions
 
-    found = dict[str, list[Listing]]()  # by package: the first copy on the path counts
-    for each in distributions():
+    by_package = dict[str, list[Listing]]()  # the first copy of a package on the path counts
+    for distribution in distributions():
         with suppress(Exception):  # damaged metadata of any package must not end a run
-            points = [point for point in each.entry_points if point.group in GROUPS]
+            points = [point for point in distribution.entry_points if point.group in GROUPS]
             if not points:
                 continue
-            package = each.metadata["Name"] or points[0].value.partition(":")[0]
-            found.setdefault(package, [Listing(p.name, GROUPS[p.group], package, _target(p.value)) for p in points])
-    return sorted(listing for each in found.values() for listing in each)
+            package = distribution.metadata["Name"] or points[0].value.partition(":")[0]
+            by_package.setdefault(
+                package, [Listing(p.name, GROUPS[p.group], package, _target(p.value)) for p in points]
+            )
+    return sorted(listing for entries in by_package.values() for listing in entries)
 
 
 def _target(value: str) -> str:

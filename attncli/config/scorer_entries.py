@@ -218,7 +218,7 @@ def _model_of_function(function: Any) -> type[ScorerEntry]:
 
     made = class_of_function(function)
     name = f"{getattr(function, '__module__', None) or 'python'}:{made.__name__}"
-    named = BeforeValidator(lambda given: name if given is function else given)
+    named = BeforeValidator(lambda value: name if value is function else value)
     model, fields = entry_model(name, made), dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
     model.is_function = True
     return create_model(model.__name__, __base__=model, **fields)

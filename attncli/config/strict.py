@@ -68,9 +68,9 @@ class KnownKeys:
         here = _keys_of(model)
         if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {
-                each: f"{name}.{each}"
+                below: f"{name}.{below}"
                 for name, value in parent.items()
-                for each in _keys_of(self.models.get(id(value), Model))
+                for below in _keys_of(self.models.get(id(value), Model))
             }
         names = self._below[id(parent)] | {each: each for each in here}
         near = difflib.get_close_matches(str(key), names, n=1)

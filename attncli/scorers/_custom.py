@@ -44,14 +44,14 @@ def load_listed(listing: str, target: str, package: str) -> type[nn.Module]:
     module_name, _, class_name = target.partition(":")
     cure = f"update or uninstall {package}"
     try:
-        found = getattr(_import(module_name), class_name)
+        cls = getattr(_import(module_name), class_name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the module of a package may raise anything
         raise InputError.of(f"got {listing}; importing it gave {raised(error)}; {cure}") from error
-    if not _is_module(found):
+    if not _is_module(cls):
         raise InputError.of(f"got {listing}; expected a subclass of torch.nn.Module; {cure}")
-    return found
+    return cls
 
 
 class FunctionScorer(nn.Module):

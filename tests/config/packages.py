@@ -1,6 +1,8 @@
-"""Packages for tests, installed as pip would install them."""
+"""Packages for tests, installed as pip installs them: without a build backend, which may not be there."""
 
-import textwrap
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 MODULE = '''
@@ -45,12 +47,10 @@ class Unwritable(nn.Module):
 def install(
     site: Path, package: str = "quarter-power", scorers: str = "", normalizers: str = "", **modules: str
 ) -> Path:
-    """Write a package into the folder `site`, which is on the path of Python.
-
-    pip would write the same files, but needs the build backend of the package, which may not be installed.
+    """Write the files of an installed package into the folder `site`.
 
     Args:
-        site: the folder.
+        site: the folder, which is on the path of Python.
         package: the name of the package.
         scorers: lines under the entry point group `attncli.scorers`.
         normalizers: lines under `attncli.normalizers`.
@@ -65,5 +65,19 @@ def install(
         f"[attncli.normalizers]\n{normalizers}\n"
     )
     for name, text in modules.items():
-        (site / f"{name}.py").write_text(textwrap.dedent(text))
+        (site / f"{name}.py").write_text(text)
     return site
+
+
+def install_wheel(site: Path, folder: Path) -> None:
+    """Pack the package in `folder`, as `install` writes it, into a wheel, and let pip install it into `site`."""
+    (about,) = folder.glob("*.dist-info")
+    wheel = folder / f"{about.stem}-py3-none-any.whl"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    with zipfile.ZipFile(wheel, "w") as packed:
+        for path in files:
+            packed.write(path, path.relative_to(folder))
+        packed.writestr(f"{about.name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        packed.writestr(f"{about.name}/RECORD", "".join(f"{path.relative_to(folder)},,\n" for path in files))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([*pip, str(wheel)], check=True, timeout=300)

@@ -18,7 +18,7 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.show.looks import looks_of
 from tests.cli import attncli, experiment, good, refusal
-from tests.config.packages import MODULE, install
+from tests.config.packages import MODULE, install, install_wheel
 from tests.studies.bench.small import hurry
 
 OWN, D = "its_module:Quarter", 16
@@ -261,6 +261,12 @@ def test_the_first_copy_of_a_package_on_the_path_counts(
     install(site, scorers=f"quarter = {OWN}", its_module=MODULE)
     monkeypatch.setattr(sys, "path", [*sys.path, str(install(here / "older", scorers="quarter = nowhere:Nothing"))])
     assert "(its_module:Quarter)" in good("scorers", "quarter")
+
+
+def test_a_wheel_that_pip_installs(here: Path, site: Path) -> None:
+    install_wheel(site, install(here / "packed", scorers=f"quarter = {OWN}", its_module=MODULE))
+    assert (site / "its_module.py").is_file()
+    assert good("scorers", "quarter").endswith("package quarter-power (its_module:Quarter)\n")
 
 
 def test_a_package_installed_meanwhile_is_seen(site: Path) -> None:
