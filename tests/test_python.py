@@ -150,12 +150,12 @@ def test_keys_of_one_mapping_of_a_sweep_change_together(tmp_path: Path) -> None:
 
 
 def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
-    broken = {**SMALL, "scorers": ["tests.python_scorers:Fails"]}
+    broken = {**SMALL, "scorers": ["tests.scorers.failing:Fails"]}
     with pytest.raises(InputError, match=r"attncli.sweep: failed: seed = 0 and 1 more: .*no scores today"):
         attncli.sweep(broken, over={"seed": [0, 1]}, jobs=1)
     with pytest.warns(UserWarning, match=r"failed: scorers\[0\].scale = -1.*no scores today"):
         result = attncli.sweep(
-            {**SMALL, "scorers": [{"scorer": "tests.python_scorers:Fails", "scale": 1}]}, {"scorers[0].scale": [-1, 1]}
+            {**SMALL, "scorers": [{"scorer": "tests.scorers.failing:Fails", "scale": 1}]}, {"scorers[0].scale": [-1, 1]}
         )
     assert len(result.records) == 1
 
