@@ -250,6 +250,18 @@ def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     assert pixels(picture(received, 1)) == pixels(picture(page, 1))
 
 
+def test_a_choice_is_taken_back(page: Page) -> None:
+    """With the first option of these lists, `auto` and `nothing`, the view is again as it was at the beginning."""
+    first, about = pixels(picture(page, 0)), str(page.locator(".cells").first.get_attribute("aria-label"))
+    for name, value, initial in (("colours", "linear", "auto"), ("colours", "log", "auto"), ("minus", "dot", "nothing")):
+        choose(page, name, value)
+        expect(page).to_have_url(re.compile(f"{name}={value}"))
+        choose(page, name, initial)
+        expect(page).not_to_have_url(re.compile(name))
+        expect(page.locator(".cells").first).to_have_attribute("aria-label", about)
+        assert pixels(picture(page, 0)) == first
+
+
 def test_back_and_forward(page: Page) -> None:
     cells = page.locator(".cells").first
     choose(page, "head", "2")

@@ -49,7 +49,7 @@ class MatricesView {
     return {
       stage: { options: names, initial: names.includes("weights") ? "weights" : names[0] },
       ...Object.fromEntries(places),
-      minus: { options: labels, initial: null },
+      minus: { options: labels, initial: "" },
       colours: { options: Object.keys(stages[0].scales), initial: "" },
       query: { options: range(n), initial: null },
       key: { options: range(m), initial: null },
@@ -70,7 +70,7 @@ class MatricesView {
     const labelled = (name, control) => make("label", {}, `${name} `, control);
     const chosen = (name, options, read = String) => {
       const elements = options.map(([value, text]) => make("option", { value }, text));
-      const onchange = ({ target }) => this.choose({ [name]: target.value === "" ? null : read(target.value) });
+      const onchange = ({ target }) => this.choose({ [name]: read(target.value) });
       this.#lists[name] = make("select", { onchange }, ...elements);
       return labelled(name, this.#lists[name]);
     };
@@ -97,7 +97,7 @@ class MatricesView {
       chosen("stage", pairs(stages.map(({ name }) => name))),
       ...axes.map(({ name, names }) => chosen(name, [...names.entries()], Number)),
       ...(hasSeveral ? [chosen("minus", [["", "nothing"], ...pairs(labels)])] : []),
-      chosen("colours", [["", "auto"], ["linear", "linear"], ["log", "log"]], (text) => text),
+      chosen("colours", [["", "auto"], ["linear", "linear"], ["log", "log"]]),
       ...(hasSeveral ? [largest] : []),
       labelled("cell size", typed(this.#cell, "cell", Number)),
       button("fit", () => this.choose({ cell: null })),
@@ -427,7 +427,7 @@ class MatricesView {
     const quoted = (word) => (/^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
     const words = [this.data.command, `--stage ${stage}`];
     for (const { name, names } of this.data.axes) words.push(`--${name} ${quoted(names[this.choices[name]])}`);
-    if (minus !== null) words.push(`--minus ${quoted(minus)}`);
+    if (minus) words.push(`--minus ${quoted(minus)}`);
     if (colours) words.push(`--colours ${colours}`);
     return words.join(" ");
   }
