@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
     from attncli.show.figures import Picture
 
+WARNING = "warning: "  # begins a note that warns; other notes are for the command line
+
 
 @dataclass(frozen=True, repr=False)
 class Result(StudyResult):
@@ -68,7 +70,7 @@ class Result(StudyResult):
             return list(view_of(self, "figure").figures(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
-        """Return a picture as a matplotlib Figure, by default the main one. Notes about it become warnings.
+        """Return a picture as a matplotlib Figure, by default the main one. Warnings about it are Python's.
 
         `looks` are keys under `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`; they override the run's.
 
@@ -84,7 +86,8 @@ class Result(StudyResult):
         except InputError as error:
             raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
         for each in notes:
-            warnings.warn(each, stacklevel=2)  # at the caller's line
+            if each.startswith(WARNING):
+                warnings.warn(each.removeprefix(WARNING), stacklevel=2)  # at the caller's line
         return figure
 
     def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
@@ -466,8 +469,8 @@ class Warnings(Progress):
     """Progress that emits warnings with Python's `warnings`, and ignores everything else."""
 
     def note(self, message: str) -> None:
-        if message.startswith("warning: "):
-            warnings.warn(as_line(message.removeprefix("warning: ")), stacklevel=2)
+        if message.startswith(WARNING):
+            warnings.warn(as_line(message.removeprefix(WARNING)), stacklevel=2)
 
 
 @contextmanager

@@ -22,6 +22,9 @@ PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
 class Terminal(Console):
     """A console that discards its output after its reader, such as `head`, has ended; the command continues."""
 
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, force_jupyter=False)
+
     def on_broken_pipe(self) -> None:
         discard(self.file)
 

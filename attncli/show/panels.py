@@ -108,7 +108,8 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     if not fits or (_panel_size(figure, axes) < np.array(least) * sheet.em).any():
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:g} points"
-        note(f"{name}.{sheet.look.format}: the panels are too small to read on {given}; make the page larger")
+        picture = f"{name}.{sheet.look.format}"
+        note(f"warning: {picture}: the panels are too small to read on {given}; make the page larger")
 
 
 def _execute(figure: Picture) -> bool:

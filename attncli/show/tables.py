@@ -332,7 +332,7 @@ def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iter
 
 def recorded(parts: Iterable[RenderableType], width: int) -> Console:
     """Return a console of this width that has recorded the parts without printing them, to export text or HTML."""
-    console = Console(record=True, width=width, file=io.StringIO())
+    console = Console(record=True, width=width, file=io.StringIO(), force_jupyter=False)  # it displays nothing itself
     for part in parts:
         console.print(part)
     return console

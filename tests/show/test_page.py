@@ -174,7 +174,7 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
     figure = make(notes, size=[1.5, 1.0])
     assert figure.get_size_inches().tolist() == [1.5, 1.0]
     given = "1.5 x 1 inches with text of 9 points"
-    assert f"{name}.png: the panels are too small to read on {given}; make the page larger" in notes
+    assert f"warning: {name}.png: the panels are too small to read on {given}; make the page larger" in notes
     notes.clear()
     make(notes, size=[8.0, 6.0])
     assert notes == []

@@ -1,0 +1,95 @@
+"""In a notebook, run by a real kernel, a cell whose last line is a value has one output: the display of the value."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+
+TUTORIAL = Path(__file__).parents[1] / "docs" / "notebooks" / "tutorial.ipynb"
+OWN = """
+import os, signal, time
+import torch
+
+
+class Pressed(torch.nn.Module):  # as by the button Interrupt of a notebook
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+    def forward(self, queries, keys):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.projections = torch.nn.Linear(8, 24)
+
+    def forward(self, x):
+        queries, keys, values = self.projections(x)[:, None].chunk(3, -1)
+        return torch.nn.functional.scaled_dot_product_attention(queries, keys, values)[:, 0]
+"""
+SMALL = {"data": {"queries": {"shape": [2, 4, 9, 8]}, "keys": {"shape": [2, 4, 9, 8]}}, "scorers": ["dot", "cosine"]}
+TABLES = {  # studies with options of a small run
+    "variance": {"d": [4, 16], "samples": 200, "scorers": ["dot"]},
+    "saturation": {"d": [4, 16], "rows": 50, "scorers": ["dot"]},
+    "train": {"d": [2], "steps": 2, "seeds": 1, "scorers": ["dot"]},
+}
+BEGIN = f"import attncli, own, torch; result = attncli.run({SMALL}, out='a'); attncli.run({SMALL}, seed=1, out='b');"
+RESULT, PICTURE, TEXT = ({"text/plain", kind} for kind in ("text/html", "image/png", "text/markdown"))
+SHOWN = {  # cells, with the MIME types of their display
+    "result": {*RESULT, "image/png"},
+    "result.explain()": RESULT,
+    "result.figure()": PICTURE,
+    "result.figure('heads')": PICTURE,
+    "attncli.load('a')": {*RESULT, "image/png"},
+    "attncli.compare('a', 'b')": TEXT,
+    "attncli.compare('a', result)": TEXT,
+    **{f"attncli.run({dict(study=study, **keys)})": {*RESULT, "image/png"} for study, keys in TABLES.items()},
+    f"swept = attncli.sweep({SMALL}, {{'seed': [0, 1]}}, jobs=2); swept": {*RESULT, "image/png"},
+    "swept.figure()": PICTURE,
+    "attncli.swap(own.Model().eval(), torch.ones(2, 5, 8), scorers=['cosine'])": {*RESULT, "image/png"},
+    f"attncli.run({SMALL}, scorers=['dot', 'own:Pressed'])": {*RESULT, "image/png"},
+}
+
+
+def outputs(notebook: Any, folder: Path) -> list[list[Any]]:
+    """Run a notebook in a folder, and return the outputs of each of its cells with code."""
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@pytest.fixture(scope="module")
+def displays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """The outputs of cells."""
+    folder, sources = tmp_path_factory.mktemp("notebook"), [BEGIN, *SHOWN]
+    (folder / "own.py").write_text(OWN)
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
+    notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
+    return dict(zip(sources, outputs(notebook, folder), strict=True))
+
+
+@pytest.mark.parametrize("cell", SHOWN)
+def test_a_cell_has_one_output(cell: str, displays: dict[str, list[Any]]) -> None:
+    (shown,) = displays[cell]
+    assert (shown.output_type, set(shown.data)) == ("execute_result", SHOWN[cell])
+
+
+def test_work_without_a_display_has_no_output(displays: dict[str, list[Any]]) -> None:
+    assert displays[BEGIN] == []
+
+
+def test_the_tutorial(tmp_path: Path) -> None:
+    """Its cells that end in a value have one output, the others none, and it writes no files."""
+    notebook = nbformat.read(TUTORIAL, as_version=4)  # type: ignore[no-untyped-call]
+    kinds = [[each.output_type for each in cell] for cell in outputs(notebook, tmp_path)]
+    code = [ast.parse(cell.source).body[-1] for cell in notebook.cells if cell.cell_type == "code"]
+    is_shown = [isinstance(line, ast.Expr) and "assert" not in ast.unparse(line) for line in code]
+    assert kinds == [["execute_result"] * shown for shown in is_shown]
+    displays = [output.data for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in data for data in displays) >= 4
+    assert sum("<pre" in data.get("text/html", "") for data in displays) >= 1
+    assert list(tmp_path.iterdir()) == []
