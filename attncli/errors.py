@@ -69,6 +69,11 @@ def printable(text: str) -> str:
     return written if is_seen else ascii(text)
 
 
+def printable_lines(text: str) -> str:
+    """Return the text with control and invisible characters escaped, except the ends of lines."""
+    return "\n".join(line if line.isprintable() else printable(line) for line in text.split("\n"))
+
+
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Return the text, cut off after `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -32,7 +32,7 @@ def figure(
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
     from attncli.api import look_of
-    from attncli.commands.streams import print_notes
+    from attncli.commands.streams import print_line, print_notes
     from attncli.errors import InputError, did_you_mean, got
     from attncli.runs.loading import read_run, reading
     from attncli.runs.run_folder import check_file, save_file_at
@@ -64,7 +64,7 @@ def figure(
     print_notes(notes, quiet)
     if not quiet:
         for place in places:
-            typer.echo(place)
+            print_line(str(place))
     if open_:
         typer.launch(str(places[0]))
 

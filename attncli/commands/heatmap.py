@@ -58,7 +58,7 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
     from attncli.commands.sources import load_source
-    from attncli.commands.streams import print_notes
+    from attncli.commands.streams import print_line, print_notes
     from attncli.config.strict import validated
     from attncli.errors import InputError, got
     from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
@@ -86,7 +86,7 @@ def heatmap(
     place = (save_file_at if out else save_numbered)(place, lambda path: save_figure(figure, path))
     print_notes(notes, quiet)
     if not quiet:
-        typer.echo(place)
+        print_line(str(place))
     if open_:
         typer.launch(str(place))
 

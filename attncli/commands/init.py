@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.commands.progress import Terminal
+from attncli.commands.streams import print_line
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
 from attncli.errors import InputError
@@ -41,7 +42,7 @@ def init(name: Name = None, out: Out = Path()) -> None:
         for line in lines.items():
             table.add_row(*map(Text, line))
         Terminal().print(table)
-        typer.echo("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
+        print_line("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
 
 
 def _about(name: str) -> str:
@@ -67,4 +68,4 @@ def _copy(name: str, out: Path) -> None:
             shutil.copyfile(path, out / path.name)
         (out / config.name).write_text(text.replace("../", ""), encoding="utf-8")
     also = f", with {' and '.join(path.name for path in beside)}" if beside else ""
-    typer.echo(f"{out / config.name} is yours{also}; next: attncli run {out / config.name}")
+    print_line(f"{out / config.name} is yours{also}; next: attncli run {out / config.name}")

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 
 from attncli.commands.streams import discard
 from attncli.common import stopping
 from attncli.common.progress import Progress
 from attncli.errors import as_line
+from attncli.show.console import SafeConsole
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
 
 
-class Terminal(Console):
+class Terminal(SafeConsole):
     """A console that discards its output after its reader, such as `head`, has ended; the command continues."""
-
-    def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, force_jupyter=False)
 
     def on_broken_pipe(self) -> None:
         discard(self.file)

@@ -40,7 +40,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     from attncli.api import compare_stored
-    from attncli.commands.streams import print_notes
+    from attncli.commands.streams import print_line, print_notes
     from attncli.config.document import REPORT
     from attncli.reports import report as page_of
     from attncli.runs.loading import read_run
@@ -78,6 +78,6 @@ def report(
         place = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
     print_notes(notes, quiet)
     if not quiet:
-        typer.echo(place)
+        print_line(str(place))
     if open_:
         typer.launch(str(place))

@@ -7,15 +7,16 @@ from typing import IO, Any
 
 import typer
 
-from attncli.errors import as_line
+from attncli.errors import as_line, printable_lines
 
 EXPECTATION_FAILED = DIFFERENT = FAILED = 1  # exit codes
 WRONG_INPUT = 2
 
 
 def print_line(text: str) -> None:
-    """Print a line on stdout."""
-    _write(text, sys.stdout)
+    """Print a line on stdout. On a terminal, control characters are escaped, as a name or path may have some."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    _write(printable_lines(text) if is_terminal else text, sys.stdout)
 
 
 def print_error(text: object, end: str = "\n") -> None:

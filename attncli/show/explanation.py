@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -18,6 +18,7 @@ STAGES = {"score": "score", "capped": "after\nsoftcap", "bias": "bias", "biased"
 WEIGHTS = {"weight": "weight", "dropped": "after\ndropout"}
 MOST_RANGES = 4  # of masked keys
 LONGEST_TOKEN = 16
+LEAST_NAME = 8  # cells of the terminal to which the name of a step is folded
 SUM_OF = "sum of "  # begins the name of a normaliser's number that is the sum of a step
 EMPTY_ROWS = {"zero": "all weights are 0", "uniform": "all weights are 1 / m", "nan": "all weights are NaN"}
 Line = tuple[str, Any]  # a name, and a number or a vector
@@ -213,15 +214,16 @@ def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
 
 
 def _aligned(named: Sequence[Line], width: int) -> Iterator[Text]:
-    """Yield a line for each name with its numbers, in columns; the end of a long vector is left out."""
+    """Yield a line for each name with its numbers, in columns; a long name is folded, the end of a long vector cut."""
     texts = [_texts(value[:width], 3) if isinstance(value, list) else _texts([value]) for _, value in named]
-    names = [printable(name) for name, _ in named]
-    first, size = (
-        max(map(cell_len, names), default=0),
-        max((len(text) for line in texts for text in line if len(line) > 1), default=0),
-    )
-    for (_, value), name, line in zip(named, names, texts, strict=True):
-        end = f" … ({len(value)} numbers)" if first + len(line) * (size + 1) > width else ""
-        shown = line[: (width - first - len(end)) // (size + 1)] if end else line
-        cells = "".join(f" {text:>{size}}" for text in shown)
-        yield Text(f"{name}{' ' * (first - cell_len(name))}{cells}{end}".rstrip())
+    first = min(max((cell_len(name) for name, _ in named), default=0), max(width // 2, LEAST_NAME))
+    size = max((len(text) for line in texts for text in line if len(line) > 1), default=0)
+    for (name, value), line in zip(named, texts, strict=True):
+        *above, last = chop_cells(name, first)
+        yield from map(Text, above)
+        end = ""
+        if len(line) > 1 and first + len(line) * (size + 1) > width:
+            end = f" … ({len(value)} numbers)"
+            line = line[: max((width - first - len(end)) // (size + 1), 1)]
+        cells = "".join(f" {text:>{size}}" for text in line)
+        yield Text(f"{last}{' ' * (first - cell_len(last))}{cells}{end}".rstrip())

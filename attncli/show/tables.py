@@ -4,7 +4,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from rich.text import Text
 from attncli.common.study import TIE, Column, Finding, Record, Result, by_label, layers_of, tensor_name
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number
+from attncli.show.console import SafeConsole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +49,11 @@ class Cells:
     def width(self) -> int:
         """The width of the widest line, in cells of the terminal."""
         return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
+
+    def folded(self, most: int) -> "Cells":
+        """Return the column with the lines of its heading at most `most` cells wide."""
+        lines = [chop_cells(line, max(most, NARROW_NAME)) for line in self.heading.split("\n")]
+        return replace(self, heading="\n".join("\n".join(pieces) for pieces in lines))
 
     @property
     def texts(self) -> list[Text]:
@@ -211,8 +217,10 @@ def _most_different(
 def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
     """Yield one table if all columns fit into `width`, else several with equal shares of the columns.
 
-    Each table has the names on the left. Names are folded if they must be, numbers never.
+    Each table has the names on the left. Names and headings are folded if they must be, numbers never.
     """
+    beside = width - sum(min(name.width, NARROW_NAME) + GAPS[-1] for name in names)
+    columns = [column.folded(beside) for column in columns]
     room, size, gap = 0, len(columns), GAPS[0]
     widths = list[int]()
     for gap in GAPS:
@@ -332,7 +340,7 @@ def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iter
 
 def recorded(parts: Iterable[RenderableType], width: int) -> Console:
     """Return a console of this width that has recorded the parts without printing them, to export text or HTML."""
-    console = Console(record=True, width=width, file=io.StringIO(), force_jupyter=False)  # it displays nothing itself
+    console = SafeConsole(record=True, width=width, file=io.StringIO())
     for part in parts:
         console.print(part)
     return console

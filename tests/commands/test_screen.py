@@ -5,10 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
-from attncli.show.tables import SCREEN
-from tests.cli import attncli, good
+import attncli
+from attncli.show.tables import SCREEN, findings, recorded
+from attncli.sweeps.views import view_of
+from tests import cli
+from tests.cli import good
 from tests.studies.bench.small import hurry
+from tests.test_python import STUDIES
 
 MINILM = Path(__file__).parents[2] / "experiments" / "minilm.safetensors"
 MANY_SCORERS = [f"--scorer=scaled_dot:scale={scale}" for scale in range(1, 21)]
@@ -59,6 +64,19 @@ def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.Mo
         assert lines.index("Findings") > len(lines) / 4
 
 
+@pytest.mark.parametrize("study", STUDIES)
+def test_narrow_screens(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers may be cut where there is no room, but every table and every finding is printed."""
+    hurry(monkeypatch)
+    result = attncli.run({"study": study, **STUDIES[study]})
+    for width in (1, 7, 10, 13, 20, 31, 47):
+        for most in (SCREEN, None):
+            parts = [*view_of(result, "tables").tables(result, width=width, most=most, csv=None)]
+            text = recorded([*parts, *findings(result.findings)], width).export_text()
+            assert text.count("\n") > len(parts)
+            assert max(map(cell_len, text.splitlines())) <= width
+
+
 @pytest.mark.usefixtures("here")
 def test_findings_are_last_above_the_folder_and_full_prints_everything() -> None:
     short = good("run", MINILM, "--no-plots").splitlines()
@@ -85,7 +103,7 @@ def test_scores_stand_in_place_of_weights() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_scorers_of_the_command_line_replace_those_of_the_config() -> None:
-    result = attncli("run", "claims/03_modified_keys", "--scorer=dot", "--scorer=cosine:scale=2", "--no-plots")
+    result = cli.attncli("run", "claims/03_modified_keys", "--scorer=dot", "--scorer=cosine:scale=2", "--no-plots")
     assert result.exit_code == 0
     assert "cosine_2" in result.stdout
     assert "expectation" not in result.stdout

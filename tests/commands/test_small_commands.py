@@ -1,5 +1,6 @@
 """`attncli scorers` and `attncli --help`."""
 
+import io
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from attncli.cli import app
 from attncli.commands.scorers import catalogue_names, scorer_names
+from attncli.commands.streams import print_line
 from attncli.config.signatures import options_of
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
@@ -59,6 +61,16 @@ def test_completion_knows_the_catalogue() -> None:
 def test_a_value_given_as_an_option_is_answered_with_its_option(command: str, suggestion: str) -> None:
     lines = [line.strip("│ ") for line in refusal(*command.split()).splitlines()]
     assert suggestion in lines
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, r"\x1b[2J\u202e"), (False, "\u202e")])
+def test_a_line_cannot_control_the_terminal(is_terminal: bool, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pipe letters of a path stay as they are, since a script may use it."""
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", stream)
+    print_line("one\n\x1b[2J\u202e")
+    assert stream.getvalue() == f"one\n{shown}\n"
 
 
 def test_short_for_help() -> None:

@@ -422,6 +422,42 @@ def test_scorers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
             result.explain(label)
 
 
+LONG = "w . tanh(a step with a long name) " * 3
+NAMED = """
+from own import Plain
+
+
+class Named(Plain):
+    def steps(self, queries, keys):
+        products = queries @ keys.mT
+        return dict(zip(NAMES, [products.new_tensor(0.5), products, -products]))
+"""
+
+
+@pytest.mark.parametrize("width", [1, 10, 20, 33, 47, 80])
+def test_narrow_screens(width: int, own_module: Callable[[str, str], None]) -> None:
+    """Long vectors are cut and long names folded, also those of the steps of a user's own scorer."""
+    own_module("own", OWN)
+    own_module("named", NAMED.replace("NAMES", repr([LONG, LONG + "2", LONG + "3"])))
+    multi_head = attncli.run("multi_head", scorers=["additive", "named:Named"])
+    for label in ("additive", "Named"):
+        for most in (SCREEN, None):
+            shown = screen(multi_head.explain(label), width, most)
+            assert max(map(cell_len, shown)) <= width
+        words = re.sub(r"\s", "", "".join(shown))
+        assert ("".join(LONG.split()) in words) == (label == "Named")
+
+
+def test_names_of_steps_cannot_control_the_terminal(own_module: Callable[[str, str], None]) -> None:
+    own_module("own", OWN)
+    own_module("named", NAMED.replace("NAMES", repr(["\x1b[31mhalf", "q \x1b]0;title\x07\n", "\x9b2J \u202e"])))
+    found = result_of({"scorer": "named:Named"}).explain()
+    assert found.of_query.keys() == {"q", r"\x1b[31mhalf"}
+    assert found.keys[0]["steps"].keys() == {r"q \x1b]0;title\x07\n"}
+    assert found.formulas["score"] == r"\x9b2J \u202e"
+    assert all(line.isprintable() for line in screen(found, most=None))
+
+
 OWN_NORMALIZER = """
 from torch import nn
 

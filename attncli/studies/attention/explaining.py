@@ -13,7 +13,7 @@ from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
 from attncli.common.scoring import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
 from attncli.common.study import MOST_KEYS, Explanation, Record
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.errors import InputError, Problem, below, did_you_mean, got
+from attncli.errors import InputError, Problem, below, did_you_mean, got, printable
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import number
 from attncli.scorers import SCORERS
@@ -249,7 +249,7 @@ def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[R
     if steps is None:
         return {}, {}, None
     with calling("the scorer's steps"):
-        found = {str(name): torch.as_tensor(step) for name, step in steps(row.q[None], row.k).items()}
+        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps(row.q[None], row.k).items()}
     is_own = type(scorer) not in SCORERS.values()
     return _split("scorer", found, row.stages["score"], checked=is_own and entry.rounding != "steps")
 
@@ -278,7 +278,7 @@ def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor]
         return {}, {}, None, sink
     with calling("the normaliser's steps"):
         known = scores.masked_fill(~valid, 0.0)
-        found = {str(name): torch.as_tensor(step) for name, step in steps(known, valid).items()}
+        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps(known, valid).items()}
     of_query, of_keys, formula = _split("normaliser", found, weights, checked=own is not None)
     return of_query, {name: step[:-1] for name, step in of_keys.items()}, formula, sink
 

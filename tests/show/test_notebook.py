@@ -8,7 +8,7 @@ import nbclient
 import nbformat
 import pytest
 
-TUTORIAL = Path(__file__).parents[1] / "docs" / "notebooks" / "tutorial.ipynb"
+TUTORIAL = Path(__file__).parents[2] / "docs" / "notebooks" / "tutorial.ipynb"
 OWN = """
 import os, signal, time
 import torch

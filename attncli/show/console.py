@@ -1,0 +1,36 @@
+"""The console of everything that rich prints or records: no text can control the terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
+
+from attncli.errors import printable_lines
+
+
+class SafeConsole(Console):
+    """A console that escapes control characters in texts, and leaves the display in a notebook to its caller.
+
+    The names in a result are the user's, or of a model or file from elsewhere.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(force_jupyter=False, **options)
+        self.push_render_hook(_Escaping())
+
+
+class _Escaping(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Escaped(each) for each in renderables]
+
+
+class _Escaped:
+    """A renderable with control characters in its texts escaped. Codes that rich itself makes stay as they are."""
+
+    def __init__(self, renderable: ConsoleRenderable) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
