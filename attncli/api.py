@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from attncli.common.progress import Progress
-from attncli.common.stopping import hold_signals
+from attncli.common.stopping import signals
 from attncli.common.study import MOST_KEYS, PreparedStudy, Record, Study, single_numbers
 from attncli.common.study import Comparison as StudyComparison
 from attncli.common.study import Explanation as StudyExplanation
@@ -563,15 +563,15 @@ class Loaded:
                     from attncli.reports import report as page_of
 
                     run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
-                    files = {REPORT: writer_of(page_of([run])), **files}
+                    files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
                 save_run(folder.path, result, content, config, files, progress.note)
-        picture = folder.place / next(iter(files)) if files else None
+        picture = next((folder.place / name for name in files if name in content["files"]), None)
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
         result = replace(self.study.run(prepared, progress), about=self.options.about)
-        hold_signals()
+        signals.wait()  # whatever the study has finished must be saved
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
 
 

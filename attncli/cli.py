@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 from attncli import __version__
 from attncli.commands.command import PlainHelp
 from attncli.commands.late import LateCommand
-from attncli.commands.streams import WRONG_INPUT, discard, print_error
-from attncli.common import stopping
+from attncli.commands.streams import WRONG_INPUT, discard, discard_closed_terminal, print_error
+from attncli.common.stopping import MESSAGE, signals
 from attncli.errors import InputError, got, refusal
 from attncli.studies import STUDIES
 
@@ -42,7 +42,7 @@ class Cli(PlainHelp, TyperGroup):
     """The group of all commands. It prints an InputError as lines on stderr; most other exceptions are bugs."""
 
     def main(self, *args: Any, **named: Any) -> Any:
-        with stopping.handling_signals():
+        with signals.handled(discard_closed_terminal):
             return super().main(*args, **named)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
@@ -92,8 +92,8 @@ def _errors_shown() -> Iterator[None]:
         discard(sys.stdout)
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
-        print_error(stopping.MESSAGE)
-        raise typer.Exit(stopping.exit_code()) from None
+        print_error(MESSAGE)
+        raise typer.Exit(signals.exit_code) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF):
             raise

@@ -66,5 +66,6 @@ def config(out: str = "out") -> Any:
 
 
 def heed_interrupts() -> None:
-    """Reset the handler of SIGINT in a new process, which inherits it: tests in the background ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Reset the handlers of signals in a new process, which inherits them: tests in the background ignore some."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)

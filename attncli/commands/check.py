@@ -7,7 +7,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     from attncli.api import load_experiment
     from attncli.commands.progress import running
     from attncli.commands.streams import print_line
-    from attncli.common.stopping import check_stop
+    from attncli.common.stopping import signals
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.errors import Collector, as_line
@@ -27,6 +27,6 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
             experiment = load_experiment(document)
             with running(experiment.options.name) as progress:
                 experiment.check(progress)
-            check_stop()
+            signals.check()
             print_line(as_line(f"{path}: good, study {experiment.options.study}"))
     collector.check()

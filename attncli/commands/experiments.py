@@ -21,8 +21,8 @@ from attncli.api import Loaded, load_experiment
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
-from attncli.common import stopping
 from attncli.common.progress import Progress
+from attncli.common.stopping import signals
 from attncli.common.study import is_kept
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, Document, read_document
@@ -111,7 +111,8 @@ def run_and_show(
 
     Raises:
         InputError: an experiment cannot run, or an expectation could not be judged.
-        typer.Exit: code 1 if an expectation or a point of a sweep fails, 130 after Ctrl-C, 143 after SIGTERM.
+        typer.Exit: code 1 if an expectation or a point of a sweep fails, 130 after Ctrl-C, 143 after SIGTERM, 129
+            after SIGHUP.
     """
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
@@ -135,7 +136,7 @@ def run_and_show(
                 runs.append(
                     experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
                 )
-            interrupted = runs[-1].result.interrupted or stopping.has_arrived()
+            interrupted = runs[-1].result.interrupted or signals.first is not None
             show_run(runs[-1], output, len(experiments), stage)
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
             runs[-1] = replace(runs[-1], result=shown)
@@ -146,7 +147,7 @@ def run_and_show(
     failed = print_failures(runs)
     if interrupted:
         print_note(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
-        raise typer.Exit(stopping.exit_code())
+        raise typer.Exit(signals.exit_code)
     if failed:
         raise typer.Exit(FAILED)
     check_verdicts(runs)
@@ -163,10 +164,12 @@ def working(name: str, output: Output) -> Iterator[Progress]:
 def show_run(finished: Finished, output: Output, of: int = 1, stage: str | None = None) -> None:
     """Print the tables, findings and folder of a run; open it if --open is given.
 
-    If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given.
+    If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given. So it is after a
+    second signal.
     """
+    is_whole = (of == 1 or output.full) and not signals.is_urgent
     if not output.silent:
-        _print_run(finished, output.full, stage or WEIGHTS) if of == 1 or output.full else _print_briefly(finished, of)
+        _print_run(finished, output.full, stage or WEIGHTS) if is_whole else _print_briefly(finished, of)
     if output.open_:
         typer.launch(str(shortest(finished.picture or finished.folder)))
 

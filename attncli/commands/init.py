@@ -51,14 +51,14 @@ def _about(name: str) -> str:
 
 def _copy(name: str, out: Path) -> None:
     """Copy a built-in experiment and the tensor files that it uses into `out`. Raise InputError if a file exists."""
-    from attncli.common.stopping import writing_files
+    from attncli.common.stopping import signals
     from attncli.runs.run_folder import writing
 
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")
     files = [path for path in sorted(builtin_folder().rglob("*")) if path.suffix not in ("", ".yaml")]
     beside = [path for path in files if path.name in text]
-    with writing(out), writing_files():
+    with writing(out), signals.waiting():
         out.mkdir(parents=True, exist_ok=True)
         for copy in (out / path.name for path in [config, *beside]):
             if copy.exists():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from attncli.commands.streams import discard
-from attncli.common import stopping
+from attncli.commands.streams import discard, until_gone
 from attncli.common.progress import Progress
+from attncli.common.stopping import signals
 from attncli.errors import as_line
 from attncli.show.console import SafeConsole
 
@@ -20,10 +20,14 @@ PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
 
 
 class Terminal(SafeConsole):
-    """A console that discards its output after its reader, such as `head`, has ended; the command continues."""
+    """A console whose output is discarded after its reader, such as `head`, or its terminal is gone."""
 
     def on_broken_pipe(self) -> None:
         discard(self.file)
+
+    def _check_buffer(self) -> None:
+        with until_gone(self.file):
+            super()._check_buffer()
 
 
 class ProgressOnStderr(Progress):
@@ -60,7 +64,7 @@ def running(name: str, quiet: bool = False, json: bool = False) -> Iterator[Prog
     If `json`, only notes and warnings are shown; if `quiet`, only warnings.
     """
     console, steps = Terminal(stderr=True), not (quiet or json)
-    with stopping.stepping():
+    with signals.stepping():
         if not (steps and console.is_terminal):
             yield ProgressOnStderr(name, quiet, steps)
             return

@@ -11,7 +11,7 @@ from torch import Tensor
 from attncli.api import load_experiment, look_of
 from attncli.commands.options import without_expectations
 from attncli.commands.progress import running
-from attncli.common.stopping import check_stop
+from attncli.common.stopping import Interrupted, signals
 from attncli.common.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
@@ -107,7 +107,8 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
             raise InputError.of(message, ["weights"])
         with running(options.name, quiet) as progress:
             result = experiment.study.run(experiment.study.prepare(options, progress), progress)
-    check_stop()
+    if signals.first is not None:
+        raise Interrupted  # a heatmap has all scorers or is not drawn
     return result, options.figure.model_dump(exclude_unset=True)
 
 

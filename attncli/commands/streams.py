@@ -1,8 +1,11 @@
 """Print lines on stdout and stderr, or discard them once the reader has ended; exit codes."""
 
+import errno
 import os
+import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 import typer
@@ -53,15 +56,38 @@ class ErrorStream:
 
 def discard(stream: IO[Any]) -> None:
     """Discard the buffered and future output of a stream, by redirecting it to the null device."""
+    _discard(stream.fileno())
+
+
+def discard_closed_terminal() -> None:
+    """Discard the output to a terminal that was closed, where writing is an error now; leave files and pipes alone."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # it is closed
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
+                _discard(descriptor)
+
+
+@contextmanager
+def until_gone(stream: IO[Any]) -> Iterator[None]:
+    """Discard the output of a stream from the moment when its reader has ended or its terminal was closed."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard(stream)
+    except OSError as error:
+        if error.errno != errno.EIO or not stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):
+            raise
+        discard(stream)
+
+
+def _discard(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
+    os.dup2(nowhere, descriptor)
     os.close(nowhere)
 
 
 def _write(text: object, stream: IO[Any] | None, end: str = "\n") -> None:
     if stream is None:  # closed by the caller, as with `2>&-`
         return
-    try:
+    with until_gone(stream):
         typer.echo(f"{text}{end}", file=stream, nl=False)
-    except BrokenPipeError:
-        discard(stream)

@@ -26,7 +26,7 @@ from attncli.commands.options import (
     overrides_of,
 )
 from attncli.commands.streams import FAILED, print_line, print_note
-from attncli.common import stopping
+from attncli.common.stopping import signals
 from attncli.errors import InputError, as_line
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _end(finished: "Finished", problem: str | None) -> None:
     if finished.result.interrupted:
         drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""
         print_note(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
-        raise typer.Exit(stopping.exit_code())
+        raise typer.Exit(signals.exit_code)
     if problem is not None:
         print_note(f"stopped: {problem}; {again}")
     if problem is not None or counts["failed"] or counts["died"]:

@@ -2,7 +2,7 @@
 
 import threading
 
-from attncli.common.stopping import check_stop
+from attncli.common.stopping import signals
 
 
 class Progress:
@@ -14,7 +14,7 @@ class Progress:
         Raises:
             Interrupted: the user has stopped the work.
         """
-        check_stop()
+        signals.check()
 
     def note(self, message: str) -> None:
         """Report something that the user should know, such as a warning."""

@@ -1,35 +1,160 @@
-"""How Ctrl-C and SIGTERM stop a command: the signal sets a flag, and the next step of the work raises `Interrupted`.
+"""How Ctrl-C, SIGTERM and SIGHUP, the signal of a closed terminal, stop a command.
 
 Python's default, a KeyboardInterrupt at any line, is lost in code that catches every exception, such as the loading of
-torch or a user's scorer. Outside of `stepping`, for example while libraries load, the signal ends the process at once;
-so does a second signal, unless results are being written.
+torch or a user's scorer. Here the effect of a signal depends on the work in progress: see `Mode`.
 """
 
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sized
-from contextlib import contextmanager, suppress
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sized
+from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 MESSAGE = "interrupted; what was finished is kept, nothing else"
-EXIT_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 143}
+HANGUP: int | None = getattr(signal, "SIGHUP", None)  # Windows does not have it
+NUMBERS: list[int] = [signal.SIGINT, signal.SIGTERM, *([] if HANGUP is None else [HANGUP])]
 SHOW_CURSOR = b"\x1b[?25h\n"  # which a progress bar has hidden
-
-_arrived: int | None = None  # the first signal
-_is_stepping = _is_writing = False
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user has stopped the work by Ctrl-C or SIGTERM."""
+    """The user has stopped the work by Ctrl-C, SIGTERM or SIGHUP."""
+
+
+class Mode(Enum):
+    """The effect of a signal to stop."""
+
+    PYTHON = "that of Python, a KeyboardInterrupt, since no command runs"
+    END = "it ends the process at once"
+    STEP = "`check` raises Interrupted at the next step of the work; a second signal ends the process at once"
+    SKIP = "it raises Interrupted at the current line, since the rest of the block can be left out"
+    WAIT = "it waits until the finished rows are written"
+
+
+class Signals:
+    """The signals to stop that have arrived in this process, and the effect of the next one."""
+
+    def __init__(self) -> None:
+        self.mode = Mode.PYTHON
+        self.first: int | None = None
+        self._count = 0
+        self._obeyed = 0  # 1 after the first signal has stopped the work
+        self._unfinished = list[ExitStack]()
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether a second signal has arrived, so that everything is left out that can be."""
+        return self._count > 1
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a stopped command."""
+        return 128 + (self.first or signal.SIGINT)
+
+    @contextmanager
+    def handled(self, on_hangup: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Handle the signals inside the `with`, in the main thread; a signal that was ignored stays ignored.
+
+        `on_hangup` is called when SIGHUP arrives.
+        """
+        before = dict[int, Any]()
+        self._begin(Mode.END)
+        self._on_hangup = on_hangup
+        if threading.current_thread() is threading.main_thread():
+            for number in NUMBERS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: handled outside of Python
+                    before[number] = signal.signal(number, self._handle)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._begin(Mode.PYTHON)
+
+    def _begin(self, mode: Mode) -> None:
+        self.mode, self.first, self._count, self._obeyed = mode, None, 0, 0
+
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
+        """Set the mode STEP inside the `with`, whose work calls `check` about every second."""
+        with self._in_mode(Mode.STEP):
+            yield
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let signals wait for the end of the `with`, for example to move files to their place."""
+        with self._in_mode(Mode.WAIT):
+            yield
+        if self.mode is Mode.END and self.first is not None:
+            self.end()
+
+    @contextmanager
+    def _in_mode(self, mode: Mode) -> Iterator[None]:
+        before = self.mode
+        self.mode = before if before is Mode.PYTHON else mode
+        try:
+            yield
+        finally:
+            self.mode = before
+
+    def wait(self) -> None:
+        """Let signals wait from now until `stepping` ends, so that finished rows are written."""
+        if self.mode is not Mode.PYTHON:
+            self.mode = Mode.WAIT
+
+    def check(self) -> None:
+        """Raise Interrupted if a signal has arrived, unless it has stopped the work already or has to wait."""
+        if self._count > self._obeyed and self.mode is not Mode.WAIT:
+            raise Interrupted
+
+    def obey(self) -> None:
+        """Record that the first signal has stopped the work; from now on `check` raises only after a second one."""
+        self._obeyed = min(self._count, 1)
+
+    @contextmanager
+    def cleaning_up(self) -> Iterator[ExitStack]:
+        """Yield a stack of callbacks, which run at the end of the `with` and before a signal ends the process."""
+        with ExitStack() as stack:
+            self._unfinished.append(stack)
+            try:
+                yield stack
+            finally:
+                self._unfinished.remove(stack)
+
+    def end(self) -> None:
+        """Remove unfinished files, and end the process with a message and the signal's exit code."""
+        self.mode = Mode.WAIT
+        for stack in reversed(self._unfinished):
+            with suppress(Exception):
+                stack.close()
+        with suppress(OSError):  # stderr is closed
+            os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + f"{MESSAGE}\n".encode())
+        os._exit(self.exit_code)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == HANGUP:
+            self._on_hangup()
+            if self.first is not None:  # a terminal that closes sends several
+                return
+        self.first, self._count = self.first or number, self._count + 1
+        if self.mode is Mode.END or (self.mode is Mode.STEP and self._count > 1):
+            self.end()
+        elif self.mode is Mode.SKIP and not _is_leaving(frame):
+            self.mode = Mode.WAIT
+            raise Interrupted
+
+
+signals = Signals()
 
 
 class Keeping:
     """Context manager that suppresses the interruption by the user if `finished`, the rows so far, is not empty.
 
     Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook. If
-    there are none, the exception propagates.
+    there are none, the exception propagates. In a command, signals then wait until the rows are written, except inside
+    a second `Keeping`, for work that can be left out: a signal leaves it at once.
     `interrupted` says whether the work was stopped.
     """
 
@@ -38,87 +163,22 @@ class Keeping:
         self.interrupted = False
 
     def __enter__(self) -> Self:
+        self._before = signals.mode
+        if self._before is Mode.WAIT:
+            signals.mode = Mode.SKIP
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
-        self.interrupted = isinstance(error, KeyboardInterrupt) and len(self._finished) > 0
+        signals.mode = self._before
+        has_rows = len(self._finished) > 0 or self._before is Mode.WAIT
+        self.interrupted = isinstance(error, KeyboardInterrupt) and has_rows
         if self.interrupted:
-            hold_signals()
+            signals.obey()
+        if has_rows and (error is None or self.interrupted):
+            signals.wait()
         return self.interrupted
 
 
-def has_arrived() -> bool:
-    """Whether a signal to stop, SIGINT or SIGTERM, has arrived."""
-    return _arrived is not None
-
-
-def exit_code() -> int:
-    """Return the exit code of a stopped command."""
-    return EXIT_CODES[_arrived or signal.SIGINT]
-
-
-def check_stop() -> None:
-    """Raise Interrupted if a signal to stop has arrived and the work has no results yet."""
-    if _arrived is not None and not _is_writing:
-        raise Interrupted
-
-
-def hold_signals() -> None:
-    """Make signals to stop wait from now until `stepping` ends, so that the results can be written."""
-    global _is_writing
-    _is_writing = _is_stepping
-
-
-@contextmanager
-def handling_signals() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM inside the `with`, in the main thread; a signal that was ignored stays ignored."""
-    global _arrived
-    _arrived, before = None, dict[int, Any]()
-    if threading.current_thread() is threading.main_thread():
-        for number in EXIT_CODES:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: handled outside of Python
-                before[number] = signal.signal(number, _handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        _arrived = None
-
-
-@contextmanager
-def stepping() -> Iterator[None]:
-    """Let the first signal wait for the next `check_stop` inside the `with`, which must call it about every second."""
-    global _is_stepping, _is_writing
-    _is_stepping = True
-    try:
-        yield
-    finally:
-        _is_stepping = _is_writing = False
-
-
-@contextmanager
-def writing_files() -> Iterator[None]:
-    """Let signals wait for the end of the `with`, so that files are written completely."""
-    global _is_writing
-    before, _is_writing = _is_writing, True
-    try:
-        yield
-    finally:
-        _is_writing = before
-    if _arrived is not None and not (_is_writing or _is_stepping):
-        end_at_once()
-
-
-def end_at_once() -> None:
-    """End the process with a message and the signal's exit code, without any cleaning up."""
-    with suppress(OSError):  # stderr is closed
-        os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + f"{MESSAGE}\n".encode())
-    os._exit(exit_code())
-
-
-def _handle(number: int, frame: object) -> None:
-    global _arrived
-    is_first, _arrived = _arrived is None, _arrived or number
-    if not _is_writing and not (is_first and _is_stepping):
-        end_at_once()
+def _is_leaving(frame: FrameType | None) -> bool:
+    """Whether the `with` block of a `Keeping` has just ended, so that it would not suppress an exception any more."""
+    return frame is not None and frame.f_code is Keeping.__exit__.__code__

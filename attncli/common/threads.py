@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from attncli.common.stopping import check_stop
+from attncli.common.stopping import signals
 
 Job = TypeVar("Job")
 Part = TypeVar("Part")
@@ -46,7 +46,7 @@ def in_order(
     try:
         while begun:
             part = begun.popleft().result()
-            check_stop()
+            signals.check()
             begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
             yield part
     finally:

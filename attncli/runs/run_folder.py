@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from attncli.common.stopping import writing_files
+from attncli.common.stopping import signals
 from attncli.config.opening import open_file
 from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
@@ -89,13 +89,13 @@ def new_folder(
             folder = Folder(hidden / NEW, place)
             folder.path.mkdir()
         yield folder
-        with writing(place, words):
+        with writing(place, words), signals.waiting():
             if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # it is still free
                 _replace(place, folder.path, hidden / OLD)
             else:
                 folder.place = _renamed_to_free_place(folder.path, place)
-        if out is None:
-            _point_to_latest(folder.place, hidden)
+            if out is None:
+                _point_to_latest(folder.place, hidden)
 
 
 def _check_outputs(place: Path) -> None:
@@ -211,7 +211,7 @@ def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
 
 def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
     """Write a file in a hidden folder, then move it to its place, and return the place."""
-    with writing(place, words), writing_files(), hidden_folder(place.absolute()) as hidden:
+    with writing(place, words), hidden_folder(place.absolute()) as hidden:
         unfinished = hidden / place.name  # keep the ending, which decides the format
         write(unfinished)
         return unfinished.replace(place)
@@ -224,13 +224,12 @@ def hidden_folder(place: Path) -> Iterator[Path]:
     Raises:
         OSError: the folder cannot be created.
     """
-    made = list[Path]()
-    try:
-        for parent in [folder for folder in reversed(place.parents) if not folder.exists()]:
-            with suppress(FileExistsError):  # another process was faster
-                parent.mkdir()
-                made.append(parent)
-        with ExitStack() as stack:
+    with signals.cleaning_up() as stack:
+        with signals.waiting():
+            for parent in [folder for folder in reversed(place.parents) if not folder.exists()]:
+                with suppress(FileExistsError):  # another process was faster
+                    parent.mkdir()
+                    stack.callback(_remove_if_empty, parent)
             folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", place.parent))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             file = stack.enter_context((folder / UNLOCKED).open("xb"))
@@ -238,11 +237,12 @@ def hidden_folder(place: Path) -> Iterator[Path]:
             with suppress(PermissionError):  # on Windows, where locks are not used
                 (folder / UNLOCKED).rename(folder / LOCK)
             _remove_abandoned(place.parent)
-            yield folder
-    finally:
-        with suppress(OSError):  # a parent is in use
-            while made:
-                made.pop().rmdir()
+        yield folder
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # it is in use
+        folder.rmdir()
 
 
 @contextmanager

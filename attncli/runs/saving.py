@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.common.stopping import writing_files
+from attncli.common.stopping import Keeping, signals
 from attncli.common.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
 from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS, Document
 from attncli.errors import InputError, in_bytes, refusal
@@ -133,8 +133,7 @@ def save_run(
                 save_named(folder / PARAMETERS, result.parameters)
             if reason := save_weights_csv(folder / "weights.csv", result):
                 note(f"weights.csv is left out: {reason}")
-            for name, write in files.items():
-                write(folder / name)
+            _draw(folder, files)
             written.result()
         content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
         writer_of(to_json(content))(folder / RESULTS)
@@ -185,8 +184,7 @@ def save_sweep(
     with _replacing(folder) as hidden:
         _save_tables(hidden, records=result.records, summary=summary, heads=result.heads)
         _save_parquet(hidden / "records.parquet", result.records)
-        for name, draw in pictures.items():
-            draw(hidden / name)
+        _draw(hidden, pictures)
         new = [path.name for path in hidden.iterdir()]
         drawn = [path for path in folder.iterdir() if path.stem in SWEPT or path.name == REPORT]
         stale = [path for path in drawn if path.name not in new]
@@ -219,12 +217,25 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
     """Yield a hidden folder. At the end its files are moved into `folder` and replace others, results.json last."""
-    with writing(folder), writing_files(), hidden_folder((folder / RESULTS).absolute()) as hidden:
+    with writing(folder), hidden_folder((folder / RESULTS).absolute()) as hidden:
         new = hidden / NEW
         new.mkdir()
         yield new
-        for path in sorted(new.iterdir(), key=lambda path: path.name == RESULTS):
-            path.replace(folder / path.name)
+        with signals.waiting():
+            for path in sorted(new.iterdir(), key=lambda path: path.name == RESULTS):
+                path.replace(folder / path.name)
+
+
+def _draw(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> None:
+    """Write pictures and pages, which `attncli figure` and `report` can make later; a signal leaves out the rest."""
+    drawn = set[str]()
+    with Keeping(()):
+        for name, write in files.items():
+            signals.check()
+            write(folder / name)
+            drawn.add(name)
+    for name in files.keys() - drawn:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _save_tables(folder: Path, **tables: Sequence[Record]) -> None:

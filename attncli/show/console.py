@@ -33,4 +33,5 @@ class _Escaped:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         for segment in console.render(self._renderable, options):
-            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
+            is_safe = segment.control or segment.text == "\n" or segment.text.isprintable()
+            yield segment if is_safe else segment._replace(text=printable_lines(segment.text))

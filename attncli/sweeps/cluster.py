@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.common.stopping import check_stop
+from attncli.common.stopping import signals
 from attncli.common.study import Record
 from attncli.config.opening import UnfitFileError, check_regular
 from attncli.errors import InputError, got, looking_at, printable
@@ -129,7 +129,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
     waiting, begun = deque(jobs), dict["Future[Record]", tuple[Job, float]]()  # with the time when it was begun
     workers, looked, seen = 0, float("-inf"), time.monotonic()
     while waiting or begun:
-        check_stop()
+        signals.check()
         if client.status != "running":  # a request would wait
             raise ConnectionError
         if (now := time.monotonic()) - looked > TURN:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from attncli.common.stopping import check_stop
+from attncli.common.stopping import signals
 from attncli.common.study import Record
 from attncli.sweeps.starting import process_context, without_script
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
@@ -93,7 +93,7 @@ def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> G
                 worker, job = idle.pop() if idle else Worker(context, processes), waiting.popleft()
                 begun[worker.submit(job, timeout)] = Begun(job, worker, time.monotonic())
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
-            check_stop()
+            signals.check()
             gone = {future for future, each in begun.items() if each.worker.was_replaced}
             for future in done | gone:
                 each = begun.pop(future)

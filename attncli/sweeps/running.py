@@ -13,11 +13,11 @@ import torch
 
 from attncli.common.memory import available_memory
 from attncli.common.progress import Progress
-from attncli.common.stopping import hold_signals
+from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result
 from attncli.config.sweep import as_data
 from attncli.expect.judging import judge
-from attncli.runs.run_folder import COMMAND_LINE, Words
+from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
@@ -65,29 +65,26 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
         import pyarrow.parquet  # noqa: F401  # loaded before a Ctrl-C, to save records quickly after it
     plan, started = task.plan, datetime.now().astimezone()
     folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config, task.words)
-    folder, problem, interrupted = folder.absolute(), None, False
-    try:
-        with Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
-            if task.resume is not None:
-                save_config(folder, plan.config)
-            waiting = [point for point in plan.points if point.key not in journal.done]
-            done = f"; {len(journal.done)} done already" if journal.done else ""
-            again = journal.outdated
-            other = f"; {again} done by another version of attncli, which run again" if again else ""
-            progress.note(f"{plan.size}{done}{other}")
-            if waiting:
-                problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
-    except KeyboardInterrupt:
-        interrupted = True
-    hold_signals()
+    folder, problem = folder.absolute(), None
+    journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
+    with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
+        if task.resume is not None:
+            save_config(folder, plan.config)
+        waiting = [point for point in plan.points if point.key not in journal.done]
+        done = f"; {len(journal.done)} done already" if journal.done else ""
+        again = journal.outdated
+        other = f"; {again} done by another version of attncli, which run again" if again else ""
+        progress.note(f"{plan.size}{done}{other}")
+        if waiting:
+            problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
     progress.step(0, 1, "writing the results")
-    result, points = result_of(plan, folder, interrupted)
+    result, points = result_of(plan, folder, kept.interrupted)
     verdicts = judge(result, plan.options.expect, plan.rows)
-    pictures = task.pictures and bool(result.records) and not interrupted  # a stopped sweep ends without drawing
+    pictures = task.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
     drawn = pictures_of(result, plan.options.figure, progress.note) if pictures else {}
     content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
     save_sweep(folder, result, content, points, summary(result), drawn)
-    picture = folder / next(iter(drawn)) if drawn else None
+    picture = next((folder / name for name in drawn if name in content["files"]), None)
     return Finished(result, content, folder, plan.document, verdicts, picture), problem
 
 

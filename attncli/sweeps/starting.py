@@ -25,10 +25,11 @@ def load_ahead() -> None:
         from multiprocessing import forkserver, resource_tracker
 
         sys.warnoptions.append("ignore:resource_tracker")  # of semaphores that it removes after a second Ctrl-C
-        resource_tracker.ensure_running()  # it would unblock SIGINT
-        # Workers inherit the mask, since their parent ends them. Ignoring SIGINT here instead would lose a Ctrl-C.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        # Workers inherit the mask, since their parent ends them. Ignoring signals here instead would lose a Ctrl-C.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
         try:
+            resource_tracker.ensure_running()  # it would unblock SIGINT
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             forkserver.ensure_running()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,26 +1,30 @@
-"""Ctrl-C and SIGTERM stop a command and keep its rows; exceptions of the user's own code are errors of the input."""
+"""Signals stop a command and keep its rows; exceptions of the user's own code are errors of the input."""
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
 import pkgutil
+import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import attncli as package
-from attncli.common import stopping
-from tests.cli import attncli, experiment, heed_interrupts, names_in, refusal
+from attncli.common.stopping import Interrupted, Keeping, Mode, signals
+from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
 
 KEPT = "interrupted; what was finished is kept, nothing else\n"
-CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 143}
+CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 MODULE = """
 import os, sys, time
 import torch
@@ -130,6 +134,25 @@ class Unusual(Signalled):
 def model():
     signalled()
 """
+WAITS = """
+import signal
+import time
+from pathlib import Path
+from torch import nn
+from attncli.common.stopping import signals
+
+
+class Waits(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+    def forward(self, queries, keys):
+        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        while queries.shape[-1] > 2 and signals.first is None and not (is_ignored and Path("gone").exists()):
+            Path("waits").touch()
+            time.sleep(0.01)
+        return queries @ keys.mT
+"""
 SMALL = {
     "bench": ["--n", "3", "--d", "2"],
     "train": ["--d", "2", "--steps", "2", "--batch", "2", "--seeds", "1"],
@@ -143,7 +166,7 @@ GROWING = {  # a second size, at which the scorers `...ByFour` are stopped, and 
 }
 STUDIES = {name: [name, *flags, "--no-plots", "--quiet", "--scorer"] for name, flags in SMALL.items()}
 WITH_GRADIENTS = ("train", "saturation")
-BOTH = pytest.mark.parametrize("number", CODES, ids=["SIGINT", "SIGTERM"])
+EACH = pytest.mark.parametrize("number", CODES, ids=["SIGINT", "SIGTERM", "SIGHUP"])
 Own = Callable[[int], None]
 
 
@@ -158,15 +181,15 @@ def heeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Handle signals during a test, also if the tests run in the background; restore the handlers afterwards."""
 
     def end() -> None:
-        raise stopping.Interrupted
+        raise Interrupted
 
-    monkeypatch.setattr(stopping, "end_at_once", end)
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    monkeypatch.setattr(signals, "end", end)
+    usual: dict[int, Any] = {**dict.fromkeys(CODES, signal.SIG_DFL), signal.SIGINT: signal.default_int_handler}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     after = {number: signal.signal(number, handler) for number, handler in before.items()}
     assert after == usual
-    assert (stopping.has_arrived(), stopping._is_stepping, stopping._is_writing) == (False, False, False)
+    assert (signals.mode, signals.first) == (Mode.PYTHON, None)
 
 
 def kept(folder: str = "out") -> dict[str, Any]:
@@ -175,7 +198,7 @@ def kept(folder: str = "out") -> dict[str, Any]:
     return content
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     ("study", "scorer"),
     [
@@ -194,7 +217,7 @@ def test_without_rows_nothing_is_written(study: str, scorer: str, number: int, h
         assert (result.stderr, names_in(here)) == (KEPT, ["own.py"])
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("study", GROWING)
 def test_rows_are_kept(study: str, number: int, here: Path, own: Own) -> None:
     own(number)
@@ -210,7 +233,7 @@ def test_rows_are_kept(study: str, number: int, here: Path, own: Own) -> None:
     assert content["files"] == names_in(here / "out")
 
 
-@BOTH
+@EACH
 def test_attention_keeps_the_scorers_that_are_finished(number: int, here: Path, own: Own) -> None:
     own(number)
     experiment(here / "a.yaml", scorers=[{"scorer": each} for each in ("dot", "gaussian", "own:Signalled", "cosine")])
@@ -248,7 +271,15 @@ def test_in_python_attention_keeps_rows(own: Own) -> None:
         package.run({"data": data, "scorers": ["own:PressedByFour"]})
 
 
-@BOTH
+def test_in_python_comparisons_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    press_before("attncli.studies.attention.study.pair_rows", monkeypatch, call=2)
+    data = {"queries": {"shape": [1, 4, 2]}, "keys": {"shape": [1, 3, 2]}}
+    result = package.run({"data": data, "scorers": ["dot", "cosine", "gaussian"]})
+    assert (result.interrupted, result.labels) == (True, ["dot", "cosine", "gaussian"])
+    assert [(row["a"], row["b"]) for row in result.comparisons] == [("dot", "cosine")]
+
+
+@EACH
 @pytest.mark.parametrize(
     ("command", "scorer"),
     [("heatmap", "Signalled"), ("heatmap", "SignalledWhenMade"), ("check", "SignalledWhenMade")],
@@ -261,7 +292,7 @@ def test_commands_without_rows(command: str, scorer: str, number: int, here: Pat
     assert names_in(here) == ["own.py", "some.yaml"]
 
 
-@BOTH
+@EACH
 def test_a_signal_in_a_function_that_is_captured(number: int, here: Path, own: Own) -> None:
     own(number)
     result = attncli("capture", "own:model")
@@ -269,9 +300,9 @@ def test_a_signal_in_a_function_that_is_captured(number: int, here: Path, own: O
     assert names_in(here) == ["own.py"]
 
 
-@BOTH
+@EACH
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
-    """A scorer may run for ever and catch every exception."""
+    """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
     own(0)
     command = [sys.executable, "-m", "attncli", *STUDIES["variance"], "own:NeverEnds"]
     path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])
@@ -283,10 +314,14 @@ def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: 
     process.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
-    process.send_signal(number)
+    if number == signal.SIGHUP:
+        process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
     assert process.communicate(timeout=120)[1].splitlines()[-1] == KEPT.rstrip()
     assert process.returncode == CODES[number]
-    assert not list(here.rglob("results.json"))
+    assert [name for name in names_in(here) if "__pycache__" not in name] == ["own.py"], "no hidden folder is left"
 
 
 def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> None:
@@ -294,10 +329,10 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
     module, _, function = name.rpartition(".")
     right, calls = pkgutil.resolve_name(name), itertools.count(1)
 
-    def pressed(*args: Any) -> Any:
+    def pressed(*args: Any, **named: Any) -> Any:
         if next(calls) == call:
             signal.raise_signal(signal.SIGINT)
-        return right(*args)
+        return right(*args, **named)
 
     monkeypatch.setattr(pkgutil.resolve_name(module), function, pressed)
 
@@ -305,7 +340,6 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 @pytest.mark.parametrize(
     "where",
     [
-        "attncli.studies.attention.study.pair_rows",
         "attncli.api.judge",
         "attncli.runs.saving.save_named",
         "attncli.runs.run_folder._point_to_latest",
@@ -343,34 +377,145 @@ def test_more_signals_lose_nothing_of_a_stopped_run(here: Path, monkeypatch: pyt
     assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
 
 
-def test_a_picture_is_written_before_the_command_ends(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment(here / "own.yaml")
-    press_before("attncli.show.figures.save_figure", monkeypatch)
-    result = attncli("heatmap", "own.yaml", "--out", "a.png")
+def times_of(folder: Path) -> dict[str, int]:
+    """Return the times at which the files of a folder were written."""
+    return {name: path.stat().st_mtime_ns for name in names_in(folder) if (path := folder / name).is_file()}
+
+
+@pytest.mark.parametrize(
+    "command", [["heatmap", "own.yaml", "--out", "a.png"], ["figure", "run", "--out", "drawn"], ["figure", "run"]]
+)
+def test_a_picture_is_drawn_completely_or_not_at_all(
+    command: Sequence[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("run", experiment(here / "own.yaml"), "--out", "run")
+    before = times_of(here)
+    press_before("matplotlib.figure.Figure.savefig", monkeypatch)
+    result = attncli(*command)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", KEPT)
-    assert names_in(here) == ["a.png", "own.yaml"]
+    assert times_of(here) == before
 
 
-@pytest.mark.parametrize("work", ["loading", "stepping", "writing", "writing and stepping"])
-def test_which_signals_end_the_process(work: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = list[str]()
-    monkeypatch.setattr(stopping, "end_at_once", lambda: ends.append("ended"))
-    expected = {"loading": [1, 2], "stepping": [0, 1], "writing": [0, 0], "writing and stepping": [0, 0]}[work]
-    with stopping.handling_signals():
+PRESSES = {  # functions before which Ctrl-C is pressed, once in the work and once after it, and what is left out
+    "compared": ("attncli.studies.attention.study.pair_rows", {"comparisons", "report.html", "heatmaps.png"}),
+    "page": ("attncli.reports.page", {"report.html", "heatmaps.png"}),
+    "drawn": ("attncli.show.figures.save_figure", {"heatmaps.png"}),
+}
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.parametrize("where", PRESSES)
+def test_a_signal_leaves_out_what_can_be_left_out(
+    where: str, presses: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two signals the first ends the work, and the second comparisons and pictures; finished rows are kept."""
+    name, left_out = PRESSES[where]
+    own(signal.SIGINT if presses == 2 else 0)
+    scorers = ["dot", "gaussian", "cosine", *["own:Signalled"] * (presses == 2)]
+    press_before(name, monkeypatch, call=2 if where == "compared" else 1)
+    result = attncli("run", experiment(here / "a.yaml", scorers=scorers), "--out=out", "--report")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "interrupted; what was finished is in out/")
+    content = kept()
+    assert content["files"] == names_in(here / "out")
+    assert [row["label"] for row in content["records"]] == ["dot", "gaussian", "cosine"]
+    assert len(content["comparisons"]) == (1 if "comparisons" in left_out else 3)
+    assert len(content["head_comparisons"]) == 2 * len(content["comparisons"])
+    assert content.get("interrupted", False) == (presses == 2 or "comparisons" in left_out)
+    drawn = {"heatmaps.png", "report.html"} - (left_out if presses == 2 or where != "compared" else set())
+    assert {"heatmaps.png", "report.html"} & {*content["files"]} == drawn
+    assert ("open out/" in result.stdout, "out/" in result.stdout) == (presses == 1 and bool(drawn), True)
+
+
+@pytest.mark.parametrize(
+    ("modes", "effects"),
+    [
+        ([], ["ended", "ended"]),
+        ([signals.waiting], ["", "", "ended"]),
+        ([signals.stepping], ["", "ended"]),
+        ([signals.stepping, signals.waiting], ["", ""]),
+        ([signals.stepping, signals.waiting, lambda: Keeping(())], ["Interrupted", ""]),
+    ],
+    ids=["loading", "moving files", "working", "writing", "drawing"],
+)
+def test_effects_of_two_signals(modes: Sequence[Any], effects: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third effect is at the end of the work."""
+    ends, found = list[str](), list[str]()
+    monkeypatch.setattr(signals, "end", lambda: ends.append("ended"))
+    with signals.handled():
         with contextlib.ExitStack() as stack:
-            if "stepping" in work:
-                stack.enter_context(stopping.stepping())
-            if "writing" in work:
-                stack.enter_context(stopping.writing_files())
-            found = list[int]()
+            for mode in modes:
+                stack.enter_context(mode())
             for _ in range(2):
-                signal.raise_signal(signal.SIGINT)
-                found.append(len(ends))
-        assert found == expected
-        assert len(ends) == expected[1] + (work == "writing"), "it ends when the file is written"
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                except Interrupted:
+                    ends.append("Interrupted")
+                found.append(ends.pop() if ends else "")
+        assert found + ends == effects
 
 
-@BOTH
+def test_a_signal_between_a_block_and_its_end_is_not_lost() -> None:
+    """Python handles a signal at the first line of `__exit__`, too, where an exception would not be suppressed."""
+    with signals.handled(), signals.stepping(), signals.waiting():
+        kept = Keeping(())
+        kept.__enter__()
+        signals._handle(signal.SIGINT, SimpleNamespace(f_code=Keeping.__exit__.__code__))  # type: ignore[arg-type]
+        assert not kept.__exit__(None, None, None)
+        with Keeping(()) as later:
+            signals.check()
+        assert later.interrupted, "the next work is left out"
+
+
+def terminal_of(command: Sequence[str], here: Path, ignores_hangup: bool) -> tuple["subprocess.Popen[bytes]", int]:
+    """Start a command in a terminal of its own, and return the process and the terminal's other end."""
+    ours, theirs = os.openpty()
+
+    def begin() -> None:
+        heed_interrupts()
+        if ignores_hangup:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attncli", *command],
+        env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=begin,
+    )  # fmt: skip
+    os.close(theirs)
+    return process, ours
+
+
+WAITING = {  # commands that wait in a scorer, after a row is finished
+    "variance": ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Waits"],
+    "train": ["train", "--d=4", "--steps=2", "--batch=2", "--seeds=1", "--scorer=dot", "--scorer=own:Waits"],
+    "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--scorer=dot", "--scorer=own:Waits"],
+}
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+@pytest.mark.parametrize("study", WAITING)
+def test_a_terminal_that_is_closed(
+    study: str, is_ignored: bool, here: Path, own_module: Callable[[str, str], None]
+) -> None:
+    """Finished rows are kept, or all if SIGHUP is ignored, although nothing can be printed any more."""
+    own_module("own", WAITS)
+    process, terminal = terminal_of([*WAITING[study], "--out", "out"], here, is_ignored)
+    printed = b""
+    while not (here / "waits").exists():
+        if select.select([terminal], [], [], 0.02)[0]:
+            printed += os.read(terminal, 10_000)
+        assert process.poll() is None, printed
+    os.close(terminal)
+    (here / "gone").touch()
+    assert process.wait(120) == (0 if is_ignored else 129)
+    content = kept()
+    assert content.get("interrupted", False) != is_ignored
+    assert content["records"]
+    assert content["files"] == names_in(here / "out")
+    assert [name for name in names_in(here) if name.startswith(".")] == []
+
+
+@EACH
 def test_a_signal_that_the_caller_ignores_is_ignored(number: int, here: Path, own: Own) -> None:
     own(number)
     signal.signal(number, signal.SIG_IGN)

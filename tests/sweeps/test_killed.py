@@ -22,7 +22,11 @@ from tests.sweeps.jobs import kept, table
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
 POINTS = 24
-ENDINGS = [pytest.param(signal.SIGINT, 130, id="SIGINT"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
+ENDINGS = [
+    pytest.param(signal.SIGINT, 130, id="SIGINT"),
+    pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
+    pytest.param(signal.SIGHUP, 129, id="SIGHUP"),
+]
 SLOW, NEVER = "tests.sweeps.jobs:Slow", "tests.sweeps.jobs:NeverEnds"
 
 
@@ -50,8 +54,8 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def signalled(process: "subprocess.Popen[str]", number: int) -> None:
-    """Send SIGINT to all processes, as a terminal does, or SIGTERM to the main process, as a scheduler does."""
-    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    """Send SIGINT or SIGHUP to all processes, as a terminal does, or SIGTERM to the first, as a scheduler does."""
+    (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
 
 
 def lines(folder: Path) -> list[bytes]:

@@ -28,7 +28,7 @@ from attncli.common.scoring import (
     scoring_of,
     worth_compiling,
 )
-from attncli.common.stopping import Keeping, check_stop, hold_signals
+from attncli.common.stopping import Keeping, signals
 from attncli.common.study import STAGES, Column, Finding, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
@@ -248,7 +248,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
-    """Run all scorers on the inputs of one part. If `keeps_scorers`, an interruption keeps the finished scorers."""
+    """Run all scorers on the inputs of one part. With `keeps_scorers`, an interruption keeps finished scorers."""
     inputs, entries = part.inputs, options.scorers
     variances = None if inputs.call is None else variances_of(inputs)
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
@@ -278,18 +278,19 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
                 parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
             heads += [names | each for each in by_head]
             records.append(record)
-        progress.step(len(entries), len(entries), "comparisons")
-    if keeps_scorers:
-        hold_signals()  # all scorers that are kept are finished
     stages = {record["label"]: stages[record["label"]] for record in records}
-    for a, b in itertools.combinations(stages, 2):
-        weights, empty_in_both = None, empty[a] & empty[b]
-        if options.weights:
-            of_pair = rules_by_label[a], rules_by_label[b]
-            weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], of_pair)
-        outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
-        comparisons.append(pair | Groups(empty_in_both, by_head=False).of_pair(weights, outputs)[0])
-        head_comparisons += [pair | each for each in Groups(empty_in_both, by_head=True).of_pair(weights, outputs)]
+    with Keeping(records if keeps_scorers else ()) as compared:
+        for a, b in itertools.combinations(stages, 2):
+            progress.step(len(entries), len(entries), "comparisons")
+            weights, empty_in_both = None, empty[a] & empty[b]
+            if options.weights:
+                of_pair = rules_by_label[a], rules_by_label[b]
+                weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], of_pair)
+            outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
+            row = Groups(empty_in_both, by_head=False).of_pair(weights, outputs)[0]
+            by_head = Groups(empty_in_both, by_head=True).of_pair(weights, outputs)
+            comparisons.append(pair | row)
+            head_comparisons += [pair | each for each in by_head]
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}
@@ -320,7 +321,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         parameters=parameters,
         heads=_chosen(heads, options),
         head_comparisons=_chosen(head_comparisons, options),
-        interrupted=kept.interrupted,
+        interrupted=kept.interrupted or compared.interrupted,
     )
 
 
@@ -358,9 +359,9 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
     The stages are scores, capped, biased, weights, dropped and output.
     """
     scores = raw_scores(scoring_of(entry, scorer), inputs.queries, inputs.keys).detach()
-    check_stop()
+    signals.check()
     stages = {"scores": scores, **rules.stages(scores)}
-    check_stop()
+    signals.check()
     weights = stages["weights"]
     if options.train and entry.dropout > 0:
         randomness = generator(options.seed, f"dropout.{entry.stream}")

@@ -24,7 +24,7 @@ from attncli.common.scoring import (
     raw_scores,
     stored_parameters,
 )
-from attncli.common.stopping import Keeping, check_stop
+from attncli.common.stopping import Keeping, signals
 from attncli.common.study import Record, Result, Rows
 from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError
@@ -212,7 +212,7 @@ def time_all(group: Sequence[Trial], device: torch.device) -> None:
             trial = ready[(index + turn) % len(ready)]
             if trial.call:
                 with _failures(trial, device):
-                    check_stop()
+                    signals.check()
                     trial.rounds = trial.rounds or rounds_for(trial.call, device)
                     if turn < trial.rounds:
                         trial.seconds.append(seconds_of(trial.call, device))
