@@ -33,11 +33,6 @@ class Model(torch.nn.Module):
         return torch.nn.functional.scaled_dot_product_attention(queries, keys, values)[:, 0]
 """
 SMALL = {"data": {"queries": {"shape": [2, 4, 9, 8]}, "keys": {"shape": [2, 4, 9, 8]}}, "scorers": ["dot", "cosine"]}
-TABLES = {  # studies with options of a small run
-    "variance": {"d": [4, 16], "samples": 200, "scorers": ["dot"]},
-    "saturation": {"d": [4, 16], "rows": 50, "scorers": ["dot"]},
-    "train": {"d": [2], "steps": 2, "seeds": 1, "scorers": ["dot"]},
-}
 BEGIN = f"import attncli, own, torch; result = attncli.run({SMALL}, out='a'); attncli.run({SMALL}, seed=1, out='b');"
 RESULT, PICTURE, TEXT = ({"text/plain", kind} for kind in ("text/html", "image/png", "text/markdown"))
 SHOWN = {  # cells, with the MIME types of their display
@@ -48,7 +43,6 @@ SHOWN = {  # cells, with the MIME types of their display
     "attncli.load('a')": {*RESULT, "image/png"},
     "attncli.compare('a', 'b')": TEXT,
     "attncli.compare('a', result)": TEXT,
-    **{f"attncli.run({dict(study=study, **keys)})": {*RESULT, "image/png"} for study, keys in TABLES.items()},
     f"swept = attncli.sweep({SMALL}, {{'seed': [0, 1]}}, jobs=2); swept": {*RESULT, "image/png"},
     "swept.figure()": PICTURE,
     "attncli.swap(own.Model().eval(), torch.ones(2, 5, 8), scorers=['cosine'])": {*RESULT, "image/png"},
