@@ -74,7 +74,7 @@ CHECKS = (
         "remark",
         0.98,
         "entropy\n/ ln m",
-        "Entropy of the weights over the largest possible, ln of the number of valid keys.",
+        "Entropy of a query's weights over ln of its number of valid keys, mean over queries.",
         "The weights are nearly equal, so the head hardly needs scores.",
     ),
     Check(
@@ -101,7 +101,7 @@ CHECKS = (
         "remark",
         0.9,
         "previous\nkey",
-        "Share of queries with the largest weight on the key before them.",
+        "Share of queries with the largest weight on the key before them, of those that see this key.",
         "The largest weight is on the key before the query, a positional head (Voita et al. 2019).",
     ),
     Check(
@@ -110,7 +110,7 @@ CHECKS = (
         "remark",
         0.9,
         "next\nkey",
-        "Share of queries with the largest weight on the key after them.",
+        "Share of queries with the largest weight on the key after them, of those that see this key.",
         "The largest weight is on the key after the query, a positional head (Voita et al. 2019).",
     ),
     Check(

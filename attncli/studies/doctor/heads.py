@@ -83,11 +83,12 @@ def heads_of(call: Call) -> list[Head]:
     shares = call.weights / sums.where(sums > 0, 1.0)
     counts = call.valid.sum(-1)  # b h n
     seen = call.live & (counts > 0)
-    judged = seen & (counts >= FEWEST_IN_SIGHT) & (sums[..., 0] > 0) & shares.isfinite().all(-1)
-    of_heads = zip(*(each.unbind(1) for each in (shares, counts, judged, call.valid)), strict=True)
+    enough = call.live & (counts >= FEWEST_IN_SIGHT)
+    judged = enough & (sums[..., 0] > 0) & shares.isfinite().all(-1)
+    of_heads = zip(*(each.unbind(1) for each in (shares, call.valid, judged)), strict=True)
     heads = [_of_weights(call.first, *each) for each in of_heads]
     nearest = _nearest(shares, judged, [_may_be_duplicate(head) for head in heads])
-    lengths = _lengths(call.output, seen)
+    lengths = _lengths(call.output, enough)
     found = list[Head]()
     for number, head in enumerate(heads):
         divergence, twin = nearest.get(number, (None, None))
@@ -102,30 +103,39 @@ def heads_of(call: Call) -> list[Head]:
     return found
 
 
-def _of_weights(start: int, shares: Tensor, counts: Tensor, judged: Tensor, valid: Tensor) -> Head:
+def _of_weights(start: int, shares: Tensor, valid: Tensor, judged: Tensor) -> Head:
     """Return the numbers of one head that follow from its weights.
 
-    `shares` (b, n, m) are the weights divided by their sums, `counts` the numbers of valid keys, `judged` marks the
-    queries to average over, and `start` is the position of the first query.
+    `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over, and
+    `start` is the position of the first query.
     """
-    b, n, m = shares.shape
-    w, count = shares[judged].double(), counts[judged].double()  # rows m; rows
+    b, n, _ = shares.shape
+    w, seen = shares[judged].double(), valid[judged]  # rows m
+    count = seen.sum(-1).double()  # rows
     first = valid.any(-2).int().argmax(-1)  # b; the first key that any query sees
-    place = torch.arange(start, start + n).expand(b, n)[judged]
+    position = torch.arange(start, start + n).expand(b, n)[judged]
     is_judged = len(w) >= FEWEST_QUERIES and float(count.max()) >= FEWEST_KEYS
     if not is_judged:
         return Head(dict.fromkeys(("uniform", "saturated", "first_key", "previous_key", "next_key")), 0.0, None, False)
-    top, where = w.max(-1)
-    before, after = place > 0, place + 1 < m
     numbers = {
-        "uniform": -torch.xlogy(w, w).sum() / count.log().sum(),
-        "saturated": (top > SATURATED).double().mean(),
+        "uniform": (-torch.xlogy(w, w).sum(-1) / count.log()).mean(),
+        "saturated": (w.amax(-1) > SATURATED).double().mean(),
         "first_key": w.gather(-1, first[:, None].expand(b, n)[judged][:, None]).mean(),
-        "previous_key": (where == place - 1)[before].double().mean(),
-        "next_key": (where == place + 1)[after].double().mean(),
+        "previous_key": _share_at(w, seen, position - 1),
+        "next_key": _share_at(w, seen, position + 1),
     }
-    known = {key: None if math.isnan(number) else float(number) for key, number in numbers.items()}
-    return Head(known, float((1 / count).mean()), None, True)
+    return Head({key: float(number) for key, number in numbers.items()}, float((1 / count).mean()), None, True)
+
+
+def _share_at(w: Tensor, seen: Tensor, key: Tensor) -> Tensor:
+    """Return the share of rows with the largest weight at their `key` among the rows that see this key.
+
+    `w` and `seen` are (rows, m), `key` (rows). Fewer rows than FEWEST_QUERIES count as FEWEST_QUERIES, since chance
+    alone would reach the limit.
+    """
+    able = seen & (torch.arange(w.shape[-1]) == key[:, None])  # rows m
+    hits = able.gather(-1, w.argmax(-1, keepdim=True))
+    return hits.sum() / able.sum().clamp(min=FEWEST_QUERIES).double()
 
 
 def _may_be_duplicate(head: Head) -> bool:

@@ -1,9 +1,11 @@
 """The checks of heads: no findings in random heads, only the planted faults in others, and numbers by slow loops."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -192,35 +194,111 @@ def test_every_check_is_planted() -> None:
     assert {change.__name__ for change in PLANTED} | {"duplicate", "padding"} == {check.key for check in CHECKS}
 
 
-def test_numbers_are_those_of_slow_loops() -> None:
-    padding = torch.zeros(1, 12, dtype=torch.bool)
-    padding[0, 10:] = True
-    call = replace(random_call(12, causal=True, heads=3, seed=5, scale=3), padding=padding)
-    numbers = [head.numbers for head in heads_of(call)]
-    w = call.weights[0].double().tolist()
-    lengths = [math.fsum(math.hypot(*row) for row in call.output[0, head, :10].tolist()) / 10 for head in range(3)]
-    for head in range(3):
-        rows = [(i, w[head][i][: i + 1]) for i in range(2, 10)]  # with at least three keys, and not of padding
-        entropy = math.fsum(-x * math.log(x) for _, row in rows for x in row)
-        assert numbers[head]["uniform"] == pytest.approx(entropy / math.fsum(math.log(len(row)) for _, row in rows))
-        assert numbers[head]["saturated"] == sum(max(row) > 0.99 for _, row in rows) / 8
-        assert numbers[head]["first_key"] == pytest.approx(math.fsum(row[0] for _, row in rows) / 8)
-        assert numbers[head]["previous_key"] == sum(row.index(max(row)) == i - 1 for i, row in rows) / 8
-        assert numbers[head]["next_key"] == 0
-        assert numbers[head]["silent"] == pytest.approx(lengths[head] / sorted(lengths)[1])
-        assert numbers[head]["padding"] == 0
-        twin = max({0, 1, 2} - {head}, key=lambda other: overlap(w[head], w[other]))
-        assert numbers[head]["duplicate"] == pytest.approx(js_bits(w[head], w[twin]))
+def masked_call(valid: Tensor, first: int, heads: int = 3, scale: float = 3) -> Call:
+    """Return random heads with the mask `valid` (b, n, m); query i is at the position of key `first` + i."""
+    b, n, m = valid.shape
+    randomness = torch.Generator().manual_seed(5)
+    scores, values = (torch.randn(b, heads, *size, generator=randomness) for size in ((n, m), (m, D)))
+    return replace(call_of(scale * scores, values, valid[:, None]), first=first)
 
 
-def js_bits(a: list[list[float]], b: list[list[float]]) -> float:
-    """Return the mean JS divergence of the rows 2 to 9 of two heads."""
+def lengths(n: int, m: int, *lengths: int) -> Tensor:
+    """Return the mask (b, n, m) of these valid lengths."""
+    return (torch.arange(m) < torch.tensor(lengths)[:, None, None]).expand(-1, n, -1)
+
+
+def far(n: int) -> Tensor:
+    """Return a mask (1, n, n) in which few queries see the keys beside them."""
+    distances = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+    return ((distances != 1) | (torch.arange(n)[:, None] < 4))[None]
+
+
+MASKS = {  # a mask (b, n, m) and the position of its first query
+    "causal": (lengths(12, 12, 12).tril(), 0),
+    "all keys": (lengths(9, 9, 9, 9), 0),
+    "valid lengths": (lengths(24, 24, 12, 24), 0),
+    "the first keys are padding": (lengths(16, 16, 16, 16) & ~lengths(16, 16, 5, 0), 0),
+    "more queries than keys": (lengths(30, 10, 10, 8), 0),
+    "fewer queries than keys": (lengths(8, 24, 24, 20).tril(16), 16),
+    "few queries see their neighbours": (far(14), 0),
+    "six queries": (lengths(6, 9, 9), 0),
+    "a random mask": (torch.rand(3, 15, 15, generator=torch.Generator().manual_seed(2)) < 0.6, 0),
+}
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_numbers_are_those_of_slow_loops(name: str, is_padded: bool) -> None:
+    valid, first = MASKS[name]
+    call, (b, n, m) = masked_call(valid, first), valid.shape
+    if is_padded:
+        padding = torch.zeros(b, m, dtype=torch.bool)
+        padding[0, m - 2 :] = True
+        call = replace(call, padding=padding)
+    weights, output = call.weights.double().tolist(), call.output.double().tolist()
+    is_live = [[not (is_padded and n == m and e == 0 and i >= m - 2) for i in range(n)] for e in range(b)]
+    keys = {(e, i): [j for j in range(m) if valid[e, i, j]] for e in range(b) for i in range(n) if is_live[e][i]}
+    queries = [at for at, seen in keys.items() if len(seen) >= 3]
+    rows = [{(e, i): [weights[e][head][i][j] for j in keys[e, i]] for e, i in queries} for head in range(3)]
+    means = [fmean(math.hypot(*output[e][head][i]) for e, i in queries) for head in range(3)]
+    for head, (found, own) in enumerate(zip(heads_of(call), rows, strict=True)):
+        numbers = found.numbers
+        entropies = {at: -math.fsum(x * math.log(x) for x in row if x > 0) for at, row in own.items()}
+        assert numbers["uniform"] == pytest.approx(fmean(entropies[at] / math.log(len(keys[at])) for at in queries))
+        assert numbers["saturated"] == fmean(max(row) > 0.99 for row in own.values())
+        begins = [min(j for j in range(m) if any(valid[e, :, j])) for e in range(b)]
+        assert numbers["first_key"] == pytest.approx(fmean(weights[e][head][i][begins[e]] for e, i in queries))
+        for check, step in (("previous_key", -1), ("next_key", 1)):
+            able = [(e, i) for e, i in queries if first + i + step in keys[e, i]]
+            hits = sum(keys[at][own[at].index(max(own[at]))] == first + at[1] + step for at in able)
+            assert numbers[check] == pytest.approx(hits / max(len(able), 6)), check
+        assert numbers["silent"] == pytest.approx(means[head] / sorted(means)[1])
+        assert numbers["dead_query"] == sum(not seen for seen in keys.values())
+        on_padding = [sum(weights[0][head][i][m - 2 :]) if e == 0 else 0.0 for (e, i), seen in keys.items() if seen]
+        assert numbers["padding"] == (pytest.approx(fmean(on_padding)) if is_padded else None)
+        if found.twin is not None:
+            assert found.twin == max({0, 1, 2} - {head}, key=lambda other: overlap(own, rows[other]))
+            divergence = fmean(js_bits(own[at], rows[found.twin][at]) for at in queries)
+            assert numbers["duplicate"] == pytest.approx(divergence)
+
+
+def js_bits(p: list[float], q: list[float]) -> float:
+    """Return the JS divergence of two rows."""
 
     def to_middle(p: list[float], q: list[float]) -> float:
         return math.fsum(x * math.log2(2 * x / (x + y)) for x, y in zip(p, q, strict=True) if x > 0)
 
-    return math.fsum((to_middle(a[i], b[i]) + to_middle(b[i], a[i])) / 2 for i in range(2, 10)) / 8
+    return (to_middle(p, q) + to_middle(q, p)) / 2
 
 
-def overlap(a: list[list[float]], b: list[list[float]]) -> float:
-    return math.fsum(math.sqrt(x * y) for i in range(2, 10) for x, y in zip(a[i], b[i], strict=True))
+def overlap(a: dict[tuple[int, int], list[float]], b: dict[tuple[int, int], list[float]]) -> float:
+    return math.fsum(math.sqrt(x * y) for at in a for x, y in zip(a[at], b[at], strict=True))
+
+
+@pytest.mark.parametrize(("check", "step"), [("previous_key", -1), ("next_key", 1)])
+@pytest.mark.parametrize("name", MASKS)
+def test_a_perfect_positional_head_has_a_share_of_1(name: str, check: str, step: int) -> None:
+    """Queries count if they see the key. Fewer than 6 of these count as 6."""
+    valid, first = MASKS[name]
+    (b, n, m), call = valid.shape, masked_call(valid, first)
+    weights = torch.zeros(b, 1, n, m)
+    for e, i in itertools.product(range(b), range(n)):
+        seen = [j for j in range(m) if valid[e, i, j]]
+        if seen:
+            weights[e, 0, i, first + i + step if first + i + step in seen else seen[-1]] = 1
+    one = replace(call, weights=weights, valid=call.valid[:, :1], output=call.output[:, :1], largest=call.largest[:1])
+    able = sum(
+        valid[e, i].sum() >= 3 and first + i + step in range(m) and valid[e, i, first + i + step]
+        for e in range(b)
+        for i in range(n)
+    )
+    assert heads_of(one)[0].numbers[check] == pytest.approx(int(able) / max(int(able), 6))
+
+
+def test_silent_heads_have_their_lengths_from_queries_that_see_enough_keys() -> None:
+    """A query that sees one key has the output of its value, whatever the head does otherwise."""
+    call = masked_call(lengths(40, 40, 40, 2), 0)
+    output = call.output.clone()
+    output[0, 1] *= 0.001
+    found = heads_of(replace(call, output=output))
+    assert [[check.key for check, _, _ in head.found] for head in found] == [[], ["silent"], []]
