@@ -10,7 +10,8 @@ A view is a mapping with these keys:
 - `labels`, and for each of them `formulas`, and `looks`: the colours in the light and in the dark theme.
 - `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index.
 - `n`, `m`: rows and columns of every matrix. `unit` is `cell`, or `block` where a number is the mean of several cells.
-- `tokens`: `queries` and `keys`, each null or lists of names; one list for each batch element, or one for all.
+- `tokens`: `queries` and `keys`, each null or lists of names: one for all, one for each batch element, or one for each
+  batch element and layer, the layers fastest.
 - `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are
   lists for each choice of colours ("", linear, log): the scale of the values, then the scales of their differences
   from each of `labels`. A scale has `edges` (base64 of the 255 limits between 256 colours, as float32), `bounds`
@@ -56,14 +57,14 @@ Numbers = tuple[Array, Array]  # matrices, and which of their cells are unmasked
 
 def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
     """Yield the views of a run, in about `budget` bytes: one for all layers with matrices of the same size."""
-    groups: dict[tuple[int, ...], list[str | None]] = {}
+    groups: dict[str, list[str | None]] = {}
     for layer in layers_of(result):
-        if (name := tensor_name("valid", layer=layer)) in result.inputs:
-            groups.setdefault(tuple(result.inputs[name].shape), []).append(layer)
-    for shape, layers in groups.items():
-        if stages := _stages(result, layers[0]):
-            title = printable(", ".join(map(str, layers))) if len(groups) > 1 else ""
-            yield {"title": title, "command": command, **_view(result, shape, layers, stages, budget // len(groups))}
+        valid = result.inputs.get(tensor_name("valid", layer=layer))
+        if valid is not None and (stages := _stages(result, layer)):
+            groups.setdefault(str((valid.shape, stages)), []).append(layer)
+    for layers in groups.values():
+        title = printable(", ".join(map(str, layers))) if len(groups) > 1 else ""
+        yield {"title": title, "command": command, **_view(result, layers, budget // len(groups))}
 
 
 def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
@@ -76,10 +77,9 @@ def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
     return {stage: labels for stage, labels in there.items() if labels}
 
 
-def _view(
-    result: Result, shape: Sequence[int], layers: Sequence[str | None], stages: Mapping[str, Sequence[str]], budget: int
-) -> Record:
-    *leading, n, m = shape
+def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
+    stages = _stages(result, layers[0])
+    *leading, n, m = result.inputs[tensor_name("valid", layer=layers[0])].shape
     batches, heads = (leading[0] if leading else 1), math.prod(leading[1:])
     count = sum(map(len, stages.values()))
     of_batch = count * len(layers) * heads * min(n, LEAST_SIDE) * min(m, LEAST_SIDE)
@@ -108,7 +108,9 @@ def _view(
     axes = [{"name": axis, "names": list(map(str, each))} for axis, each in names.items()]
     formulas = result.settings.get("formulas", {})
     start = _start(numbers.get("weights") or next(iter(numbers.values())))
-    tokens = [_tokens(result, layers[0], of, size, step) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)]
+    tokens = [
+        _tokens(result, layers, of, size, step, shown) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)
+    ]
     return {
         "labels": list(map(printable, result.labels)),
         "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
@@ -122,7 +124,7 @@ def _view(
         "bytes": width,
         "start": [*itertools.compress(start, is_there), *start[len(is_there) :]],
         "data": _encoded(list(itertools.chain(*numbers.values())), width),
-        "notes": list(_notes(shown, batches, shape[-2:], blocks, width, is_double)),
+        "notes": list(_notes(shown, batches, (n, m), blocks, width, is_double)),
     }
 
 
@@ -173,14 +175,24 @@ def _scale(scale: ColourScale) -> Record:
     }
 
 
-def _tokens(result: Result, layer: str | None, of: str, size: int, step: int) -> list[list[str]] | None:
-    """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1."""
-    names = getattr(tokens_of(result, layer), of)
-    if names is None and step == 1:
+def _tokens(
+    result: Result, layers: Sequence[str | None], of: str, size: int, step: int, batches: int
+) -> list[list[str]] | None:
+    """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1.
+
+    There is a list for all, or for each of `batches`, or for each of `batches` and layer, the layers fastest.
+    """
+    names = [getattr(tokens_of(result, layer), of) for layer in layers]
+    if step == 1 and all(each is None for each in names):
         return None
-    rows = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in names or [map(str, range(size))]]
+    indices = [list(map(str, range(size)))]
+    by_layer = [indices if each is None else each for each in names]
+    rows = by_layer[0][:batches]
+    if any(each != by_layer[0] for each in by_layer):
+        rows = [each[batch] if len(each) > 1 else each[0] for batch in range(batches) for each in by_layer]
     ends = [(first, min(first + step, size) - 1) for first in range(0, size, step)]
-    return [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in rows]
+    shown = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in rows]
+    return [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in shown]
 
 
 def _start(numbers: Sequence[Numbers]) -> list[int]:

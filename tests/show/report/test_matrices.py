@@ -1,5 +1,6 @@
 """Matrices in a browser have the numbers of the run."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -8,10 +9,13 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+import torch
 from matplotlib import colormaps
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
+from torch import Tensor, nn
 
+import attncli
 from attncli.show.scales import colour_scale
 from tests.cli import experiment, good, run
 from tests.show.report.conftest import Open, ready, report
@@ -420,3 +424,39 @@ def test_layers_have_their_names(open_page: Open, tmp_path: Path) -> None:
     page.get_by_role("button", name=f"cosine, {layer.format(5)}, head 7").click()
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"{layer.format(5)}, head 7"))
     expect(page).to_have_url(re.compile("layer=5&head=7"))
+
+
+class Layers(nn.Module):
+    """Two layers of attention, as the encoder and the decoder of a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = Attending(), Attending()
+
+    def forward(self, x: Tensor) -> None:
+        self.encoder(x)
+        self.decoder(x)
+
+
+class Attending(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path) -> None:
+    """The names beside the matrix, in the box, and above the row follow the layer."""
+    attncli.save(attncli.capture(Layers(), torch.eye(3)[None, None]), tmp_path / "x.safetensors")
+    good("run", tmp_path / "x.safetensors", "--no-plots", "--quiet", "--out", tmp_path / "run")
+    results, words = tmp_path / "run" / "results.json", {"encoder": "cat", "decoder": "chat"}
+    content = json.loads(results.read_text())
+    for layer, word in words.items():
+        content["settings"]["layers"][layer]["tokens"]["queries"] = [["0 [CLS]", f"1 {word}", "2 ."]]
+    results.write_text(json.dumps(content))
+    page = open_page(report(tmp_path / "report.html", tmp_path / "run"))
+    for layer in ("decoder", "encoder", "decoder"):
+        choose(page, "layer", layer)
+        point(page, 0, 1, 0, 3)
+        named = f"query 1 {words[layer]}"
+        expect(page.locator("#tip .head")).to_contain_text(named)
+        expect(page.locator(".stage h3").first).to_have_text(f"weights of {named}")
+        expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(f"1 {words[layer]}")

@@ -1,6 +1,7 @@
 """The matrices of a page: exact, rounded, averaged over blocks or left out, and its notes about these."""
 
 import base64
+import itertools
 import math
 import struct
 from dataclasses import replace
@@ -98,6 +99,60 @@ def test_layers_of_one_size_share_a_view() -> None:
     assert alike["command"] == "attncli heatmap x"
     for place, (name, head) in enumerate([("first", 0), ("first", 1), ("second", 0), ("second", 1)]):
         assert numbers(alike, "scores", "a", place) == scores[name][0, head].flatten().tolist()
+
+
+def over_layers(shapes: dict[str, tuple[int, ...]], tokens: dict[str, Any], *, capped: str = "") -> Result:
+    """Return a result over layers with scores of these shapes, and the stage `capped` in one layer."""
+    tensors = {f"{name}/a/scores": torch.zeros(shape) for name, shape in shapes.items()}
+    tensors |= {f"{capped}/a/capped": torch.zeros(shapes[capped])} if capped else {}
+    return Result(
+        "attention",
+        "x",
+        {"layers": {name: {"tokens": tokens.get(name, {})} for name in shapes}},
+        [{"label": "a", "scorer": "dot"}],
+        inputs={f"{name}/valid": torch.ones(shape, dtype=torch.bool) for name, shape in shapes.items()},
+        tensors=tensors,
+    )
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
+    """Layers of one size may have different tokens, as an encoder and a decoder; others may have none."""
+    layers, n = ["encoder", "decoder", "cross", "unnamed"], 60
+    names = {(layer, batch): [f"{layer} {batch} {i}" for i in range(n)] for layer in layers for batch in range(3)}
+    names |= {("unnamed", batch): [str(i) for i in range(n)] for batch in range(3)}
+    tokens = {
+        "encoder": {"queries": [names["encoder", batch] for batch in range(3)]},
+        "decoder": {"queries": [names["decoder", batch] for batch in range(3)]},
+        "cross": {"queries": [names["cross", 0]]},
+    }
+    names |= {("cross", batch): names["cross", 0] for batch in range(3)}
+    result = over_layers(dict.fromkeys(layers, (3, 2, n, n)), tokens)
+    (view,) = views(result, {1: LARGE, 2: 4 * 3 * 2 * n * n}[step], None)
+    batches, of_layers = (len(axis["names"]) for axis in view["axes"][:2])
+    assert (n // view["n"], of_layers) == (step, 4)
+    lists = view["tokens"]["queries"]
+    assert len(lists) == batches * of_layers
+    for batch, (index, layer) in itertools.product(range(batches), enumerate(layers)):
+        own = names[layer, batch]
+        blocks = own if step == 1 else [f"{own[i]} … {own[i + 1]}" for i in range(0, n, 2)]
+        assert lists[batch * of_layers + index] == blocks
+    assert view["tokens"]["keys"] is None or step > 1
+
+
+def test_equal_tokens_are_there_once() -> None:
+    names = [[f"{batch} {i}" for i in range(4)] for batch in range(2)]
+    tokens = {"queries": names, "keys": names[:1]}
+    (view,) = views(over_layers({"a": (2, 1, 4, 4), "b": (2, 1, 4, 4)}, {"a": tokens, "b": tokens}), LARGE, None)
+    assert view["tokens"] == tokens
+
+
+@pytest.mark.parametrize("capped", ["first", "second"])
+def test_layers_with_other_stages_have_a_view_of_their_own(capped: str) -> None:
+    result = over_layers(dict.fromkeys(["first", "second"], (1, 2, 3, 3)), {}, capped=capped)
+    assert {view["title"]: [each["name"] for each in view["stages"]] for view in views(result, LARGE, None)} == {
+        name: ["scores", "capped"] if name == capped else ["scores"] for name in ("first", "second")
+    }
 
 
 def test_infinite_numbers_and_nan_are_kept() -> None:

@@ -203,8 +203,16 @@ class MatricesView {
   // ---- tokens
 
   token(side, index) {
-    const names = this.data.tokens[side];
-    return names ? names[names.length > 1 ? this.choices.batch : 0][index] : String(index);
+    const lists = this.data.tokens[side];
+    return lists ? lists[this.#listOfTokens(lists.length)][index] : String(index);
+  }
+
+  /** Return the index of the present list of names: there is one, one for each batch element, or one for each and layer. */
+  #listOfTokens(count) {
+    const { batch, layer } = this.choices;
+    const layers = count / this.data.axes[0].names.length;
+    if (count === 1) return 0;
+    return layers > 1 ? batch * layers + layer : batch;
   }
 
   /** Return `query 3: brown` as children of an element, without the index if the token begins with it. */
@@ -212,7 +220,7 @@ class MatricesView {
     const kind = side === "queries" ? "query" : "key";
     const token = this.token(side, index);
     if (!this.data.tokens[side]) return [`${kind} ${index}`];
-    const hasIndex = this.data.unit === "block" || token.startsWith(`${index} `);
+    const hasIndex = this.data.unit === "block" || `${token} `.startsWith(`${index} `);
     return [hasIndex ? `${kind} ` : `${kind} ${index}: `, make("bdi", {}, token)];
   }
 
