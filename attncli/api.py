@@ -103,7 +103,7 @@ class Result(StudyResult):
         *,
         query: int = 0,
         batch: int = 0,
-        head: int = 0,
+        head: int | None = None,
         layer: str | int | None = None,
         most: int | None = MOST_KEYS,
     ) -> "Explanation":
@@ -115,7 +115,7 @@ class Result(StudyResult):
             label: the scorer, by default the first.
             query: the query's position.
             batch: the batch element.
-            head: the head, if there are heads.
+            head: the number of the head, by default the first.
             layer: the layer of a captured model, by its name or number; by default the first of the run.
             most: the number of keys to list, the keys with the largest weights; None for all.
 

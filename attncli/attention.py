@@ -250,7 +250,8 @@ class Rules:
         shape = (b, len(range(count)[heads]), n, m)
         valid, bias = replace(self.valid, shape=shape, mask=_of_heads(self.valid.mask, heads)), self.bias
         if bias is not None:
-            bias = replace(bias, shape=shape, given=_of_heads(bias.given, heads), slopes=alibi_slopes(count)[heads])
+            slopes = bias.slopes or alibi_slopes(count)
+            bias = replace(bias, shape=shape, given=_of_heads(bias.given, heads), slopes=slopes[heads])
         return replace(self, valid=valid, bias=bias, sinks=_of_heads(self.sinks, heads))
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> int:

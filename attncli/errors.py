@@ -94,6 +94,18 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shortened(name) for name in names[:MOST_LISTED]) + more
 
 
+def in_ranges(numbers: Sequence[int]) -> str:
+    """Return sorted numbers as text with the ends of each range: `0 to 3`, or `1, 4 to 6 or 9`."""
+    ends = [[number, number] for number in numbers[:1]]
+    for number in numbers[1:]:
+        if number == ends[-1][1] + 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    words = [str(first) if first == last else f"{first} to {last}" for first, last in ends]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def got(value: Any, expected: str, cure: str = "") -> str:
     """Return the message `got VALUE; expected; cure` for a wrong value."""
     return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)

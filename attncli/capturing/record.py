@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -46,7 +46,8 @@ class Record:
     bias: Tensor | None = None  # b|1 h|1 n|1 m|1
     sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key without a value
     empty_row: EmptyRow = "zero"
-    heads: tuple[int, ...] | None = None  # their numbers, if only some are kept
+    heads: tuple[int, ...] | None = None  # their numbers in the model, if only some are kept
+    num_heads: int | None = None  # of the model, if only some are kept
     number: int | None = None  # position in the captured file
     reading: int = 0  # number of the reading and variant that reproduces the model's output
     error: float = 0.0  # largest difference between `output` and `rescored()`
@@ -62,6 +63,30 @@ class Record:
     def name(self) -> str:
         """Return the layer's name, from its second call on with the number of the call: `layer#1`."""
         return f"{self.layer}#{self.call}" if self.call else self.layer
+
+    @property
+    def head_numbers(self) -> Sequence[int]:
+        """Return the number of each head in the model, in the order of the tensors."""
+        return self.heads or range(self.queries.shape[1])
+
+    def of_heads(self, numbers: Collection[int]) -> "Record":
+        """Return the record with the heads of these numbers in the model only, each with keys and values of its own."""
+        kept = [index for index, number in enumerate(self.head_numbers) if number in numbers]
+        groups = [index // self.groups for index in kept]
+        per_head = {
+            name: tensor if tensor.shape[1] == 1 else tensor[:, kept]
+            for name in ("queries", "output", "valid", "bias", "sinks")
+            if (tensor := getattr(self, name)) is not None
+        }
+        return replace(
+            self,
+            **per_head,
+            keys=self.keys[:, groups],
+            values=self.values[:, groups],
+            groups=1,
+            heads=tuple(self.head_numbers[index] for index in kept),
+            num_heads=self.num_heads if self.heads else self.queries.shape[1],
+        )
 
     @outside_autocast
     def weights(self) -> Tensor:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
@@ -58,17 +57,10 @@ class Selection:
         if self.heads is None:
             return record
         h = record.queries.shape[1]
-        kept = [head for head in range(h) if any(head in numbers for numbers in self.heads)]
-        if not kept:
+        chosen = [head for head in range(h) if any(head in numbers for numbers in self.heads)]
+        if not chosen:
             raise InputError.of(f"it has {h} head{'s' * (h > 1)}, none of them chosen")
-        groups = [head // record.groups for head in kept]
-        per_head = {
-            name: tensor if tensor.shape[1] == 1 else tensor[:, kept]
-            for name in ("queries", "output", "valid", "bias", "sinks")
-            if (tensor := getattr(record, name)) is not None
-        }
-        keys, values = record.keys[:, groups], record.values[:, groups]
-        return replace(record, keys=keys, values=values, groups=1, heads=tuple(kept), **per_head)
+        return record.of_heads(chosen)
 
 
 def _ranges(text: str) -> list[range] | None:

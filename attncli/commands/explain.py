@@ -25,7 +25,7 @@ Source = Annotated[
 Label = Annotated[str | None, typer.Option("--label", metavar="LABEL", help="The scorer; the first if left out.")]
 Layer = Annotated[str | None, typer.Option("--layer", metavar="NAME", help="Layer of a model, by its name or number.")]
 Batch = Annotated[int, typer.Option("--batch", metavar="N", help="The batch element.")]
-Head = Annotated[int, typer.Option("--head", metavar="N", help="The head.")]
+Head = Annotated[int | None, typer.Option("--head", metavar="N", help="The head; the first if left out.")]
 Query = Annotated[int, typer.Option("--query", metavar="N", help="The query.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the explanation as JSON, and nothing else.")]
 AllKeys = Annotated[bool, typer.Option("--full", help="List all keys, in place of those with the largest weights.")]
@@ -36,7 +36,7 @@ def explain(
     label: Label = None,
     layer: Layer = None,
     batch: Batch = 0,
-    head: Head = 0,
+    head: Head = None,
     query: Query = 0,
     json: Json = False,
     full: AllKeys = False,

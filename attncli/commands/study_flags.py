@@ -21,7 +21,7 @@ from attncli.config.strict import Flag
 from attncli.errors import Collector, InputError, show
 from attncli.studies import options_model, part_of
 
-NO_FLAGS = ("study", "name", "about", "expect", "figure", "sweep")
+NO_FLAGS = ("study", "name", "about", "data", "expect", "figure", "sweep")
 LONGEST_LIST = 4  # longer defaults are abbreviated
 PICTURES = "Pictures"  # the heading of the flags for pictures in the help
 METAVARS = {int: "N", float: "X"}

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, computing_dtype
+from attncli.attention import Bias, EmptyRow, Rules, Valid, alibi_slopes, at_least_float32, computing_dtype
 from attncli.common.memory import ran_out
 from attncli.common.study import NORMALIZER, Record
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
@@ -171,6 +171,7 @@ def rules_of(
     empty_row: EmptyRow = "zero",
     sinks: Tensor | None = None,
     first: int | None = None,
+    slopes: Sequence[float] | None = None,
 ) -> Rules:
     """Return the rules that turn an entry's scores into weights.
 
@@ -181,6 +182,7 @@ def rules_of(
         empty_row: weights of a query with no valid key.
         sinks: scores of an additional key.
         first: the position of the first query; by default from the causal mask, 0 without one.
+        slopes: the slope of ALiBi for each head; by default `alibi_slopes` of their number.
 
     Raises:
         InputError: as in `build_normalizer`.
@@ -189,20 +191,31 @@ def rules_of(
     if first is None:
         first = m - n if valid.causal == "bottom_right" else 0
     has_bias = bias is not None or entry.bias is not None
-    added = Bias(valid.shape, bias, entry.bias == "alibi", first) if has_bias else None
+    added = Bias(valid.shape, bias, entry.bias == "alibi", first, slopes) if has_bias else None
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
     return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks, rounding_of(entry))
 
 
 def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> Rules:
-    """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks."""
+    """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks.
+
+    Raises:
+        InputError: as in `rules_of`, or the slopes of ALiBi are unknown.
+    """
     call, (n, m) = inputs.call, inputs.valid.shape[-2:]
     if call is None:
         return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row)
     sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
     first = max(m - n, 0)  # a model that keeps keys of earlier tokens has queries of the last ones
-    return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=sinks, first=first)
+    slopes = None
+    if entry.bias == "alibi" and call.heads is not None:
+        if call.num_heads is None:
+            reason = "its slopes depend on the model's number of heads, which the captured file does not have"
+            raise InputError.of(got(entry.bias, reason, "capture the model again"), ["bias"])
+        slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
+    empty_row = call.empty_row
+    return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, sinks=sinks, first=first, slopes=slopes)
 
 
 def rounding_of(entry: ScorerEntry) -> Rounding:

@@ -239,6 +239,7 @@ class Matrices:
     tokens: Tokens = field(default_factory=Tokens)
     with_dropout: Sequence[str] = ()  # labels with dropout on their weights
     layer: str = ""  # of a model, as part of a title
+    heads: Sequence[int] | None = None  # their numbers; None: counted from 0
 
 
 def tensor_name(*parts: str, layer: str | None = None) -> str:
@@ -268,11 +269,23 @@ def tokens_of(result: Result, layer: str | None = None) -> Tokens:
     return Tokens(**settings.get("tokens", {}))
 
 
+def head_numbers_of(result: Result, layer: str | None = None) -> Sequence[int] | None:
+    """Return the numbers of the heads in a captured model if the run has only some of them, else None.
+
+    `layer` is needed for runs with layers.
+    """
+    calls = result.settings.get("capture", {}).get("calls", {})
+    call = calls.get(layer, {}) if layer is not None else next(iter(calls.values()), {})
+    numbers: Sequence[int] | None = call.get("heads")
+    return numbers
+
+
 def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrices:
     """Return one stage of attention of all scorers, to show as heatmaps; `layer` is needed for runs with layers."""
     with_dropout = [each for each in result.labels if tensor_name(each, "dropped", layer=layer) in result.tensors]
     valid = result.inputs.get(tensor_name("valid", layer=layer))
-    return Matrices(stage, stage_of(result, stage, layer), valid, tokens_of(result, layer), with_dropout)
+    tensors, heads = stage_of(result, stage, layer), head_numbers_of(result, layer)
+    return Matrices(stage, tensors, valid, tokens_of(result, layer), with_dropout, heads=heads)
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,9 @@ class CapturedData(Model):
     layers: Annotated[
         list[Layer] | None, Field(min_length=1, description="layers, compared head by head; default: all in the file")
     ] = None
-    heads: Annotated[Indices | None, Field(description="heads that are listed and drawn; default: all")] = None
+    heads: Annotated[
+        Indices | None, Field(description="heads of the run, by their numbers in the model; default: all in the file")
+    ] = None
 
     @model_validator(mode="after")
     def _one_or_several(self) -> "CapturedData":

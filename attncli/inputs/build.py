@@ -1,5 +1,6 @@
 """Read or generate the tensors of an experiment from its config."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
@@ -54,6 +55,17 @@ class Inputs:
     bias: Tensor | None = None
     call: Record | None = None
     tokens: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def heads(self) -> Sequence[int | None]:
+        """The number of each head: in the model for a captured call, else from 0; [None] without an axis of heads.
+
+        All axes between the batch and the queries count as heads.
+        """
+        if self.call is not None:
+            return self.call.head_numbers
+        leading = self.valid.shape[1:-2]
+        return range(math.prod(leading)) if leading else [None]
 
 
 def build_inputs(

@@ -1,6 +1,7 @@
 """Read the files that `attncli capture` writes: attention calls of a real model."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, TypeAdapter
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter
 from safetensors import safe_open
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from attncli.attention import EmptyRow, Valid, at_least_float32, computing_dtype
 from attncli.capturing.record import FACTS, METADATA, SHARED, TENSORS, VERSION, Record
 from attncli.capturing.tokens import numbered, read_tokens, tokens_of
 from attncli.config.tensors import CapturedData
-from attncli.errors import Collector, InputError, did_you_mean, got
+from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
 from attncli.inputs.bias import without_infinities
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import TensorFile, broken, problem
@@ -31,7 +32,8 @@ class _Entry(BaseModel, strict=True, allow_inf_nan=False):
     scale: float
     pre_scale: Annotated[float, Field(gt=0)] | Annotated[float, Field(lt=0)]
     groups: PositiveInt
-    heads: list[int] | None
+    heads: Annotated[list[NonNegativeInt], Field(min_length=1)] | None
+    num_heads: PositiveInt | None = None  # files of earlier versions lack it
     softcap: PositiveFloat | None
     empty_row: EmptyRow
     error: float
@@ -89,7 +91,7 @@ class Captured:
             del named["sinks"]
         given: dict[str, Any] = {part: self.file.read(each) for part, each in named.items() if each is not None}
         given |= {key: entry[key] for key in FACTS}
-        given["heads"] = entry["heads"] and tuple(entry["heads"])
+        given |= {"heads": entry["heads"] and tuple(entry["heads"]), "num_heads": entry.get("num_heads")}
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
         layer, call = (later[1], int(later[2])) if later else (name, 0)
         record = Record(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **given)
@@ -105,7 +107,9 @@ class Captured:
             given: dict[str, Tensor] = {part: getattr(record, part) for part in shapes}
             fits = all(each.shape == shapes[part] and each.is_floating_point() for part, each in given.items())
             fits = fits and min(b, h, n, m, d, v) > 0 and h % record.groups == 0
-            fits = fits and (record.heads is None or len(record.heads) == h)
+            heads = [*record.head_numbers]
+            fits = fits and len(heads) == h and heads == sorted({*heads})
+            fits = fits and heads[-1] < (record.num_heads or math.inf)
             for mask, width in ((record.valid, m), (record.bias, m), (record.sinks, 1)):
                 fits = fits and (mask is None or mask.expand(b, h, n, width).ndim == mask.ndim)
             fits = fits and (record.valid is None or record.valid.dtype == torch.bool)
@@ -156,7 +160,8 @@ def read_captured(path: Path) -> Captured:
 def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Inputs]]:
     """Return the captured file of a config, and the inputs of each chosen call.
 
-    Calls are in the order of the key `layers` of the config, or by default in the order of the file.
+    Calls are in the order of the key `layers` of the config, or by default in the order of the file. Each has the heads
+    in the key `heads`, or by default all heads.
 
     Raises:
         InputError: the file, a layer or a head is missing, or a layer cannot be recomputed. The paths in the error are
@@ -166,7 +171,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         captured = read_captured(Path(data.capture))
     except InputError as error:
         raise InputError.of(error.problems[0].message, ["capture"]) from error
-    collector, calls = Collector(), dict[str, Inputs]()
+    collector, records = Collector(), dict[str, Record]()
     wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
     if data.layer is not None:
         wanted = [(["layer"], data.layer)]
@@ -183,18 +188,22 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
             except InputError as error:
                 is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
                 raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
-            if record.name in calls:
+            if record.name in records:
                 raise InputError.of(
                     got(given, f"the layer {record.name}, which is there already; expected each once"), place
                 )
-            calls[record.name] = replace(inputs_of(record, dtype, device), tokens=_tokens(captured, record))
+            records[record.name] = record
     collector.check()
     for index, head in enumerate(data.heads or []):
-        for name, inputs in calls.items():
-            if head >= (heads := inputs.queries.shape[1]):
-                expected = f"expected 0 to {heads - 1}, of the {heads} heads of {name}"
+        for name, record in records.items():
+            if head not in (heads := record.head_numbers):
+                expected = f"expected {in_ranges(heads)}, of the {len(heads)} head{'s' * (len(heads) > 1)} of {name}"
                 raise InputError.of(got(head, expected), ["heads", index])
-    return captured, list(calls.values())
+    calls = list[Inputs]()
+    for record in records.values():
+        chosen = record if data.heads is None else record.of_heads(data.heads)
+        calls.append(replace(inputs_of(chosen, dtype, device), tokens=_tokens(captured, record)))
+    return captured, calls
 
 
 def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:

@@ -65,11 +65,20 @@ def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) ->
     if not is_captured(path):
         return {None: _from_tensors(path, stored_tensors(path), note)}
     try:
-        _, calls = read_calls(CapturedData(capture=str(path)), torch.float32, torch.device("cpu"))
+        return read_layers(CapturedData(capture=str(path)), note)
     except InputError as error:
         raise InputError.of(error.problems[0].message) from error
+
+
+def read_layers(data: CapturedData, note: Note) -> dict[str | None, Inputs]:
+    """Return the inputs of each chosen attention call of a captured file by its name.
+
+    Raises:
+        InputError: as in `read_calls`.
+    """
+    captured, calls = read_calls(data, torch.float32, torch.device("cpu"))
     if any(inputs.bias is not None for inputs in calls):
-        note(f"{path.name}: {NOT_USED}")
+        note(f"{captured.path.name}: {NOT_USED}")
     return {inputs.call.name: inputs for inputs in calls if inputs.call is not None}
 
 
@@ -122,7 +131,7 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -
 def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Inputs:
     is_run = path.is_dir() or (path.name == TENSORS and path.with_name("results.json").is_file())
     folder = path if path.is_dir() else path.parent
-    if is_run and "queries" not in stored and (folder / CAPTURED).is_file():
+    if is_run and (folder / CAPTURED).is_file():  # its tensors lack the numbers of layers and heads
         raise InputError.of(f'got "{path}", a run over layers of a model; use {folder / CAPTURED}')
     if is_run and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run without weights, whose mask was too large to save'

@@ -54,4 +54,5 @@ def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: W
 
 def _entry(record: Record) -> dict[str, Any]:
     facts = {key: getattr(record, key) for key in FACTS}
+    facts |= {} if record.heads is None else {"num_heads": record.num_heads}
     return {"class": record.kind, **facts, "error": record.error if math.isfinite(record.error) else None}

@@ -44,7 +44,7 @@ MOST_NAMED = 3  # changed settings named in the sentence
 NO_SETTINGS = ("name", "about", "figure", "expect", "from", "resume")  # keys that do not change results
 PLACES_OF_FILES = ("file", "capture")  # keys with paths, ignored at any depth
 DIGEST = 12  # hexadecimal digits of an input's fingerprint
-OUTCOMES = ("histograms", "configurations")  # keys of `settings` in results.json that are outcomes
+OUTCOMES = ("histograms", "configurations", "summary")  # keys of `settings` in results.json that are outcomes
 PAIR = (Column("a", "a", "", kind="place"), Column("b", "b", "", kind="place"))
 NAMES = ("label", "a", "b")
 ONE_WAY = "output_difference"  # metric of a pair that changes if the two are swapped

@@ -22,7 +22,17 @@ from torch import Tensor
 
 from attncli import __version__
 from attncli.common.stopping import Keeping, signals
-from attncli.common.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
+from attncli.common.study import (
+    STAGES,
+    Record,
+    Result,
+    head_numbers_of,
+    is_kept,
+    nan_to_null,
+    single_numbers,
+    stage_of,
+    tokens_of,
+)
 from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS, Document
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
@@ -327,7 +337,10 @@ def save_weights_csv(path: Path, result: Result) -> str | None:
 
 def _rows(label: str, result: Result) -> Iterator[list[object]]:
     valid, tokens = result.inputs["valid"], tokens_of(result)
-    cells = itertools.product(*(range(size) for size in valid.shape))
+    axes: list[Sequence[int]] = [range(size) for size in valid.shape]
+    if heads := head_numbers_of(result):
+        axes[1] = heads
+    cells = itertools.product(*axes)
     numbers = (_digits(result.tensors[f"{label}/scores"]), _digits(result.tensors[f"{label}/weights"]))
     for place, score, weight, allowed in zip(cells, *numbers, valid.flatten().tolist(), strict=True):
         *leading, query, key = place

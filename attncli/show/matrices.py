@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 
 from attncli.common.study import Matrices, Names
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
-from attncli.errors import InputError, did_you_mean, got, printable, shortened, show
+from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
 from attncli.show.figures import Note
 
 MOST_PANELS = 48
@@ -29,7 +29,7 @@ class Panel:
 
     label: str
     place: str  # such as "batch 1, head 0"; empty if there is only one
-    index: tuple[int, int]  # batch element and head
+    index: tuple[int, int]  # batch element and number of the head
     values: Tensor
     valid: Tensor | None
     queries: tuple[str, ...] | range
@@ -47,8 +47,9 @@ def select(
 ) -> list[Panel]:
     """Return the requested panels by batch element, then head, then label; None selects all.
 
-    Axes between the first and the last two all count as heads. `places` are pairs of batch element and head, in place
-    of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out, with a call of `note`.
+    Axes between the first and the last two all count as heads. Heads are chosen by their numbers. `places` are pairs of
+    batch element and head, in place of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out, with
+    a call of `note`.
 
     Raises:
         InputError: a label, batch element or head does not exist, or a tensor has no matrices.
@@ -59,11 +60,17 @@ def select(
     stacks = {name: _stack(name, matrices.tensors[name]) for name in labels or matrices.tensors}
     if any(heads or ()) and all(matrices.tensors[name].ndim <= 3 for name in stacks):
         raise InputError.of(got(max(heads or ()), "there are no heads here", "leave it out"), ["head"])
-    wanted_batches = _indices("batch element", batches, max(stack.shape[0] for stack in stacks.values()))
-    wanted_heads = _indices("head", heads, max(stack.shape[1] for stack in stacks.values()))
+    wanted_batches = _indices("batch element", batches, range(max(stack.shape[0] for stack in stacks.values())))
+    numbers = matrices.heads or range(max(stack.shape[1] for stack in stacks.values()))
+    wanted_heads = _indices("head", heads, numbers)
     if places is None:
         places = [(b, h) for b in wanted_batches for h in wanted_heads]
-    there = [(name, b, h) for b, h in places for name in stacks if b < len(stacks[name]) and h < stacks[name].shape[1]]
+    there = [
+        (name, b, h)
+        for b, h in places
+        for name in stacks
+        if b < len(stacks[name]) and numbers.index(h) < stacks[name].shape[1]
+    ]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
     most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a place or none
@@ -72,7 +79,7 @@ def select(
         last, batch, head = shown[-1]
         upto = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}"
         note(f"{upto}; attncli heatmap with --scorer, --batch or --head draws others")
-    return [_panel(matrices, name, stacks[name], b, h) for name, b, h in shown]
+    return [_panel(matrices, name, stacks[name], b, h, numbers) for name, b, h in shown]
 
 
 def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
@@ -94,22 +101,25 @@ def _four_axes(tensor: Tensor) -> Tensor:
     return tensor.reshape(len(tensor) if tensor.ndim > 2 else 1, -1, *tensor.shape[-2:])
 
 
-def _indices(kind: str, wanted: Sequence[int] | None, count: int) -> list[int]:
+def _indices(kind: str, wanted: Sequence[int] | None, known: Sequence[int]) -> list[int]:
     for index in wanted or ():
-        if not 0 <= index < count:
-            raise InputError.of(got(index, f"expected a {kind} in 0..{count - 1}"), [kind.split()[0]])
-    return list(dict.fromkeys(wanted or range(count)))
+        if index not in known:
+            of_all = f"a {kind} in 0..{len(known) - 1}"
+            expected = of_all if isinstance(known, range) else f"{kind} {in_ranges(known)}"
+            raise InputError.of(got(index, f"expected {expected}"), [kind.split()[0]])
+    return list(dict.fromkeys(wanted or known))
 
 
-def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int) -> Panel:
-    batches, heads, n, m = stack.shape
-    values, valid = stack[batch, head], None
+def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int, numbers: Sequence[int]) -> Panel:
+    (batches, heads, n, m), index = stack.shape, numbers.index(head)
+    values, valid = stack[batch, index], None
     if matrices.valid is not None:
-        valid = _four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, head]
+        valid = _four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, index]
         if matrices.stage in ("weights", "dropped"):
             empty = ~valid.any(-1, keepdim=True)  # show nonzero weights of a query without valid keys
             valid = valid | (empty & (values != 0))
-    place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * (heads > 1))
+    has_number = heads > 1 or matrices.heads is not None
+    place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * has_number)
     queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
     return Panel(printable(label), place, (batch, head), values, valid, queries, keys)
 

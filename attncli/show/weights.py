@@ -4,7 +4,7 @@ The output is beside the weights. A row's maximum is marked, masked cells have a
 weights bold.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -75,11 +75,13 @@ def weight_tables(
     tokens: Tokens,
     width: int,
     shown: Excerpt,
+    heads: Sequence[int] | None = None,
 ) -> Iterator[RenderableType]:
     """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
 
-    A place is the index of a matrix, such as (batch element, head); a single place is not named. `valid` has the shape
-    of the weights. Batch elements with different tokens of keys have separate tables.
+    A place is the index of a matrix, such as (batch element, head); a single place is not named. `heads` has the
+    numbers of the heads if they are not all heads of a model; they are always named. `valid` has the shape of the
+    weights. Batch elements with different tokens of keys have separate tables.
     """
     together = dict[tuple[str, ...], list[Index]]()
     for place in places:
@@ -87,8 +89,10 @@ def weight_tables(
         together.setdefault(headings, []).append(place)
     for index, (headings, alike) in enumerate(together.items()):
         yield from [Text()] if index else []
-        axes = [axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1]
-        names = _name_columns(weights, alike, axes, tokens.queries, shown.queries)
+        numbers = {1: heads} if heads else {}
+        varied = {axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1}
+        axes = sorted(varied | numbers.keys())
+        names = _name_columns(weights, alike, axes, numbers, tokens.queries, shown.queries)
         columns = _key_columns(weights, valid, alike, headings, shown)
         outputs = _output_columns(output, alike, shown.queries) if shown.has_output and output is not None else []
         yield from blocks(names, [*columns, *outputs], width)
@@ -100,12 +104,23 @@ def _name(names: Names | None, place: Index, index: int) -> str:
 
 
 def _name_columns(
-    weights: "Tensor", places: Sequence[Index], axes: Sequence[int], tokens: Names | None, rows: Sequence[int]
+    weights: "Tensor",
+    places: Sequence[Index],
+    axes: Sequence[int],
+    numbers: Mapping[int, Sequence[int]],
+    tokens: Names | None,
+    rows: Sequence[int],
 ) -> list[Cells]:
-    """Return the columns with the indices along these axes, such as batch element and head, and with the query."""
+    """Return the columns with the indices along these axes, such as batch element and head, and with the query.
+
+    `numbers` has the numbers along an axis, if they are not the indices.
+    """
     names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
     lines = [(place, row) for place in places for row in _with_gap(rows, rows)]
-    columns = [Cells(names[axis], [str(place[axis]) for place, _ in lines]) for axis in axes]
+    columns = [
+        Cells(names[axis], [str(numbers[axis][place[axis]] if axis in numbers else place[axis]) for place, _ in lines])
+        for axis in axes
+    ]
     if weights.shape[-2] > 1 or tokens or not columns:
         columns.append(Cells("q", [GAP if row is None else _name(tokens, place, row) for place, row in lines]))
     columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)

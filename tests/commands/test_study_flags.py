@@ -24,8 +24,9 @@ def test_every_key_is_a_flag_with_its_description(study: str) -> None:
     others = ("study", "name", "about", "expect", "figure", "sweep")
     keys = {field.alias or name: field for name, field in (*fields.items(), *Look.model_fields.items())}
     keys = {key: field for key, field in keys.items() if key not in others}
-    with_argument = {"swap": ["model", "texts"], "doctor": ["data", "mask", "tokens", "model", "texts"]}
-    keys = {key: field for key, field in keys.items() if key not in with_argument.get(study, [])}
+    without = {"swap": ["model", "texts"], "doctor": ["data", "mask", "tokens", "model", "texts"]}  # by an argument
+    without |= {"variance": ["data"], "saturation": ["data"]}  # in YAML only
+    keys = {key: field for key, field in keys.items() if key not in without.get(study, [])}
     options = {param.opts[0]: param for param in COMMANDS.commands[study].params}
     for key, field in keys.items():
         option = options["--scorer" if key == "scorers" else f"--{key.replace('_', '-')}"]

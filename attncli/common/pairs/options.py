@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
+from attncli.config.tensors import CapturedData
 from attncli.config.values import FileName, Sizes, powers
 
 LARGEST_DEFAULT = 1024
@@ -52,34 +53,51 @@ class PairsOptions(Experiment):
         Field(alias="from", description="tensor file, run folder or config with queries and keys"),
         Flag("SOURCE", is_path=True),
     ] = None
+    data: Annotated[CapturedData | None, Field(description="layers and heads of a captured model")] = None
 
     study: str
+
+    @property
+    def file(self) -> str | None:
+        """The file, run folder or config with queries and keys; None for random ones."""
+        return self.source if self.data is None else self.data.capture
+
+    @property
+    def file_key(self) -> tuple[str, ...]:
+        """The path of `file` in the config."""
+        return ("from",) if self.data is None else ("data", "capture")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "PairsOptions":
+        if self.source is not None and self.data is not None:
+            raise problem("got `from` together with data; expected one of the two", under=["from"])
+        return self
 
     @model_validator(mode="after")
     def _drawn_or_read(self) -> "PairsOptions":
         drawn = self.drawn_keys() & self.model_fields_set
         beside = [key for key in type(self).model_fields if key in drawn]
-        if self.source is not None and beside:
-            keys = " and ".join(beside)
-            message = f"got {keys} together with `from`, which reads the tensors; expected one of the two"
-            raise problem(f"{message}; leave out {keys}, or `from`", under=[beside[0]])
+        if self.file is not None and beside:
+            keys, source = " and ".join(beside), f"`{self.file_key[0]}`"
+            message = f"got {keys} together with {source}, which reads the tensors; expected one of the two"
+            raise problem(f"{message}; leave out {keys}, or {source}", under=[beside[0]])
         return self
 
     @model_validator(mode="after")
     def _degrees_of_freedom(self) -> "PairsOptions":
         asked = self.df is not None and "df" in self.model_fields_set
-        if self.source is None and asked and self.distribution != "student_t":
+        if self.file is None and asked and self.distribution != "student_t":
             message = f"got df {self.df:g} for {self.distribution} entries; only student_t has degrees of freedom"
             raise problem(f"{message}; leave it out, or choose student_t", under=["df"])
         return self
 
     def unused(self) -> set[str]:
-        """Return the keys without effect: the keys for drawing entries beside `from`, and `df` without student_t."""
-        if self.source is not None:
+        """Return the keys without effect: the keys for drawing entries beside a file, and `df` without student_t."""
+        if self.file is not None:
             return self.drawn_keys()
         return set() if self.distribution == "student_t" else {"df"}
 
     @classmethod
     def drawn_keys(cls) -> set[str]:
-        """Return the keys for drawing queries and keys; they are refused beside `from`."""
-        return set(cls.model_fields) - set(Experiment.model_fields) - {"study", "source", "scorers"}
+        """Return the keys for drawing queries and keys; they are refused beside a file."""
+        return set(cls.model_fields) - set(Experiment.model_fields) - {"study", "source", "data", "scorers"}

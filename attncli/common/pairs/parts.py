@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from attncli.common.progress import Progress
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs, Shapes
 from attncli.inputs.seeding import generator
-from attncli.inputs.source import read_source
+from attncli.inputs.source import read_layers, read_source
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
 PAIRS_AT_A_TIME = 2**14  # for random pairs
@@ -91,7 +90,7 @@ class RandomPairs:
 class RealPairs:
     """Pairs of one head of a file: `tensors` has queries (b, n, q), keys (b, m, k) and perhaps `valid` (b, n, m).
 
-    A job has a few queries of a batch element, with all keys.
+    `head` is the number of the head. A job has a few queries of a batch element, with all keys.
     """
 
     tensors: Mapping[str, Tensor]
@@ -121,17 +120,17 @@ class RealPairs:
 
 
 def read_pairs(
-    source: str, dtype: torch.dtype, device: torch.device, progress: Progress
-) -> dict[str | None, tuple[dict[str, Tensor], Any]]:
-    """Return the tensors of a source by layer, each layer with its attention call (None unless it is a captured model).
+    options: PairsOptions, dtype: torch.dtype, device: torch.device, progress: Progress
+) -> dict[str | None, tuple[dict[str, Tensor], Inputs]]:
+    """Return the tensors of the file in the options by layer, each layer with its inputs as they were read.
 
     The tensors are `queries` (b, n, q) or (b, heads, n, q), `keys` (..., m, k) and, if some pairs are invalid, `valid`
     (..., n, m). Sources other than captured models have the one layer None. Tensors are rounded to the dtype, and
     several axes of heads become one. `progress` gets notes on unused tensors and on how masks were understood.
 
     Raises:
-        InputError: located at `from` if the source is missing, has no queries and keys that fit together, or does not
-            fit into memory; located in the source if that is a config with a mistake.
+        InputError: located at `from` or `data` if the source is missing, has no queries and keys that fit together, or
+            does not fit into memory; located in the source if that is a config with a mistake.
     """
 
     def check_size(shapes: Shapes) -> None:
@@ -139,10 +138,13 @@ def read_pairs(
         require_memory(attention_bytes(shapes, torch.float32), torch.device("cpu"), cure)
 
     try:
-        layers = read_source(Path(source), check_size, progress.note)
+        if options.data is not None:
+            layers = read_layers(options.data, progress.note)
+        else:
+            layers = read_source(Path(options.source or ""), check_size, progress.note)
     except InputError as error:
-        raise error if error.problems[0].where else error.under("from") from error
-    return {layer: (_tensors_of(inputs, dtype, device), inputs.call) for layer, inputs in layers.items()}
+        raise error if error.problems[0].where else error.under(options.file_key[0]) from error
+    return {layer: (_tensors_of(inputs, dtype, device), inputs) for layer, inputs in layers.items()}
 
 
 def _tensors_of(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:

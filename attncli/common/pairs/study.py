@@ -50,7 +50,7 @@ LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most thi
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
     LAYER,
-    Column("head", "head", "Head of real tensors, counted from 0; empty if they have none.", kind="place"),
+    Column("head", "head", "Number of the head of real tensors; empty if they have none.", kind="place"),
     Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes.", kind="place"),
 )
 
@@ -142,7 +142,7 @@ def prepare_pairs(
     def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[nn.Module]:
         return of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
-    if options.source is None:
+    if options.file is None:
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
             sizes = sorted({*powers(1, sizes[0]), *sizes})
@@ -154,20 +154,21 @@ def prepare_pairs(
             points.append(Point(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
     points, named, outlines, at_a_time = list[Point](), dict[str, Tensor](), list[nn.Module](), PAIRS_AT_A_TIME
-    for layer, (tensors, call) in read_pairs(options.source, dtype, device, progress).items():
-        (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
+    for layer, (tensors, inputs) in read_pairs(options, dtype, device, progress).items():
+        call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
         if most < fewest:
             of = "" if layer is None else f" in {layer}"
-            message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}{of}'
-            raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
+            message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{of}'
+            raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
         own_entries = [of_call(entry, call) for entry in options.scorers]
         outlines += _outlines(options, own_entries, q, k)
         at_a_time = _check_memory(options, outlines, (m + 1) * k, device)
         scorers = scorers_of(own_entries, q, k)
-        for head in range(leading[1]) if len(leading) > 1 else [None]:
-            own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
-            points.append(Point(k, own_entries, scorers, RealPairs(own, head or 0), head, layer, call and call.number))
+        for index, head in enumerate(inputs.heads):
+            own = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
+            real, layer_number = RealPairs(own, head or 0), None if call is None else call.number
+            points.append(Point(k, own_entries, scorers, real, head, layer, layer_number))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     sizes = sorted({point.d for point in points})
     return Prepared(options, entries, sizes, points, named, device, at_a_time, normalizers)
@@ -182,7 +183,7 @@ def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size:
             raise
         message = f"got queries of size {query_size} and keys of size {key_size}; dot products need equal sizes"
         cure = "choose a scorer for different sizes, additive or general"
-        raise InputError.of(f"{message}; {cure}", ["from"]) from error
+        raise InputError.of(f"{message}; {cure}", options.file_key) from error
 
 
 def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int, device: torch.device) -> int:
@@ -190,10 +191,10 @@ def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int
 
     Return the number of pairs to score at the same time. `row` is the number of entries of a query and its keys.
     """
-    place, cure = ("d", "a smaller d, fewer keys") if options.source is None else ("from", "fewer keys")
+    place, cure = (("d",), "a smaller d, fewer keys") if options.file is None else (options.file_key, "fewer keys")
     # Parameters count twice, since theory reads them in float64.
     stored = 2 * parameter_bytes(outlines) + torch.get_num_threads() * DRAWN * row
-    require_memory(stored, device, f"use {cure}, or scorers with fewer parameters", (place,))
+    require_memory(stored, device, f"use {cure}, or scorers with fewer parameters", place)
     width = max([1, *(size for each in outlines for parameter in each.parameters() for size in parameter.shape)])
     return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 
@@ -264,9 +265,9 @@ def result_of(
             progress.note(f"warning: {label}: NaN or infinite scores at {place}; float64 has a larger range")
     entries = vars(prepared.entries)
     if prepared.is_real:
-        entries = {"from": options.source, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
+        entries = {"from": options.file, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
         if prepared.is_captured:
-            entries |= {"capture": Path(str(options.source)).name, "layers": prepared.layers}
+            entries |= {"capture": {"file": Path(str(options.file)).name}, "layers": prepared.layers}
     return Result(
         study=options.study,
         name=options.name,

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from attncli.common.study import STAGES, Record, Result, is_kept, layers_of, tensor_name, tokens_of
+from attncli.common.study import STAGES, Record, Result, head_numbers_of, is_kept, layers_of, tensor_name, tokens_of
 from attncli.errors import printable, shortened
 from attncli.numbers import number
 from attncli.show.looks import looks_of
@@ -61,7 +61,8 @@ def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
     for layer in layers_of(result):
         valid = result.inputs.get(tensor_name("valid", layer=layer))
         if valid is not None and (stages := _stages(result, layer)):
-            groups.setdefault(str((valid.shape, stages)), []).append(layer)
+            alike = valid.shape, stages, head_numbers_of(result, layer)
+            groups.setdefault(str(alike), []).append(layer)
     for layers in groups.values():
         title = printable(", ".join(map(str, layers))) if len(groups) > 1 else ""
         yield {"title": title, "command": command, **_view(result, layers, budget // len(groups))}
@@ -103,7 +104,11 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
         numbers[stage] = own = [_numbers(each, valid, stage in OF_WEIGHTS, blocks, width) for each in tensors]
         scales = {kind: _scales(own, stage in OF_WEIGHTS, value) for kind, value in KINDS.items()}
         described.append({"name": stage, "labels": [result.labels.index(label) for label in labels], "scales": scales})
-    names = {"batch": range(shown), "layer": [printable(str(layer)) for layer in layers], "head": range(heads)}
+    names = {
+        "batch": range(shown),
+        "layer": [printable(str(layer)) for layer in layers],
+        "head": head_numbers_of(result, layers[0]) or range(heads),
+    }
     is_there = (True, layers != [None], len(leading) > 1)
     axes = [{"name": axis, "names": list(map(str, each))} for axis, each in names.items()]
     formulas = result.settings.get("formulas", {})

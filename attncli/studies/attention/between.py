@@ -1,10 +1,13 @@
 """The differences between the weights and outputs of two runs, by label, batch element and head."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from attncli.attention import Rules, Valid
-from attncli.common.study import Record, Result, layers_of, tensor_name
+from attncli.common.study import Record, Result, head_numbers_of, layers_of, tensor_name
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
 
@@ -13,7 +16,7 @@ def between(a: Result, b: Result) -> list[Record]:
     """Return a row for each `label, layer, batch, head`, with the differences of one scorer between the two runs.
 
     The metrics are the same as for a pair of scorers in one run. A scorer has rows if both runs store its outputs with
-    equal shapes. Queries without a valid key in both runs are left out.
+    equal shapes, of the same heads. Queries without a valid key in both runs are left out.
     """
     layers = set(layers_of(b))
     return [row for layer in layers_of(a) if layer in layers for row in _of_layer(a, b, layer)]
@@ -21,11 +24,16 @@ def between(a: Result, b: Result) -> list[Record]:
 
 def _of_layer(a: Result, b: Result, layer: str | None) -> list[Record]:
     rows, place = list[Record](), {} if layer is None else {"layer": layer}
+    numbers = head_numbers_of(a, layer)
+    if numbers != head_numbers_of(b, layer):
+        return []
     for label in a.labels:
         output, weights = (_both(a, b, tensor_name(label, stage, layer=layer)) for stage in ("output", "weights"))
         if output is None or (weights is not None and weights[0].shape[:-1] != output[0].shape[:-1]):
             continue
-        groups = Groups(_empty(a, layer, output[0]) & _empty(b, layer, output[0]), by_head=True)
+        leading = output[0].shape[1:-2]
+        heads: Sequence[int | None] = numbers or (range(math.prod(leading)) if leading else [None])
+        groups = Groups(_empty(a, layer, output[0]) & _empty(b, layer, output[0]), heads)
         pair = None
         if weights is not None:
             rules = Rules(Valid(weights[0].shape))

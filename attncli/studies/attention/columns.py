@@ -8,8 +8,9 @@ BATCH = Column("batch", "batch", "Index of the batch element: along the first ax
 HEAD = Column(
     "head",
     "head",
-    "Index of the head: along the second axis of (b, heads, n, m), null where there is no such axis. More axes between "
-    "the batch and the queries are counted through, the last one fastest.",
+    "Number of the head: in the model for a captured model, else the index along the second axis of (b, heads, n, m), "
+    "null where there is no such axis. More axes between the batch and the queries are counted through, the last one "
+    "fastest.",
     kind="place",
 )
 PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.")

@@ -1,7 +1,6 @@
 """Work out one query: every number on the way from the query and the keys to the output."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
 from attncli.common.scoring import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
 from attncli.common.study import MOST_KEYS, Explanation, Record
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.errors import InputError, Problem, below, did_you_mean, got, printable
+from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import number
 from attncli.scorers import SCORERS
@@ -62,11 +61,11 @@ def explain(
     *,
     layer: str | int | None = None,
     batch: int = 0,
-    head: int = 0,
+    head: int | None = None,
     query: int = 0,
     most: int | None = MOST_KEYS,
 ) -> Explanation:
-    """Work out one query with the scorer `label`, by default the first, in `layer`, by default the first.
+    """Work out one query with the scorer `label`, in `layer` and `head`; by default the first of each.
 
     The `most` keys with the largest weights are listed, in the order of the keys; all keys if `most` is None.
 
@@ -75,6 +74,7 @@ def explain(
             the argument), or a user's scorer returns wrong steps.
     """
     part = _part(prepared, layer)
+    head = _heads(part)[0] if head is None else head
     index = _index(prepared, part, label, {"batch": batch, "head": head, "query": query})
     row = _row(prepared, part, index, batch, head, query)
     entry, rules, weights = prepared.options.scorers[index], part.rules[index], row.stages["weight"]
@@ -188,16 +188,26 @@ def _index(prepared: "Prepared", part: "Part", label: str | None, places: Mappin
     labels, problems = [entry.label for entry in prepared.options.scorers], list[Problem]()
     if label is not None and label not in labels:
         problems.append(Problem(got(label, "unknown label", did_you_mean(label, labels)), ("label",)))
-    b, *heads, n, _ = part.inputs.valid.shape
-    sizes = {"batch": (b, "batch elements"), "head": (math.prod(heads), "heads"), "query": (n, "queries")}
+    b, *_, n, _ = part.inputs.valid.shape
+    axes: dict[str, tuple[Sequence[int], str]] = {
+        "batch": (range(b), "batch elements"),
+        "head": (_heads(part), "heads"),
+        "query": (range(n), "queries"),
+    }
     for name, place in places.items():
-        size, nouns = sizes[name]
-        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < size:
-            expected = f"expected 0 to {size - 1}, of {size} {nouns}" if size > 1 else f"expected 0, the only {name}"
+        known, nouns = axes[name]
+        if isinstance(place, bool) or not isinstance(place, int) or place not in known:
+            of = f"of {len(known)} {nouns}" if len(known) > 1 else f"the only {name}"
+            expected = f"expected {in_ranges(known)}, {of}"
             problems.append(Problem(got(place, expected), (name,)))
     if problems:
         raise InputError(problems)
     return 0 if label is None else labels.index(label)
+
+
+def _heads(part: "Part") -> list[int]:
+    """Return the numbers of the heads, [0] without an axis of heads."""
+    return [head or 0 for head in part.inputs.heads]
 
 
 def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, query: int) -> Row:
@@ -207,7 +217,7 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
 
     def matrix(tensor: Tensor, element: int = batch) -> Tensor:
         """Return the matrix of the batch element and head."""
-        return tensor[element].reshape(-1, *tensor.shape[-2:])[head].cpu()
+        return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(part).index(head)].cpu()
 
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     score = scoring_of(entry, scorer)

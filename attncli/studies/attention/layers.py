@@ -23,7 +23,7 @@ from attncli.studies.attention.places import Place, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
-CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "heads", "error")
+CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error")
 LAYER_SETTINGS = ("scales", "tokens")  # settings that differ from layer to layer
 
 
@@ -80,6 +80,7 @@ def joined_layers(
     for call, result in zip(calls, results, strict=True):
         own = facts[call.name] = {"number": captured.numbers[call.name]}
         own |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
+        own["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
         if same is not None and same.label in result.labels:
             output = tensor_name(same.label, "output", layer=call.name if has_layers else None)
@@ -96,9 +97,10 @@ def joined_layers(
     }
     rows: dict[str, Any] = {kind: [row for result in results for row in getattr(result, kind)] for kind in ROWS}
     changes = changes_by_label(rows["head_comparisons"], first.labels)
+    summary = means(rows["heads"], changes)
     return replace(
         first,
-        settings={**settings, "capture": capture, "layers": layers},
+        settings={**settings, "capture": capture, "layers": layers, "summary": summary},
         findings=[_about_capture(capture), *_about_changes(changes, captured.numbers)],
         inputs={name: tensor for result in results for name, tensor in result.inputs.items()},
         tensors={name: tensor for result in results for name, tensor in result.tensors.items()},
@@ -155,15 +157,16 @@ def head_numbers(rows: Sequence[Record]) -> list[int]:
     return sorted({row["head"] for row in rows})
 
 
-def means(result: Result) -> list[Record]:
-    """Return a row for each scorer: its metrics averaged over all heads, and the mean change of the output.
+def means(heads: Sequence[Record], changes: Mapping[str, Sequence[Record]]) -> list[Record]:
+    """Return a row for each scorer: its metrics averaged over the rows `heads`, and the mean change of the output.
 
-    The change is the difference from the first scorer's output, None for the first scorer itself.
+    The change is the difference from the first scorer's output, None for the first scorer itself. `changes` has the
+    rows of the other scorers, by label.
     """
-    found, changes = [], changes_by_label(result.head_comparisons, result.labels)
-    for label, heads in by_label(result.heads).items():
+    found = []
+    for label, own in by_label(heads).items():
         row: Record = {"label": label}
-        for rows, keys in ((heads, AVERAGED), (changes.get(label, []), ["output_difference"])):
+        for rows, keys in ((own, AVERAGED), (changes.get(label, []), ["output_difference"])):
             for key in keys:
                 known = [each[key] for each in rows if each[key] is not None]
                 row[key] = fmean(known) if known else None

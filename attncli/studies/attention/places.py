@@ -1,10 +1,12 @@
 """Choose the batch elements and heads to show: if there are many, the places where scorers differ most."""
 
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from attncli.common.study import STAGES, Record, Result, tensor_name
+from attncli.common.study import STAGES, Record, Result, head_numbers_of, tensor_name
+from attncli.errors import in_ranges
 from attncli.numbers import finite
 from attncli.studies.attention.findings import SAME
 
@@ -44,8 +46,8 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
     The selection is up to `most` places with the largest distance between any two scorers, or between `label` and
     another scorer; with a single scorer, the first places.
     """
-    batches, heads = leading_sizes(result, layer)
-    places = [(batch, head) for batch in range(batches) for head in range(heads)]
+    batches, heads = axes_of(result, layer)
+    places = list(itertools.product(batches, heads))
     if {"heads", "batch"} & result.settings.keys():
         chosen = sorted({place_of(row) for row in result.heads if row.get("layer") == layer})
         if chosen == places:
@@ -65,34 +67,37 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
 
 def choices(result: Result, layer: str | None = None) -> str:
     """Return the YAML keys that choose batch elements and heads, each with an example, as text for a note."""
-    batches, heads = leading_sizes(result, layer)
-    return " or ".join(["`heads: [0, 3]`"] * (heads > 1) + ["`batch: [0]`"] * (batches > 1))
+    batches, heads = axes_of(result, layer)
+    return " or ".join([f"`heads: {[*heads[:4:3]]}`"] * (len(heads) > 1) + ["`batch: [0]`"] * (len(batches) > 1))
 
 
-def leading_sizes(result: Result, layer: str | None = None) -> Place:
-    """Return the numbers of batch elements and heads; all axes between the first and the last two count as heads.
+def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[int]]:
+    """Return the batch elements, and the numbers of the heads; all axes between batch and queries count as heads.
 
-    If the run stores no tensors, the numbers follow from the rows by head.
+    If the run stores no tensors, they follow from the rows by head.
     """
+    numbers = head_numbers_of(result, layer)
     for stage in STAGES:
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
             shape = result.tensors[name].shape[:-2]
-            return math.prod(shape[:1]), math.prod(shape[1:])
+            return range(math.prod(shape[:1])), numbers or range(math.prod(shape[1:]))
     places = [place_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
-    return max(batch for batch, _ in places) + 1, max(head for _, head in places) + 1
+    batches, heads = (range(max(indices) + 1) for indices in zip(*places, strict=True))
+    return batches, numbers or heads
 
 
-def _in_words(places: Sequence[Place], batches: int, heads: int) -> str:
+def _in_words(places: Sequence[Place], batches: range, heads: Sequence[int]) -> str:
     """Return text such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
     by_batch: dict[int, list[int]] = {}
     for batch, head in places:
         by_batch.setdefault(batch, []).append(head)
-    if heads == 1:
-        return f"{_several('batch element', by_batch)} of {batches}"
-    if batches == 1:
-        return f"{_several('head', by_batch[0])} of {heads}"
+    if len(heads) == 1:
+        return f"{_several('batch element', by_batch)} of {len(batches)}"
+    if len(batches) == 1:
+        every = len(heads) if isinstance(heads, range) else in_ranges(heads)
+        return f"{_several('head', by_batch[0])} of {every}"
     each = (f"{_several('head', found)} of batch {batch}" for batch, found in by_batch.items())
-    return f"{'; '.join(each)} (of {batches} x {heads})"
+    return f"{'; '.join(each)} (of {len(batches)} x {len(heads)})"
 
 
 def _several(name: str, indices: Collection[int]) -> str:

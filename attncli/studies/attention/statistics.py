@@ -1,6 +1,7 @@
 """Statistics over the rows of attention weights: of all rows, and of each batch element and head."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,24 +15,19 @@ OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 Metrics = dict[str, list[float | None]]  # of each group
 
 
-def places(leading: tuple[int, ...]) -> list[Record]:
-    """Return a record of `batch` and `head` for each index of the leading axes (b, heads), None for a missing axis.
-
-    All leading axes after the first are flattened to heads.
-    """
-    if len(leading) < 2:
-        return [{"batch": index if leading else None, "head": None} for index in range(math.prod(leading))]
-    return [{"batch": index, "head": head} for index in range(leading[0]) for head in range(math.prod(leading[1:]))]
+def places(batches: int, heads: Sequence[int | None]) -> list[Record]:
+    """Return a record of `batch` and `head` for each batch element and head, given the numbers of the heads."""
+    return [{"batch": batch, "head": head} for batch in range(batches) for head in heads]
 
 
 class Groups:
-    """Groups of rows (..., n): one group of all rows, or one for each batch element and head if `by_head`.
+    """Groups of rows (b, ..., n): one of all rows, or one for each batch element and head if `heads` are given.
 
-    `empty` (..., n) marks the rows without a valid key, which are left out.
+    `empty` (b, ..., n) marks the rows without a valid key, which are left out. `heads` has the numbers of the heads.
     """
 
-    def __init__(self, empty: Tensor, by_head: bool) -> None:
-        self._places = places(empty.shape[:-1]) if by_head else [Record()]
+    def __init__(self, empty: Tensor, heads: Sequence[int | None] | None = None) -> None:
+        self._places = [Record()] if heads is None else places(len(empty), heads)
         self._kept = ~self._grouped(empty)
         self._empty_rows = (~self._kept).sum(-1).tolist()
 

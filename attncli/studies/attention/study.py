@@ -33,7 +33,7 @@ from attncli.common.study import STAGES, Column, Finding, Record, Result, Rows, 
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
-from attncli.errors import Collector, InputError, Problem, below, got, in_bytes
+from attncli.errors import Collector, InputError, Problem, below, got, in_bytes, in_ranges
 from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens, saved_inputs, tensors_of
 from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
@@ -146,7 +146,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
     names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
     for part in prepared.parts:
-        listed = _chosen(places(part.inputs.valid.shape[:-2]), options)
+        listed = _chosen(places(part.inputs.valid.shape[0], part.inputs.heads), options)
         own = [names_of(entry) | part.place for entry in entries]
         own_pairs = [{"a": a.label, "b": b.label} | part.place for a, b in itertools.combinations(entries, 2)]
         names += own
@@ -180,29 +180,25 @@ def _numbers(prepared: Prepared) -> Iterator[tuple[Part, int]]:
 
 def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
     """Return the rows of the batch elements and heads that the config chooses."""
-    chosen = {"batch": options.batch, "head": _heads(options)}
+    chosen = {"batch": options.batch, "head": options.heads}
     return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
-
-
-def _heads(options: AttentionOptions) -> Sequence[int] | None:
-    return options.data.heads if isinstance(options.data, CapturedData) and options.heads is None else options.heads
 
 
 def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
     """Raise an InputError if the config chooses batch elements or heads that the inputs do not have."""
-    b, *heads, _, _ = inputs.valid.shape
-    problems = list[Problem]()
+    heads, problems = [head for head in inputs.heads if head is not None], list[Problem]()
     if options.heads is not None and not heads:
         message = f"got heads beside queries {list(inputs.queries.shape)}, which have no axis of heads"
         problems.append(Problem(f"{message}; expected queries of shape (b, heads, n, q), or no `heads`", ("heads",)))
-    checked = {"batch": (options.batch, b, "batch element")}
-    if heads:
-        checked["heads"] = options.heads, math.prod(heads), "head"
-    for axis, (wanted, size, name) in checked.items():
+    checked: dict[str, tuple[Sequence[int] | None, Sequence[int], str]] = {
+        "batch": (options.batch, range(len(inputs.queries)), "batch element"),
+        "heads": (options.heads if heads else None, heads, "head"),
+    }
+    for axis, (wanted, known, name) in checked.items():
         for index, place in enumerate(wanted or []):
-            if place >= size:
-                expected = f"expected 0 to {size - 1}" if size > 1 else "expected 0"
-                problems.append(Problem(got(place, f"{expected}, of {several(size, name)}"), (axis, index)))
+            if place not in known:
+                expected = f"expected {in_ranges(known)}, of {several(len(known), name)}"
+                problems.append(Problem(got(place, expected), (axis, index)))
     if problems:
         raise InputError(problems)
 
@@ -240,11 +236,16 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     with Keeping(results) as kept:
         for part in parts:
             results.append(_run_part(prepared.options, part, progress, keeps_scorers=len(parts) == 1))
-    if prepared.captured is None:
-        return results[0]
-    calls = [part.inputs.call for part in parts[: len(results)]]
-    result = joined_layers(prepared.captured, calls, results, prepared.options)
-    return replace(result, interrupted=kept.interrupted or results[0].interrupted)
+    options, result = prepared.options, results[0]
+    if prepared.captured is not None:
+        calls = [part.inputs.call for part in parts[: len(results)]]
+        result = joined_layers(prepared.captured, calls, results, options)
+    return replace(
+        result,
+        heads=_chosen(result.heads, options),
+        head_comparisons=_chosen(result.head_comparisons, options),
+        interrupted=kept.interrupted or results[0].interrupted,
+    )
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
@@ -265,10 +266,10 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             count = sum(parameter.numel() for parameter in scorer.parameters())
             without = empty[entry.label] = rules.valid.empty_rows.cpu()  # of the inputs, and more with a window
             is_bounded = rules.cap is None and rules.bias is None and is_softmax(rules)
-            (figures,) = Groups(without, by_head=False).of_scorer(found, is_bounded)
+            (figures,) = Groups(without).of_scorer(found, is_bounded)
             names = names_of(entry) | part.place
             record = {**names, "parameters": count, **figures}
-            by_head = Groups(without, by_head=True).of_scorer(found, is_bounded)
+            by_head = Groups(without, inputs.heads).of_scorer(found, is_bounded)
             if variances is not None:
                 own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
                 by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
@@ -287,13 +288,13 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
                 of_pair = rules_by_label[a], rules_by_label[b]
                 weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], of_pair)
             outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
-            row = Groups(empty_in_both, by_head=False).of_pair(weights, outputs)[0]
-            by_head = Groups(empty_in_both, by_head=True).of_pair(weights, outputs)
+            row = Groups(empty_in_both).of_pair(weights, outputs)[0]
+            by_head = Groups(empty_in_both, inputs.heads).of_pair(weights, outputs)
             comparisons.append(pair | row)
             head_comparisons += [pair | each for each in by_head]
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}
+    chosen = {"save": options.save, "heads": options.heads, "batch": options.batch}
     return Result(
         options.study,
         options.name,
@@ -319,8 +320,8 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             for stage, tensor in each.items()
         },
         parameters=parameters,
-        heads=_chosen(heads, options),
-        head_comparisons=_chosen(head_comparisons, options),
+        heads=heads,
+        head_comparisons=head_comparisons,
         interrupted=kept.interrupted or compared.interrupted,
     )
 

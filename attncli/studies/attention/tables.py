@@ -8,7 +8,18 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import LAYER, STAGES, TIE, Column, Record, Result, stage_of, tensor_name, tokens_of
+from attncli.common.study import (
+    LAYER,
+    STAGES,
+    TIE,
+    Column,
+    Record,
+    Result,
+    head_numbers_of,
+    stage_of,
+    tensor_name,
+    tokens_of,
+)
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
@@ -18,6 +29,7 @@ from attncli.show.tables import tables as record_tables
 from attncli.show.weights import excerpt_of, legend, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import (
+    changes_by_label,
     changes_of,
     grids,
     head_numbers,
@@ -25,7 +37,7 @@ from attncli.studies.attention.layers import (
     means,
     most_changed,
 )
-from attncli.studies.attention.places import Place, choices, distance_of, largest_first, leading_sizes, shown_places
+from attncli.studies.attention.places import Place, axes_of, choices, distance_of, largest_first, shown_places
 
 MOST_PLACES = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
@@ -112,7 +124,7 @@ def _facts(result: Result, record: Record) -> Iterator[str]:
 def _most_places(result: Result, stage: str, width: int, most: int | None) -> int:
     """Return the number of batch elements and heads for which the table of a scorer has room."""
     if most is None:
-        return prod(leading_sizes(result))
+        return prod(map(len, axes_of(result)))
     matrices = next(iter(stage_of(result, stage).values()))
     rows = len(excerpt_of(matrices, None, None, width, most).queries)
     return max(min(most // rows, MOST_PLACES), 1)
@@ -137,10 +149,14 @@ def _matrices(
     matrices = result.tensors[tensor_name(label, stage, layer=layer)]
     output = result.tensors.get(tensor_name(label, "output", layer=layer))  # None if outputs are not stored
     valid = result.inputs[tensor_name("valid", layer=layer)].expand(matrices.shape)
-    axes, tokens = matrices.shape[1:-2], tokens_of(result, layer)
-    indices = [(batch, *map(int, np.unravel_index(head, axes))) if matrices.ndim > 2 else () for batch, head in places]
+    axes, tokens, numbers = matrices.shape[1:-2], tokens_of(result, layer), axes_of(result, layer)[1]
+    indices = [
+        (batch, *map(int, np.unravel_index(numbers.index(head), axes))) if matrices.ndim > 2 else ()
+        for batch, head in places
+    ]
     shown = excerpt_of(matrices, output, tokens.keys, width, most)
-    yield from weight_tables(matrices, valid, output, indices, tokens, width, shown)
+    heads = head_numbers_of(result, layer)
+    yield from weight_tables(matrices, valid, output, indices, tokens, width, shown, heads)
     n, m = matrices.shape[-2:]
     gone = [(n - len(shown.queries), n, "queries"), (m - len(shown.keys), m, "keys")]
     cells = " and ".join(f"{count} of {size} {name}" for count, size, name in gone if count)
@@ -169,9 +185,9 @@ def _names_normalizer(record: Record) -> bool:
 
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the heads or batch elements in which scorers differ most, if there are several worth ranking."""
-    batches, heads = leading_sizes(result)
+    batches, heads = axes_of(result)
     key = distance_of(result.head_comparisons)
-    if key is None or (heads == 1 and batches <= 2):
+    if key is None or (len(heads) == 1 and len(batches) <= 2):
         return
     which, figures = RANKED_BY[key]
     rows = largest_first(result.head_comparisons, key)
@@ -180,12 +196,12 @@ def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> I
         {**row, **{f"entropy_{of}": entropies.get((row[of], row["batch"], row["head"])) for of in "ab"}}
         for row in rows[: _most_ranked(most)]
     ]
-    names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (batches > 1), *["head"] * (heads > 1)])
+    names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (len(batches) > 1), *["head"] * (heads != range(1))])
     columns = pick(HEAD_COMPARISONS, figures)
     wider = [*columns, *ENTROPIES] if key == "js_divergence" else columns
     if sum(each.width + 1 for each in cells([*names, *wider], shown)) <= width:
         columns = wider
-    title = f"{'Heads' if heads > 1 else 'Batch elements'} {which}"
+    title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {which}"
     yield from titled(title, record_tables(names, columns, shown, width))
     yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 
@@ -217,8 +233,11 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             formula = result.settings["formulas"][record["label"]]
             own_scale = [f"scale {number(each['scales'][record['label']], trim=True)}" for each in layers.values()]
             yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
-    summary = record_tables(MEANS[:1], MEANS[1:], means(result), width, _at_least(FEWEST_SCORERS, most))
-    yield from titled("Summary, means over layers and heads", summary)
+    summary = result.settings.get("summary")
+    if summary is None:  # a run of an earlier version
+        summary = means(result.heads, changes_by_label(result.head_comparisons, result.labels))
+    summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, _at_least(FEWEST_SCORERS, most))
+    yield from titled("Summary, means over layers and heads", summary_table)
     heads = head_numbers(result.heads)
     shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
     for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
@@ -270,8 +289,8 @@ def _changed_weights(
     for layer, place, label in most_changed(result)[: None if most is None else 1]:
         if label not in stage_of(result, stage, layer):
             return
-        batches, heads = leading_sizes(result, layer)
-        where = [f"batch {place[0]}"] * (batches > 1) + [f"head {place[1]}"] * (heads > 1)
+        batches, heads = axes_of(result, layer)
+        where = [f"batch {place[0]}"] * (len(batches) > 1) + [f"head {place[1]}"] * (heads != range(1))
         parts = list[RenderableType]()
         for each in (result.labels[0], label):
             parts.append(Text(printable(each), style=STRONG))

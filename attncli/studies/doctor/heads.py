@@ -49,8 +49,8 @@ class Head:
     """The numbers of a head.
 
     `share` is the mean over the queries of 1 / (number of valid keys), the reference for the weight on the first key.
-    `twin` is the most similar head of the layer. `is_judged` is True if there are enough keys and queries for all
-    checks; otherwise only faults are checked.
+    `twin` is the index of the most similar head of the layer. `is_judged` is True if there are enough keys and queries
+    for all checks; otherwise only faults are checked.
     """
 
     numbers: Numbers

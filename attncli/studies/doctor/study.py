@@ -1,6 +1,5 @@
 """Check the attention of every head for faults and remarkable patterns."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,12 +56,6 @@ class Part:
     scorers: Sequence[nn.Module]
     rules: Sequence[Rules]
 
-    @property
-    def heads(self) -> Sequence[int | None]:
-        """The numbers of the heads; [None] without an axis of heads. Further axes count as heads, too."""
-        leading = self.inputs.valid.shape[1:-2]
-        return range(math.prod(leading)) if leading else [None]
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -72,11 +65,6 @@ class Prepared:
     parts: Sequence[Part]
     device: torch.device
     settings: Record
-
-    @property
-    def chosen(self) -> Sequence[int] | None:
-        """The heads to list, as chosen for a captured file; None if all are listed."""
-        return self.options.data.heads if isinstance(self.options.data, CapturedData) else None
 
 
 @torch.no_grad()
@@ -196,15 +184,15 @@ def _part(
 def expected_rows(prepared: Prepared) -> Rows:
     """Return the rows that the result will have: the numbers of each head. Findings are known after the run only."""
     entries = prepared.options.scorers
-    heads = [place for part in prepared.parts for entry in entries for place in _places(prepared, part, entry)]
+    heads = [place for part in prepared.parts for entry in entries for place in _places(part, entry)]
     layers = {number: name for name, number in prepared.settings.get("layers", {}).items()}
     return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
 
 
-def _places(prepared: Prepared, part: Part, entry: ScorerEntry) -> list[Record]:
-    """Return the columns that name each listed head of a layer."""
+def _places(part: Part, entry: ScorerEntry) -> list[Record]:
+    """Return the columns that name each head of a layer."""
     names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
-    return [{**names, "head": head} for head in part.heads if prepared.chosen is None or head in prepared.chosen]
+    return [{**names, "head": head} for head in part.inputs.heads]
 
 
 @torch.no_grad()
@@ -218,12 +206,12 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             progress.step(index, len(parts), part.layer or "heads")
             for place, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):
                 with below("scorers", place):
-                    found = dict(zip(part.heads, heads_of(_call(options, entry, part, place)), strict=True))
-                places = _places(prepared, part, entry)
-                heads += [{**each, **_in_order(found[each["head"]])} for each in places]
+                    found = heads_of(_call(options, entry, part, place))
+                places = _places(part, entry)
+                heads += [{**each, **_in_order(head)} for each, head in zip(places, found, strict=True)]
                 records += _found(places, found)
                 parameters |= stored_parameters(entry, scorer)
-                if not all(each.is_judged for each in found.values()):
+                if not all(each.is_judged for each in found):
                     untold.append(part.layer)
     settings = {
         **prepared.settings,
@@ -270,13 +258,13 @@ def _in_order(head: Head) -> Record:
     return {column.key: head.numbers[column.key] for column in HEADS[4:]}
 
 
-def _found(places: Sequence[Record], found: Mapping[int | None, Head]) -> list[Record]:
-    """Return a row for each finding in the listed heads; dead queries share a row if all heads have equally many."""
+def _found(places: Sequence[Record], found: Sequence[Head]) -> list[Record]:
+    """Return a row for each finding in the heads; dead queries share a row if all heads have equally many."""
     rows = list[Record]()
-    for place in places:
-        head = found[place["head"]]
+    for place, head in zip(places, found, strict=True):
         for check, value, limit in head.found:
-            says = check.says if check.key != "duplicate" else f"As head {head.twin}. {check.says}"
+            twin = "" if check.key != "duplicate" or head.twin is None else f"As head {places[head.twin]['head']}. "
+            says = f"{twin}{check.says}"
             of = {"check": check.key, "kind": check.kind, "value": value, "limit": limit, "about": says}
             rows.append({**place, **of})
     dead = [row for row in rows if row["check"] == "dead_query"]

@@ -1,0 +1,401 @@
+"""The numbers of a model's heads are coordinates, wherever some heads are chosen: in the captured file or in `data`."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import attncli
+from attncli.api import Result
+from attncli.common.study import Record
+from attncli.errors import InputError
+from attncli.inputs.captured import read_captured
+from attncli.show.report.matrices import views
+from tests.cli import good, refusal
+from tests.reference import for_each_matrix, masked_softmax
+from tests.show.report.reading import numbers
+from tests.studies.slow import slow_comparison, slow_record
+from tests.studies.test_captured import CAP, Layer, capped
+from tests.studies.test_captured import run as run_captured
+
+Heads = tuple[int, ...]
+B, H, GROUPS, N, D = 2, 6, 3, 9, 4  # each head of keys is shared by GROUPS heads of queries
+CHOSEN = (1, 3, 4)
+SLOPES = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]  # ALiBi for 6 heads
+LAYERS = {"first": 0.5, "second": 1.0}  # names, and scales
+GENERATOR = torch.Generator().manual_seed(3)
+QUERIES, KEYS, VALUES = (torch.randn(B, heads, N, D, generator=GENERATOR) for heads in (H, H // GROUPS, H // GROUPS))
+BIAS = torch.randn(1, H, N, N, generator=GENERATOR)
+VALID = (torch.rand(B, 1, N, N, generator=GENERATOR) < 0.7) | torch.eye(N, dtype=torch.bool)
+VALID[..., :3] = True
+SCORERS: list[Any] = [
+    {"scorer": "scaled_dot", "scale": "model"},
+    {"scorer": "dot"},
+    {"scorer": "dot", "bias": "alibi", "label": "far"},
+]
+
+
+class Attention(nn.Module):
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, queries: Tensor) -> None:
+        mask = BIAS.masked_fill(~VALID, -torch.inf)
+        attend = nn.functional.scaled_dot_product_attention
+        attend(queries, KEYS, VALUES, attn_mask=mask, scale=self.scale, enable_gqa=True)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (Attention(scale) for scale in LAYERS.values())
+
+    def forward(self, queries: Tensor) -> None:
+        self.first(queries)
+        self.second(queries)
+
+
+@pytest.fixture(autouse=True)
+def files(here: Path) -> None:
+    """Save all heads as full.safetensors, and the heads CHOSEN as part.safetensors."""
+    for name, heads in {"full": None, "part": ",".join(map(str, CHOSEN))}.items():
+        with attncli.Capture(heads=heads) as seen:
+            seen.take_names(model := Model())
+            model(QUERIES)
+        attncli.save(seen, f"{name}.safetensors")
+
+
+def data(file: str = "part", **keys: Any) -> dict[str, Any]:
+    return {"capture": f"{file}.safetensors", **keys}
+
+
+def run(file: str = "part", *, chosen: Sequence[int] | None = None, out: str | None = None, **keys: Any) -> Result:
+    """Run the experiment on a file, with the heads `chosen` under `data`."""
+    of_data: dict[str, Any] = {key: keys.pop(key) for key in ("layer", "layers") if key in keys}
+    of_data |= {} if chosen is None else {"heads": [*chosen]}
+    return attncli.run({"data": data(file, **of_data), "scorers": SCORERS, "dtype": "float64", **keys}, out=out)
+
+
+def scores_of(layer: str, label: str, head: int) -> tuple[Tensor, Tensor]:
+    """Return the scores (b, n, m) of one head of the model before and after biases, in float64."""
+    scale = LAYERS[layer] if label == "model" else 1.0
+    raw = scale * QUERIES[:, head].double() @ KEYS[:, head // GROUPS].double().mT
+    distances = (torch.arange(N)[:, None] - torch.arange(N)).abs()
+    slope = SLOPES[head] if label == "far" else 0.0
+    return raw, raw + BIAS[0, head].double() - slope * distances
+
+
+def slow(layer: str, label: str, head: int, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scores, weights and output (b, n, .) of one head of the model, row by row in float64."""
+    raw, biased = scores_of(layer, label, head)
+    weights = for_each_matrix(masked_softmax, biased, valid)
+    return raw, weights, weights @ VALUES[:, head // GROUPS].double()
+
+
+def of_heads(layer: str, label: str, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same of several heads, (b, heads, n, .)."""
+    found = [slow(layer, label, head, VALID[:, 0]) for head in heads]
+    return tuple(torch.stack(each, 1) for each in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def close(found: Record, expected: Record) -> None:
+    unknown = {key: value for key, value in expected.items() if value is None}
+    assert {key: found[key] for key in unknown} == unknown
+    known = {key: value for key, value in expected.items() if key not in {*unknown, "entropy_bound"}}
+    assert {key: found[key] for key in known} == pytest.approx(known, rel=1e-6, abs=1e-9)
+
+
+WAYS: dict[str, tuple[str, Heads | None, Heads]] = {  # the file, the heads under `data`, and the heads of the run
+    "in the file": ("part", None, CHOSEN),
+    "in the config": ("full", CHOSEN, CHOSEN),
+    "in both": ("part", (4, 1), (1, 4)),
+    "one": ("full", (5,), (5,)),
+    "nowhere": ("full", None, (0, 1, 2, 3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_are_about_the_chosen_heads_of_the_model(way: str, weights: bool) -> None:
+    """Records and comparisons are over these heads, and rows by head have their numbers, as in slow loops."""
+    file, chosen, heads = WAYS[way]
+    result = run(file, weights=weights, chosen=chosen)
+    rows = {(row["layer"], row["label"], row["batch"], row["head"]): row for row in result.heads}
+    assert [*dict.fromkeys(row["head"] for row in result.heads)] == [*heads]
+    assert len(rows) == len(result.heads) == 2 * 3 * B * len(heads)
+    for record in result.records:
+        layer, label = record["layer"], record["label"]
+        raw, attended, output = of_heads(layer, label, heads)
+        close(record, slow_record(raw, attended, VALID.expand(raw.shape)))
+        assert_close(result.tensors[f"{layer}/{label}/output"], output, rtol=1e-6, atol=1e-9)
+        for batch in range(B):
+            for index, head in enumerate(heads):
+                own = slow_record(raw[batch, index], attended[batch, index], VALID[batch, 0])
+                close(rows[layer, label, batch, head], own)
+    for pair in result.comparisons:
+        (_, p, a), (_, q, b) = (of_heads(pair["layer"], pair[side], heads) for side in "ab")
+        flat = [each.flatten(0, 2).tolist() for each in (p, q, a, b)]
+        expected = slow_comparison(*flat)
+        unknown = () if weights else ("js_divergence", "top1_agreement", "max_abs_difference")
+        close(pair, {key: None if key in unknown else value for key, value in expected.items()})
+    assert max(call["rescored"] for call in result.settings["capture"]["calls"].values()) < 1e-6
+
+
+def test_a_run_over_one_layer_has_the_same_rows() -> None:
+    whole, alone = run(), run(layer="second")
+    for kind in ("records", "comparisons", "heads", "head_comparisons"):
+        rows = [row for row in getattr(whole, kind) if row["layer"] == "second"]
+        assert [{**row, "layer": "second"} for row in getattr(alone, kind)] == rows
+
+
+@pytest.mark.parametrize("layers", [{}, {"layer": 1}])
+def test_the_key_heads_lists_and_draws_only(layers: dict[str, Any]) -> None:
+    everything, listed = run(**layers), run(heads=[4, 1], **layers)
+    assert [*dict.fromkeys(row["head"] for row in listed.heads)] == [1, 4]
+    for kind in ("heads", "head_comparisons"):
+        assert getattr(listed, kind) == [row for row in getattr(everything, kind) if row["head"] != 3]
+    for kind in ("records", "comparisons", "findings"):
+        assert getattr(listed, kind) == getattr(everything, kind)
+    assert {key for key in listed.settings if listed.settings[key] != everything.settings.get(key)} == {"heads"}
+
+
+@pytest.mark.parametrize("heads", [None, [4], [4, 1]])
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+def test_studies_of_scores_have_the_rows_of_the_chosen_heads(study: str, heads: list[int] | None) -> None:
+    config: dict[str, Any] = {"study": study, "scorers": ["scaled_dot:scale=model", "dot"], "dtype": "float64"}
+    every = attncli.run(config | {"data": data("full")}).records
+    assert every == attncli.run(config | {"from": "full.safetensors"}).records
+    chosen: dict[str, Any] = {} if heads is None else {"heads": heads}
+    for file, keys in (("part", chosen), ("full", {"heads": heads or [*CHOSEN]})):
+        found = attncli.run(config | {"data": data(file, **keys)}).records
+        assert found == [row for row in every if row["head"] in (heads or CHOSEN)]
+    (row,) = (row for row in every if (row["label"], row["layer"], row["head"]) == ("dot", "first", 4))
+    scores, _ = scores_of("first", "dot", 4)
+    if study == "variance":
+        assert row["variance"] == pytest.approx(float(scores[VALID[:, 0]].var(correction=0)))
+    else:
+        assert row["max_weight"] == pytest.approx(
+            float(scores.masked_fill(~VALID[:, 0], -torch.inf).softmax(-1).amax(-1).mean())
+        )
+    one = attncli.run(config | {"data": data(layer="second", **chosen)}).records
+    assert one == [row for row in every if row["layer"] == "second" and row["head"] in (heads or CHOSEN)]
+
+
+def test_the_doctor_finds_the_chosen_heads() -> None:
+    """Heads are alike, and silent, among the heads of the run."""
+    config: dict[str, Any] = {"study": "doctor", "scorers": ["scaled_dot:scale=model"]}
+    every = attncli.run(config | {"data": data("full")})
+    alone = attncli.run(config | {"data": data()})
+    chosen = attncli.run(config | {"data": data("full", heads=[4, 3, 1])})
+    assert alone.heads == chosen.heads
+    assert [(row["layer"], row["head"]) for row in alone.heads] == [
+        (layer, head) for layer in LAYERS for head in CHOSEN
+    ]
+    relative = ("duplicate", "silent")
+    rows = {(row["layer"], row["head"]): row for row in every.heads}
+    for row in alone.heads:
+        whole = rows[row["layer"], row["head"]]
+        assert {key: value for key, value in row.items() if key not in relative} == {
+            key: value for key, value in whole.items() if key not in relative
+        }
+
+
+def test_a_duplicate_is_named_by_the_numbers_of_the_model() -> None:
+    queries = QUERIES.clone()
+    queries[:, 5] = queries[:, 3]
+    model = Attention(4.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.BIAS", torch.zeros(1, H, N, N))
+        with attncli.Capture(heads="3-5") as seen:
+            model(queries)
+    attncli.save(seen, "alike.safetensors")
+    found = attncli.run({"study": "doctor", "data": data("alike"), "scorers": ["scaled_dot:scale=model"]})
+    about = {row["head"]: row["about"][:11] for row in found.records if row["check"] == "duplicate"}
+    assert about == {3: "As head 5. ", 5: "As head 3. "}
+
+
+@pytest.mark.parametrize("heads", [[2, 3], [3]])
+def test_softcap_and_sinks_are_those_of_the_heads(heads: list[int], tmp_path: Path) -> None:
+    from tests.capturing.written import KEYS as K
+    from tests.capturing.written import QUERIES as Q
+    from tests.capturing.written import VALUES as V
+
+    for name, chosen in {"all": None, "some": ",".join(map(str, heads))}.items():
+        with attncli.Capture(heads=chosen) as seen:
+            Layer(capped)(Q)
+        attncli.save(seen, tmp_path / f"{name}.safetensors")
+    expected = capped(Q, K, V, CAP)[:, heads]
+    for name, keys in {"all": {"heads": heads}, "some": {}}.items():
+        result = run_captured(str(tmp_path / f"{name}.safetensors"), layer=0, **keys)
+        assert_close(result.tensors["model/output"], expected, rtol=0, atol=1e-5)
+
+
+def test_slopes_of_alibi_need_the_number_of_heads() -> None:
+    """Files of version 0.3.0 with some heads do not have it."""
+    with safe_open("part.safetensors", framework="pt") as file:
+        content = json.loads(file.metadata()["attncli"])
+    for entry in content["layers"].values():
+        assert (entry["heads"], entry.pop("num_heads")) == ([*CHOSEN], H)
+    save_file(load_file("part.safetensors"), "old.safetensors", {"attncli": json.dumps(content)})
+    assert attncli.run({"data": data("old"), "scorers": SCORERS[:2]}).heads[0]["head"] == 1
+    lines = refusal("run", "old.safetensors", "--set", "scorers=[{scorer: dot, bias: alibi}]")
+    assert (
+        'got "alibi"; its slopes depend on the model\'s number of heads, which the captured file does not have' in lines
+    )
+    assert read_captured(Path("full.safetensors")).record("first").num_heads is None
+
+
+# ---- everything that is looked at
+
+
+def test_tables_and_files_have_the_numbers() -> None:
+    lines = good("run", "part.safetensors", "--set", "data.layer=0", "--out", "run", "--no-plots", "--full")
+    assert re.findall(r"^0 +(\d) ", lines, re.MULTILINE)[:1] == ["1"]
+    with Path("run/weights.csv").open(newline="") as file:
+        assert {int(row["head"]) for row in csv.DictReader(file)} == {*CHOSEN}
+    with Path("run/heads.csv").open(newline="") as file:
+        assert {int(row["head"]) for row in csv.DictReader(file)} == {*CHOSEN}
+    one = good(
+        "run", "part.safetensors", "--set", "data={capture: part.safetensors, layer: 0, heads: [4]}", "--no-plots"
+    )
+    assert re.search(r"^head q \\ k .*\n─+\n4    0  ", one, re.MULTILINE)
+    layers = good("run", "part.safetensors", "--no-plots")
+    assert re.search(r"^layer +1 +3 +4$", layers, re.MULTILINE)
+    chosen = good("run", "part.safetensors", "--set", "data.layer=0", "--set", "heads=[3,4]", "--no-plots")
+    assert "Shown: heads 3, 4 of batch 0; heads 3, 4 of batch 1 (of 2 x 3), as the config says" in " ".join(
+        chosen.split()
+    )
+
+
+def test_weights_csv_has_the_weights_of_each_head() -> None:
+    good("run", "part.safetensors", "--set", "data.layer=0", "--out", "run", "--no-plots", "--quiet")
+    _, weights, _ = of_heads("first", "model", CHOSEN)
+    with Path("run/weights.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["label"] == "model":
+                batch, head, query, key = (int(row[axis]) for axis in ("batch", "head", "query", "key"))
+                expected = float(weights[batch, CHOSEN.index(head), query, key])
+                assert float(row["weight"]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
+
+
+def test_heatmaps_have_the_numbers() -> None:
+    result = run(layer=0, out="run", heads=[3])
+    titles = {axes.get_title().replace("\n", " ") for axes in result.figure("heatmaps").axes if axes.images}
+    assert {title.partition(", ")[2] for title in titles} == {"batch 0, head 3", "batch 1, head 3"}
+    good("heatmap", "run", "--head", 4, "--batch", 1, "--scorer", "dot", "--out", "one.svg", "--quiet")
+    assert ">dot, batch 1, head 4<" in Path("one.svg").read_text()
+    for head in (0, 2, 5):
+        assert f"--head: got {head}; expected head 1 or 3 to 4" in refusal("heatmap", "run", "--head", head)
+    grid = run(batch=[0]).figure("layers")
+    labels = [[text.get_text() for text in axes.get_xticklabels()] for axes in grid.axes if axes.images]
+    assert ["1", "3", "4"] in labels
+
+
+def test_a_single_head_is_named() -> None:
+    (axes, *_) = run("full", layer=0, chosen=[4], batch=[0]).figure("heatmaps").axes
+    assert axes.get_title().replace("\n", " ") == "model, batch 0, head 4"
+
+
+def test_the_page_has_the_numbers() -> None:
+    result = run()
+    (view,) = views(result, 10**8, None)
+    assert view["axes"][-1] == {"name": "head", "names": ["1", "3", "4"]}
+    weights = of_heads("second", "dot", CHOSEN)[1]
+    for place, (batch, head) in enumerate([(0, 0), (0, 1), (0, 2)]):
+        found = [0.0 if each is None else each for each in numbers(view, "weights", "dot", 3 + place)]
+        assert found == pytest.approx(weights[batch, head].flatten().tolist(), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("layer", [None, "second"])
+def test_a_query_is_explained_by_the_number_of_its_head(layer: str | None) -> None:
+    result = run(out="run")
+    found = result.explain("dot", layer=layer, batch=1, head=4, query=2, most=None)
+    _, weights, output = of_heads(layer or "first", "dot", CHOSEN)
+    assert found.output == pytest.approx(output[1, 2, 2].tolist(), rel=1e-6)
+    assert [row["weight"] for row in found.keys] == pytest.approx(weights[1, 2, 2][VALID[1, 0, 2]].tolist(), rel=1e-6)
+    assert (found.place["head"], result.explain().place["head"]) == (4, 1)
+    assert ", batch 0, head 3, query 0" in good("explain", "run", "--head", 3)
+    assert ", batch 0, head 1, query 0" in good("explain", "run")
+    assert "--head: got 0; expected 1 or 3 to 4, of 3 heads" in refusal("explain", "run", "--head", 0)
+
+
+def test_expectations_and_sweeps_have_the_numbers() -> None:
+    where = {"label": "model", "layer": 1, "head": 4, "batch": 0}
+    row = next(row for row in run().heads if (row["layer"], row["head"], row["batch"]) == ("second", 4, 0))
+    expected = {"where": where, "metric": "entropy", "about": row["entropy"], "within": 1e-9}
+    assert [each["holds"] for each in run(expect=[expected]).expectations] == [True]
+    unknown = {"where": {**where, "head": 0}, "metric": "entropy", "above": 0}
+    with pytest.raises(InputError, match="head"):
+        run(expect=[unknown])
+    axes = {"data.heads": [[1], [4], [1, 4]]}
+    swept = attncli.sweep({"data": data("full", layer=0), "scorers": ["dot"]}, over=axes, jobs=1)
+    entropies = [row["entropy"] for row in swept.records]
+    assert entropies[2] == pytest.approx((entropies[0] + entropies[1]) / 2)
+
+
+def test_runs_of_other_heads_share_no_weights() -> None:
+    """Equal shapes are not enough: weights of different heads are no difference between two runs."""
+    a, b, c = (run("full", layer=0, chosen=heads, out=f"{heads[0]}") for heads in ([1], [4], [3]))
+    assert attncli.compare(a, b).weights == []
+    again = run(layer=0, chosen=[4])
+    found = attncli.compare(b, again).weights
+    assert {row["head"] for row in found} == {4}
+    assert max(row["js_divergence"] for row in found) < 1e-9
+    assert "share no weights" in refusal("compare", "1", "4", "--out", "x.png")
+    assert c.heads[0]["head"] == 3
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "data": (lambda: run(chosen=[0]), r"data\.heads\[0\]: got 0; expected 1 or 3 to 4, of the 3 heads of first"),
+    "list": (lambda: run(heads=[1, 5]), r"heads\[1\]: got 5; expected 1 or 3 to 4, of 3 heads"),
+    "doctor": (
+        lambda: attncli.run({"study": "doctor", "data": data(heads=[2])}),
+        r"data\.heads\[0\]: got 2; expected 1",
+    ),
+    "variance": (
+        lambda: attncli.run({"study": "variance", "data": data(heads=[2])}),
+        r"data\.heads\[0\]: got 2; expected 1 or 3 to 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_heads_that_are_not_there(name: str) -> None:
+    call, message = WRONG[name]
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_a_run_on_a_captured_model_is_no_source_of_plain_tensors() -> None:
+    """Its tensors lack the numbers of layers and heads, and the model's scale and softcap."""
+    run(layer=0, out="run")
+    assert "use run/capture.safetensors" in refusal("variance", "--from", "run")
+
+
+def test_the_run_folder_gives_the_same_rows() -> None:
+    for study in ("attention", "variance", "doctor"):
+        config = {"study": study, "data": data("full", heads=[4]), "scorers": ["scaled_dot:scale=model"]}
+        first = attncli.run(config, out=study)
+        again = attncli.run(f"{study}/config.yaml")
+        loaded = attncli.load(study)
+        for kind in ("records", "heads"):
+            assert [*getattr(first, kind)] == [*getattr(again, kind)]
+            rows = json.loads(json.dumps([*getattr(first, kind)]))
+            assert [*getattr(loaded, kind)] == [
+                {
+                    key: None if isinstance(value, float) and not math.isfinite(value) else value
+                    for key, value in row.items()
+                }
+                for row in rows
+            ]
