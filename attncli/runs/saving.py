@@ -159,12 +159,12 @@ def begin_sweep(
     config: Mapping[str, Any],
     words: Words = COMMAND_LINE,
 ) -> Path:
-    """Create the folder of a sweep with its config.yaml, at the place that `new_folder` chooses, and return its path.
+    """Create the folder of a sweep with its config.yaml, and return its path: `out`, else as outputs/<name>_sweep/<started>.
 
     Raises:
         InputError: as in `new_folder`.
     """
-    with new_folder(name, out, overwrite, started, words) as folder:
+    with new_folder(f"{name}_sweep", out, overwrite, started, words) as folder:
         writer_of(dump_yaml(config))(folder.path / "config.yaml")
     return folder.place
 

@@ -65,7 +65,7 @@ def config_of(folder: Path, option: str) -> Path:
     config = folder / "config.yaml"
     with looking_at(folder, option):
         if not (folder / JOURNAL).is_file() or not config.is_file():
-            message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME/latest'
+            message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME_sweep/latest'
             raise InputError.of(message, where=option)
     return config
 

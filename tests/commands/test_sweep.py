@@ -165,10 +165,24 @@ def test_its_folder_finds_a_style_file_beside_the_config(here: Path) -> None:
     assert "2 done" in good("sweep", "--resume", "out")
 
 
+def test_a_sweep_leaves_the_latest_run_alone(here: Path) -> None:
+    path = experiment(here / "x.yaml", sweep={"over": [{"seed": [0, 1]}]})
+    good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")
+    run = Path("outputs/x/latest").resolve()
+    for command in ("run", "sweep"):
+        printed = good(command, path, "--no-plots")
+        latest = Path("outputs/x_sweep/latest").resolve()
+        assert f"{latest.relative_to(here)}/" in printed
+        assert good("sweep", "--status", "outputs/x_sweep/latest") == "2 of 2 points done\n"
+    assert Path("outputs/x/latest").resolve() == run
+    assert len(package.load("outputs/x/latest").records) == 1
+    assert sorted(each.name for each in Path("outputs").iterdir()) == ["x", "x_sweep"]
+
+
 def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path) -> None:
     experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
     good("sweep", "x.yaml", "--quiet", "--jobs", "1")
-    folder = Path("outputs/x/latest")
+    folder = Path("outputs/x_sweep/latest")
     assert (folder / "sweep.png").exists()
     undisturbed = content_of(folder)
     journal = (folder / "points.jsonl").read_text().splitlines(keepends=True)

@@ -46,4 +46,4 @@ def test_no_more_processes_than_memory_is_for(here: Path, asked: list[int], monk
 def test_no_more_processes_than_points(here: Path, asked: list[int]) -> None:
     assert attncli("sweep", experiment(here / "x.yaml"), "--over", "seed=0..1", "--jobs", 8).exit_code == 0
     assert asked[0] <= 2
-    assert len(kept(here / "outputs/x/latest")) == 2
+    assert len(kept(here / "outputs/x_sweep/latest")) == 2
