@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from attncli.show.figures import Picture
 
 WARNING = "warning: "  # begins a note that warns; other notes are for the command line
+NO_QUERIES = "only experiments of the study attention have queries to explain"
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,9 +123,12 @@ class Result(StudyResult):
         Raises:
             InputError: the run has no such label, query, batch element, head or layer, or its study has no queries.
         """
+        where = "result.explain"
+        if self.study in STUDIES and not hasattr(load_study(self.study), "explain"):
+            raise InputError.of(got(self.study, NO_QUERIES), where=where)
         if is_sweep(self) or (self.document is None and self.folder is None):
             kind = "a sweep" if is_sweep(self) else "a results.json alone"
-            raise InputError.of(f"got {kind}; expected a run with its config", where="result.explain")
+            raise InputError.of(f"got {kind}; expected a run with its config", where=where)
         document = self.document or read_document(Path(self.folder or "") / "config.yaml")
         experiment = load_experiment(document, in_python=True)
         place = {"layer": layer, "batch": batch, "head": head, "query": query}
@@ -279,7 +283,7 @@ def sweep(
 
     where, progress = "attncli.sweep", Warnings()
     for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
-        if number is not None and (not isinstance(number, kind) or isinstance(number, bool) or number <= 0):
+        if number is not None and (not isinstance(number, kind) or isinstance(number, bool) or not number > 0):
             raise InputError.of(got(number, "expected a number above 0"), where=f"{where}: {name}")
     if over is not None:
         axes = [{key: values} for key, values in over.items()] if isinstance(over, Mapping) else over
@@ -517,8 +521,7 @@ class Loaded:
         with isolated(self.document):
             explain = getattr(self.study, "explain", None)
             if explain is None:
-                message = "only experiments of the study attention have queries to explain"
-                raise InputError.of(got(self.options.study, message), ["study"])
+                raise InputError.of(got(self.options.study, NO_QUERIES), ["study"])
             prepared = self.prepare(progress)
             try:
                 found: StudyExplanation = explain(prepared, **choice)

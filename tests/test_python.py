@@ -2,11 +2,13 @@
 
 import base64
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -147,6 +149,21 @@ def test_keys_of_one_mapping_of_a_sweep_change_together(tmp_path: Path) -> None:
     assert attncli.load(tmp_path / "sweep").records == json.loads(json.dumps(list(result.records)))
 
 
+def test_decimals_are_swept_as_floats(tmp_path: Path) -> None:
+    over = {"scorers[1].sigma": [Decimal(".1"), Decimal("2")]}
+    result = attncli.sweep(SMALL, over=over, jobs=1, out=tmp_path / "sweep")
+    assert result.to_frame().equals(attncli.sweep(SMALL, over={"scorers[1].sigma": [0.1, 2.0]}, jobs=1).to_frame())
+    assert attncli.load(tmp_path / "sweep").settings["sweep"]["over"] == [{"scorers[1].sigma": [0.1, 2.0]}]
+
+
+def test_axes_in_place_of_those_of_a_file_are_not_looked_for_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(json.dumps({**SMALL, "sweep": {"over": [{"seed": [0, 1]}]}}, default=lambda each: each.tolist()))
+    with pytest.raises(InputError) as caught:
+        attncli.sweep(path, over={"seed": [-5]})
+    assert str(caught.value) == f"{path}: seed = -5: seed: got -5; expected an integer of at least 0"
+
+
 def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
     broken = {**SMALL, "scorers": ["tests.scorers.failing:Fails"]}
     with pytest.raises(InputError, match=r"attncli.sweep: failed: seed = 0 and 1 more: .*no scores today"):
@@ -167,6 +184,11 @@ def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
         ({"over": {"seed": [0]}, "metric": "entropi"}, "metric: .*did you mean `entropy`"),
         ({"over": {"seed": [0]}, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
         ({"over": {"seed": [0]}, "timeout": "1"}, "attncli.sweep: timeout: got"),
+        ({"over": {"seed": [0]}, "timeout": math.nan}, "attncli.sweep: timeout: got NaN; expected a number above 0"),
+        ({"over": {"scorers[1].sigma": [1, -1]}}, r"attncli.sweep: scorers\[1\].sigma = -1: got -1; expected a number"),
+        ({"over": {"dtype": ["int8"]}}, 'attncli.sweep: dtype = int8: got "int8"; expected float16'),
+        ({"over": {"seed": [{1}]}}, r"over\[0\].seed\[0\]: got \{1\}; expected numbers, text, .* which YAML can hold"),
+        ({"over": {"seed": (each for each in [1])}}, r"over\[0\].seed: got <generator .*, which YAML can hold"),
         ({"over": 3}, "over: got 3; expected a list"),
     ],
 )

@@ -80,8 +80,11 @@ class Loaded:
         except (InputError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
-            reason, cure = str(error).partition("\n")[0], _cure(self.model, batch, "check its inputs")
-            raise InputError.of(f"running the model gave {type(error).__name__}: {reason}; {cure}") from error
+            reason = f"running the model gave {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            if isinstance(batch, tuple) and len(batch) == 1 and isinstance(batch[0], list | tuple):
+                expected = "expected one batch, not a list of batches"
+                raise InputError.of(f"got a list of {len(batch[0])} as the only input; {expected}; {reason}") from error
+            raise InputError.of(f"{reason}; {_cure(self.model, batch, 'check its inputs')}") from error
 
 
 def _cure(model: nn.Module, inputs: Any, otherwise: str) -> str:

@@ -20,7 +20,7 @@ from attncli.config.strict import validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
-from attncli.errors import InputError, Problem, below, in_bytes, not_too_many, refusal
+from attncli.errors import InputError, Problem, below, dotted, in_bytes, not_too_many, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
 CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
@@ -49,13 +49,16 @@ class Document:
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """Return the problem with its path relative to the flag: without the keys that the flag stands for.
 
-        If the flag was repeated, the place of the problem is the wrong repetition.
+        If the flag was repeated, the place of the problem is the wrong repetition. The path stays whole if it would
+        begin with an index, or if the flag is shorter, as `scale` is for `scorers[0].scale`.
         """
-        depth = len(override.path) if override.texts else 1
-        index = problem.path[depth] if len(problem.path) > depth else None
+        rest = problem.path[len(override.path) :]
+        index = next(iter(rest), None)
         if isinstance(index, int) and index < len(override.texts):
-            return replace(problem, where=f"{self.path}: {override.texts[index]}", path=problem.path[depth + 1 :])
-        return replace(problem, path=problem.path[depth:])
+            return replace(problem, where=f"{self.path}: {override.texts[index]}", path=rest[1:])
+        is_named = len(override.path) == 1 or dotted(override.path) in override.text
+        is_whole = not override.texts and (isinstance(index, int) or not is_named)
+        return problem if is_whole else replace(problem, path=rest)
 
     def located(self, error: InputError) -> InputError:
         """Return the error with a place for every problem, sorted by position in the file, then in override order."""
@@ -130,7 +133,8 @@ class Document:
             return [], None
         with self.locating(), below("sweep"):
             sweep = validated(Sweep, written, {})
-            return axes_of(sweep, str(self.path), self.root), sweep.metric
+            is_in_file = not any(override.decides(("sweep", "over")) for override in self.overrides)
+            return axes_of(sweep, str(self.path), self.root if is_in_file else None), sweep.metric
 
     def changed(self, overrides: Sequence[Override]) -> "Document":
         """Return a copy of the document with more overrides applied.

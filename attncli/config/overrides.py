@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -91,7 +92,7 @@ def override_in_python(key: str, value: Any) -> Override:
 
 
 def as_yaml(value: Any) -> Any:
-    """Return a Python value as YAML data: tensors become lists, paths and dtypes text."""
+    """Return a Python value as YAML data: tensors become lists, paths and dtypes text, a Decimal a float."""
     if isinstance(value, Mapping):
         return {key: as_yaml(item) for key, item in value.items()}
     if isinstance(value, range) and len(value) > MOST_NUMBERS:
@@ -101,6 +102,8 @@ def as_yaml(value: Any) -> Any:
     with suppress(RuntimeError, TypeError):  # a tensor on `meta` has no numbers
         if hasattr(value, "tolist"):  # tensors, arrays, and scalars of NumPy
             return value.tolist()
+    if isinstance(value, Decimal):
+        return float(value)
     if type(value).__module__ == "torch":  # dtypes and devices
         return str(value).removeprefix("torch.")
     return str(value) if isinstance(value, PurePath) else value

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from attncli import errors
 from attncli.config.overrides import Override, path_of, typed
-from attncli.config.strict import Model, problem, validated
+from attncli.config.strict import EXPECTED, Model, problem, validated
 from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import Collector, InputError, Problem
 
@@ -40,16 +40,26 @@ def _spread(terms: Sequence[Any]) -> list[Any]:
     """Return the values of a list, with text such as `0..4` expanded to a range that includes both ends.
 
     Raises:
-        InputError: the list is empty, or ranges are invalid; the path of each problem is the range's index.
+        InputError: the list is empty, ranges are invalid, or YAML cannot hold a value; the path of each problem is the
+            index.
     """
     collector, values = Collector(), list[Any]()
     for index, term in enumerate(terms):
         with collector.under(index):
+            if not _is_plain(term):
+                raise InputError.of(errors.got(term, f"expected {EXPECTED['invalid-json-value']}"))
             values += _numbers(term.strip()) if isinstance(term, str) and LIKE_A_RANGE.match(term.strip()) else [term]
     if not terms:
         raise InputError.of("got no values; expected at least one")
     collector.check()
     return values
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether YAML can hold a value; a value from Python may be anything."""
+    if isinstance(value, list | dict):
+        return all(map(_is_plain, [*value, *value.values()] if isinstance(value, dict) else value))
+    return value is None or type(value) in (bool, int, float, str)
 
 
 def _numbers(term: str) -> list[int | float]:
@@ -187,13 +197,13 @@ def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
 def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
     """Return the axes of the key `sweep` of a file; each override has the line and column of its value.
 
-    `root` is the root node of the file's YAML, which has the positions.
+    `root` is the root node of the file's YAML, which has the positions, or None if the key is not from the file.
     """
 
     def override(index: int, key: str, number: int, value: Any) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
-        where = f"{path}:{line}:{column}" if depth else path
-        return Override(path_of(key, ""), value, f"{key}={errors.plain(value)}", may_be_short=True, where=where)
+        where = f"{path}:{line}:{column}" if depth else ""
+        return Override(path_of(key, ""), value, f"{key} = {errors.plain(value)}", may_be_short=True, where=where)
 
     return _axes(sweep, override)
 

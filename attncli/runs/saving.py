@@ -159,7 +159,7 @@ def begin_sweep(
     config: Mapping[str, Any],
     words: Words = COMMAND_LINE,
 ) -> Path:
-    """Create the folder of a sweep with its config.yaml, and return its path: `out`, else as outputs/<name>_sweep/<started>.
+    """Create the folder of a sweep with its config.yaml, by default in outputs/<name>_sweep/, and return its path.
 
     Raises:
         InputError: as in `new_folder`.

@@ -305,10 +305,11 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
         ("--jobs", "two", 'got "two"; expected a whole number'),
         ("--jobs", "0", "expected a number of at least 1"),
         ("--timeout", "5%", 'got "5%"; expected a number'),
+        ("--timeout", "nan", 'got "nan"; expected a number of at least 0.01'),
     ],
 )
 def test_what_is_no_number(option: str, value: str, expected: str) -> None:
-    result = attncli("sweep", "x.yaml", option, value)
+    result = attncli("sweep", "d2l", "--over", "seed=0,1", option, value)
     assert (result.exit_code, expected in result.stderr) == (2, True)
 
 

@@ -184,6 +184,15 @@ def test_places_that_are_no_lists_of_numbers(where: dict[str, Any], message: str
         attncli.Swap("dot", **where)
 
 
+def test_a_swap_has_no_query_to_explain() -> None:
+    model, inputs = tower()
+    result = attncli.swap(model, inputs, scorers=["dot"], by="all")
+    with pytest.raises(InputError) as caught:
+        result.explain()
+    expected = 'result.explain: got "swap"; only experiments of the study attention have queries to explain'
+    assert str(caught.value) == expected
+
+
 def test_arguments_of_the_function() -> None:
     model, inputs = tower()
     for scorers, message in ((5, "scorers: got 5; expected a list"), (["dots"], "did you mean `dot`")):
@@ -191,6 +200,9 @@ def test_arguments_of_the_function() -> None:
             attncli.swap(model, inputs, scorers=scorers)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="model: got 5; expected a torch module"):
         attncli.swap(5, inputs)
+    expected = "got a list of 2 as the only input; expected one batch, not a list of batches; running the model gave"
+    with pytest.raises(InputError, match=f"attncli.swap: model: {expected}"):
+        attncli.swap(model, [inputs, inputs])
     with pytest.raises(InputError, match=r"heads: got \[0\]; they are for `by: head`"):
         attncli.swap(model, inputs, heads=[0])
     with pytest.raises(InputError, match="which are 1,000,000,000 numbers; expected at most 100,000"):
