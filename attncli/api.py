@@ -222,7 +222,8 @@ def run(
             Paths in a mapping are relative to the working directory.
         out: a new or empty folder to save the run in; by default nothing is written.
         overwrite: replace an earlier run in `out`.
-        keys: overrides of keys in the config: `seed=1`, `**{"data.keys.fill": "ones"}`.
+        keys: overrides of keys in the config: `seed=1`, `**{"data.keys.fill": "ones"}`, and `scale=2` for the scale of
+            every scorer that has one.
 
     Raises:
         InputError: the config has problems; it lists all of them. InputError is a ValueError.
@@ -263,9 +264,9 @@ def sweep(
 
     Args:
         config: an experiment, as in `attncli.run`.
-        over: the values of each swept key, such as `{"seed": range(5), "scorers[0].scale": "0.1..10:log5"}`. Each key
-            is one axis of the grid. In a list of mappings each mapping is one axis, and its keys change together. By
-            default the axes under `sweep` in the config.
+        over: the values of each swept key, such as `{"seed": range(5), "scale": "0.1..10:log5"}`. Each key is one
+            axis of the grid. In a list of mappings each mapping is one axis, and its keys change together. By default
+            the axes under `sweep` in the config.
         metric: the column for the picture and the findings.
         jobs: the number of points to compute at a time; by default one for each core.
         timeout: the time in seconds after which a point is given up.
@@ -592,4 +593,5 @@ def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
         if in_python:
             cure = "`attncli.sweep` runs it, and `sweep=None` drops it"
         raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
+    document = document.of_study(options_model(name))
     return Loaded(document, load_study(name), document.validate(options_model(name)))

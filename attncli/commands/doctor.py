@@ -94,7 +94,7 @@ def _of_config(given: Path, overrides: list[Override]) -> Document:
     own, others = (set(options_model(each).model_fields) for each in ("doctor", "attention"))
     dropped = (others - own) | {"about", "expect", "figure", "sweep"}
     kept = {key: value for key, value in document.data.items() if key not in dropped}
-    return replace(document, data={**kept, "study": "doctor", "name": "doctor"}).changed(overrides)
+    return replace(document, written={**kept, "study": "doctor", "name": "doctor"}).changed(overrides)
 
 
 COMMAND = with_flags("doctor", doctor, [flag for flag in flags_of("doctor") if flag.key not in OWN])

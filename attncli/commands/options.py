@@ -18,7 +18,11 @@ Configs = Annotated[
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as scorers[0].scale=1."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the config: seed=1, scorers[0].scale=1, or scale=1 for all scorers.",
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Run folder; must be new or empty.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]

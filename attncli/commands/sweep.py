@@ -42,7 +42,7 @@ Over = Annotated[
     typer.Option(
         "--over",
         metavar="KEY=VALUES",
-        help="Sweep over a key: seed=0..4, d=16,64, scorers[0].scale=0.1..10:log5. Several are multiplied.",
+        help="Sweep over a key: seed=0..4, d=16,64, scale=0.1..10:log5. Several are multiplied.",
     ),
 ]
 With = Annotated[

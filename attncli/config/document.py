@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,10 @@ from attncli import errors
 from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.opening import LARGEST_CONFIG, STDIN, TooLargeError, UnfitFileError, read_config
-from attncli.config.overrides import Override, apply_overrides, as_yaml, from_the_top
-from attncli.config.strict import validated
+from attncli.config.overrides import Override, as_yaml
+from attncli.config.scorer_entries import options_in
+from attncli.config.short_paths import applied
+from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
@@ -35,16 +38,33 @@ Options = TypeVar("Options", bound=Experiment)
 
 @dataclass(frozen=True)
 class Document:
-    """The data of a config with overrides applied, and the positions of the values in the file.
+    """The data of a config with overrides, and the positions of the values in the file.
 
-    `root` is the root node of the YAML, which has the positions; it is None if there is no YAML.
+    `written` is the data without overrides. `root` is the root node of the YAML, which has the positions; it is None if
+    there is no YAML. `model` has the options of the study, None if it is not known yet: then overrides such as `scale`
+    have not found their scorers yet.
     """
 
     path: Path
-    data: Any
+    written: Any
     root: yaml.Node | None
     overrides: Sequence[Override] = ()
     flags_only: bool = False  # there is no YAML; `path`, such as the command, is the place in messages
+    model: type[Experiment] | None = None
+
+    @cached_property
+    def _applied(self) -> tuple[Any, dict[int, list[Override]]]:
+        return applied(self.written, self.overrides, self.path, self.model)
+
+    @property
+    def data(self) -> Any:
+        """The data with the overrides applied."""
+        return self._applied[0]
+
+    @property
+    def full_overrides(self) -> dict[int, list[Override]]:
+        """The overrides with full paths by the index of the override, in the order of application."""
+        return self._applied[1]
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """Return the problem with its path relative to the flag: without the keys that the flag stands for.
@@ -76,7 +96,8 @@ class Document:
         line, column, depth = position(self.root, problem.path, problem.at_key)
         there = problem.path[:depth]  # the path of the enclosing mapping, if the key is missing
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
-        for index, override in reversed([*enumerate(self.overrides)]):
+        overrides = [(index, each) for index, full in self.full_overrides.items() for each in full]
+        for index, override in reversed(overrides):
             made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
             if override.decides(problem.path) or made:
                 found = replace(problem, where=override.place(self.path))
@@ -109,6 +130,14 @@ class Document:
             raise self.located(InputError.of(message, ["study"]))
         return study
 
+    def of_study(self, model: type[Experiment]) -> "Document":
+        """Return the document for the options of its study, in which all overrides have full paths.
+
+        Raises:
+            InputError: all overrides that do not fit.
+        """
+        return self if self.model is model else _checked(replace(self, model=model))
+
     def validate(self, model: type[Options], *, absolute: bool = False) -> Options:
         """Return the data validated by `model`, the options of a study.
 
@@ -118,9 +147,11 @@ class Document:
         Raises:
             InputError: all problems of the document, each with its place.
         """
-        data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
-        with self.locating():
-            return validated(model, data, {"folder": self.path.absolute().parent if absolute else self.path.parent})
+        document = self.of_study(model)
+        data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **document.data})
+        folder = self.path.absolute().parent if absolute else self.path.parent
+        with document.locating():
+            return validated(model, data, {"folder": folder, OPTIONS: partial(options_in, data.get("scorers"))})
 
     def sweep(self) -> tuple[list[Axis], str | None]:
         """Return the axes and the metric of the key `sweep`; ([], None) if the key is missing.
@@ -142,8 +173,7 @@ class Document:
         Raises:
             InputError: all overrides that do not fit.
         """
-        changed = _document(self.path, self.data, self.root, overrides, self.flags_only)
-        return replace(changed, overrides=[*self.overrides, *changed.overrides])
+        return _checked(replace(self, overrides=[*self.overrides, *overrides]))
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
@@ -153,7 +183,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         InputError: the file cannot be read or is not YAML, or an override does not fit it.
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
-        return _document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True)
+        return _checked(Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True))
     text = _text(path)
     try:
         data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
@@ -165,7 +195,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     if isinstance(data, dict) and {"attncli", "records"} <= data.keys():
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
-    return _document(path, data, root, overrides)
+    return _checked(Document(path, data, root, overrides))
 
 
 def _refuse_python(text: str, path: Path) -> None:
@@ -188,14 +218,13 @@ def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Ov
     Tensors and arrays in the mapping become nested lists; GivenTensor objects stay as they are.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
-    return _document(Path(where), named, None, overrides, flags_only=True)
+    return _checked(Document(Path(where), named, None, overrides, flags_only=True))
 
 
-def _document(
-    path: Path, data: Any, root: yaml.Node | None, overrides: Sequence[Override], flags_only: bool = False
-) -> Document:
-    overrides = [each if each.path[0] in Experiment.model_fields else from_the_top(each, data) for each in overrides]
-    return Document(path, apply_overrides(data, overrides, path), root, overrides, flags_only)
+def _checked(document: Document) -> Document:
+    """Return the document; raise an InputError if overrides do not fit."""
+    assert document.full_overrides is not None
+    return document
 
 
 def default_name(path: Path) -> str:

@@ -100,7 +100,8 @@ def as_mapping(value: Any) -> Any:
     return {KEY: value} if KEY in options else {KEY: name, **options}
 
 
-def _model_of(value: Any) -> type[NormalizerEntry]:
+def normalizer_of(value: Any) -> type[NormalizerEntry]:
+    """Return the pydantic model for a normaliser, given as a mapping; raise a `problem` if there is none."""
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
     with as_problem():
@@ -122,4 +123,4 @@ def _any() -> Any:
     return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 
-Normalizer = Annotated[NormalizerEntry, schema_of(_any), chosen(_model_of), BeforeValidator(as_mapping)]
+Normalizer = Annotated[NormalizerEntry, schema_of(_any), chosen(normalizer_of), BeforeValidator(as_mapping)]

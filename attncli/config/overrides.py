@@ -1,7 +1,7 @@
 """Change keys of a config, as `--set a.b=value`, `--seed 3`, points of a sweep and arguments in Python do."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -9,9 +9,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from attncli import errors
+from attncli.config.normalizer_entries import KEY as KEY_OF_NORMALIZER
+from attncli.config.normalizer_entries import as_mapping
 from attncli.config.tensors import GivenTensor
 from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import LONGEST_VALUE, Collector, InputError, dotted, shortened
+from attncli.errors import LONGEST_VALUE, InputError, dotted, shortened
 
 MOST_NUMBERS = 100_000  # of a range given in Python
 UNCLOSED = re.compile(r"[\[{][^\]}\s]*")  # the first word of a list or mapping that the shell has split at spaces
@@ -23,8 +25,8 @@ class Override:
     """A new value for one key of a config.
 
     `text` is the user's input, for errors; if a flag was repeated, `texts` has the input of each repetition. If
-    `may_be_short`, the path may leave out `data`, `mask` or the scorer at its beginning. `where` is `file:line:column`
-    if the value is written in a file, else empty.
+    `may_be_short`, the path may leave out its beginning: `data`, `mask`, or the entries of scorers, all that have the
+    option. `where` is `file:line:column` if the value is written in a file, else empty.
     """
 
     path: errors.Path
@@ -121,74 +123,46 @@ def path_of(target: str, text: str) -> errors.Path:
     return tuple(path)
 
 
-def from_the_top(change: Override, data: Any) -> Override:
-    """Return the override with its full path in the config `data`, such as `data.keys.fill` for `keys.fill`.
+def changed(data: Any, change: Override, source: Path) -> Any:
+    """Return the data with the value of an override; mappings that are missing on its path are created.
+
+    Only the mappings and lists on the path are copied, so an override changes one use of a YAML alias, not all.
+    `source` is the config's path, for errors.
 
     Raises:
-        InputError: the path is ambiguous, since several of `data`, `mask` and the scorers have its first key.
+        InputError: the path does not fit the data.
     """
-    key = change.path[0]
-    if not change.may_be_short or not isinstance(data, dict) or "data" not in data or key in data:
-        return change
-    scorers = data.get("scorers")
-    entries = enumerate(scorers if isinstance(scorers, list) else [])
-    places: dict[errors.Path, Any] = {("data",): data["data"], ("mask",): data.get("mask")}
-    places |= {("scorers", index): entry for index, entry in entries}
-    found = [place for place, there in places.items() if isinstance(there, dict) and key in there]
-    if len(found) > 1:
-        known = errors.listed([dotted((*place, *change.path)) for place in found])
-        raise InputError.of(f"got {dotted(change.path)}; expected one of {known}", where=change.where or change.text)
-    return replace(change, path=(*found[0], *change.path)) if found else change
+    return _changed(data, change, source, 0)
 
 
-def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> Any:
-    """Return the data with the overrides applied in order to a copy; `source` is the config's path, for errors.
-
-    Raises:
-        InputError: all overrides that do not fit the data.
-    """
-    collector = Collector()
-    data = _copy(data) if overrides else data
-    if data is None and overrides:
-        data = {}
-    for each in overrides:
-        with collector.under():
-            _set(data, each, source)
-    collector.check()
-    return data
-
-
-def _copy(data: Any) -> Any:
-    """Return a deep copy without shared objects, so that an override changes one use of a YAML alias, not all."""
-    if isinstance(data, dict):
-        return {key: _copy(value) for key, value in data.items()}
-    return [_copy(value) for value in data] if isinstance(data, list) else data
-
-
-def _set(target: Any, change: Override, source: Path) -> None:
-    """Set a value in nested data, creating missing mappings on its path. Raise InputError if the path does not fit."""
-    for depth, key in enumerate(change.path, start=1):
-        if isinstance(target, list):
-            fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
-        else:
-            fits = isinstance(target, dict) and isinstance(key, str)
-            keys = [*map(str, target)] if isinstance(target, dict) else []
-            there = f"a mapping with {errors.listed(keys)}" if isinstance(target, dict) else errors.show(target)
-        if not fits:
-            place = dotted(change.path[: depth - 1]) or "the config"
-            expected = "expected a key of a mapping, or an index of a list, counted from 0"
-            message = f"got {dotted(change.path[:depth])}; {place} is {there}; {expected}"
+def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
+    """Return a copy of `target`, which is at the first `depth` steps of the path, with the override's value."""
+    if depth == len(change.path):
+        return change.value
+    if isinstance(target, GivenTensor):  # as lists, so that the override can change one number
+        target = target.numbers.tolist()
+    here, key = dotted(change.path[:depth]), change.path[depth]
+    if target is None and depth:
+        if isinstance(key, int):
+            message = f"got {dotted(change.path)}; there is no list `{here}` to change; give `{here}` first"
             raise InputError.of(message, where=change.place(source))
-        if depth == len(change.path):
-            target[key] = _copy(change.value)
-        elif isinstance(target, dict) and target.get(key) is None:
-            if isinstance(change.path[depth], int):
-                place = dotted(change.path[:depth])
-                message = f"got {dotted(change.path)}; there is no list `{place}` to change; give `{place}` first"
-                raise InputError.of(message, where=change.place(source))
-            target[key] = {}
-        elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
-            target[key] = {"scorer": target[key]}
-        if isinstance(target[key], GivenTensor):  # as lists, so that the override can change one number
-            target[key] = target[key].numbers.tolist()
-        target = target[key]
+        target = {}
+    if change.path[0] in ("scorers", "scorer") and isinstance(target, str):
+        if depth == 2 and "=" not in target:
+            target = {"scorer": target}
+        elif change.path[2:depth] == (KEY_OF_NORMALIZER,):
+            target = as_mapping(target)
+    if isinstance(target, list):
+        fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
+    else:
+        fits = isinstance(target, dict) and isinstance(key, str)
+        keys = [*map(str, target)] if isinstance(target, dict) else []
+        there = f"a mapping with {errors.listed(keys)}" if isinstance(target, dict) else errors.show(target)
+    if not fits:
+        expected = "expected a key of a mapping, or an index of a list, counted from 0"
+        message = f"got {dotted(change.path[: depth + 1])}; {here or 'the config'} is {there}; {expected}"
+        raise InputError.of(message, where=change.place(source))
+    copied: Any = target.copy()
+    there = copied[key] if isinstance(target, list) else copied.get(key)
+    copied[key] = _changed(there, change, source, depth + 1)
+    return copied

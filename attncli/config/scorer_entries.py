@@ -2,10 +2,12 @@
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import BeforeValidator, Field, PositiveFloat, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from attncli import errors
 from attncli.config import normalizer_entries
@@ -26,6 +28,7 @@ from attncli.config.normalizer_entries import (
     NormalizerEntry,
     as_mapping,
     named_options,
+    normalizer_of,
 )
 from attncli.config.signatures import options_of
 from attncli.config.strict import Flag, Model, chosen, problem, schema_of
@@ -37,6 +40,7 @@ MODEL = "model"  # `scale: model` means the scale of the captured model
 TEMPERATURE = "temperature"  # no option: scores are multiplied by a scale
 SCORER = Field(description="name of the scorer")
 Count = Annotated[int, Field(ge=1, le=10**9)]
+ONCE = ("scorer", "label", "parameters")  # keys that no two entries share
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
@@ -251,26 +255,76 @@ Scorers = Annotated[
 ]
 
 
-def scorer_of(text: str) -> dict[str, Any] | str:
+def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
     """Return the mapping for `name:option=value,option=value`, or the text itself if it has another form.
 
     The default label joins the scorer's name (`model` with `scale: model`), the values of the options, and the
-    normaliser. `/`, which labels must not contain, becomes `_over_`.
+    normaliser, but leaves out options in `unnamed`. `/`, which labels must not contain, becomes `_over_`.
     """
     name, options = named_options(text, ("label",)) or (text, {})
     if "=" in name or (":" in name and not is_custom(name)) or "scorer" in options:
         return text
     entry: dict[str, Any] = {"scorer": name, **options}
-    if options:
+    if options.keys() - {*unnamed}:
         is_own = is_models(name, options.get("scale"))
-        named = options.keys() - {KEY, "scale" if is_own else KEY}
+        named = options.keys() - {KEY, "scale" if is_own else KEY, *unnamed}
         plain = [each for key, each in options.items() if key in named and not isinstance(each, dict | list)]
         words = ["null" if each is None else str(each) for each in plain]
         normalizer = as_mapping(options.get(KEY))
-        words += map(class_name, map(str, normalizer.values())) if isinstance(normalizer, dict) else []
+        is_named = isinstance(normalizer, dict) and KEY not in unnamed
+        words += [class_name(str(each)) for key, each in normalizer.items() if key not in unnamed] if is_named else []
         words = [word.replace("/", "_over_") for word in words]
         entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([MODEL if is_own else default_label(name), *words])))
     return entry
+
+
+def option_paths(entry: Any, path: errors.Path, *, also_models: bool = False) -> list[errors.Path]:
+    """Return the paths inside an entry without short forms at which it may have the option `path`.
+
+    It may be an option of the scorer or of the normaliser, a key common to all entries, or several of these. A key in
+    ONCE counts only if the entry has it. Unless `also_models`, `scale: model` does not count, and neither do the keys
+    of an entry that has nothing else. A wrong entry has no options; validation reports it.
+    """
+    key, *rest = path
+    if not isinstance(entry, dict):
+        return []
+    is_own = is_models(entry.get("scorer"), entry.get("scale"))
+    if is_own and not also_models and (key == "scale" or entry.keys() <= {"scorer", "scale", "label"}):
+        return []
+    own, of_normalizer = _fields(_model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
+    if key == KEY and rest:
+        return [path] if rest[0] in of_normalizer else []
+    has_key = key in entry if key in ONCE else key in own
+    return [path] * has_key + [(KEY, *path)] * (key in of_normalizer and key != KEY)
+
+
+def is_known(entry: Any) -> bool:
+    """Whether the scorer and the normaliser of an entry without short forms exist."""
+    return isinstance(entry, dict) and bool(_fields(_model_of, entry) and _fields(normalizer_of, _normalizer_in(entry)))
+
+
+def _normalizer_in(entry: Mapping[str, Any]) -> Any:
+    return as_mapping(entry.get(KEY, DEFAULT_NORMALIZER))
+
+
+def _fields(model_of: Callable[[Any], type[Model]], value: Any) -> Collection[str]:
+    with suppress(PydanticCustomError):
+        return model_of(value).model_fields
+    return ()
+
+
+def options_in(entries: Any) -> dict[str, str]:
+    """Return the options of the scorers and normalisers of entries without short forms, with the path of the first."""
+    found = dict[str, str]()
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict):
+            options = [(each, each) for each in _fields(_model_of, entry) if each not in ENTRY_KEYS]
+            options += [
+                (each, f"{KEY}.{each}") for each in _fields(normalizer_of, _normalizer_in(entry)) if each != KEY
+            ]
+            for option, path in options:
+                found.setdefault(option, f"scorers[{index}].{path}")
+    return found
 
 
 def model_entry(entry: Any) -> Any:

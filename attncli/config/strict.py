@@ -25,6 +25,8 @@ from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # key of the KnownKeys in the context of a validation
+OPTIONS = "options"  # key, in that context, of a function that returns the paths of the scorers' options by name
+HINTS = {"temperature": "scale is 1 / temperature"}  # about keys that do not exist
 _adapter = functools.lru_cache(TypeAdapter)  # as sweeps validate thousands of configs
 
 
@@ -52,29 +54,35 @@ def _keys_of(model: type[Model]) -> list[str]:
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """The models of all mappings in the validated data, by the `id` of the mapping."""
+    """The models of all mappings in the validated data, by the `id` of the mapping.
 
+    `options` returns the paths of the scorers' options by name.
+    """
+
+    options: Callable[[], Mapping[str, str]] = dict
     models: dict[int, type[Model]] = field(default_factory=dict)
     _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
         """Return a hint about the unknown `key` of `parent`: the most similar allowed key there or one level below.
 
-        If no key is similar, the hint lists the allowed keys of `parent`. The model of `parent` may know better.
+        If no key is similar, the hint lists the allowed keys of `parent`, and at the top the options of the scorers.
+        The model of `parent` may know better.
         """
         model = self.models.get(id(parent), Model)
-        if cure := model.cure_of_key(str(key)):
+        if cure := model.cure_of_key(str(key)) or HINTS.get(str(key)):
             return cure
-        here = _keys_of(model)
+        here, options = _keys_of(model), self.options() if "scorers" in parent else {}
         if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {
                 below: f"{name}.{below}"
                 for name, value in parent.items()
                 for below in _keys_of(self.models.get(id(value), Model))
             }
-        names = self._below[id(parent)] | {each: each for each in here}
+        names = {**options, **self._below[id(parent)], **{each: each for each in here}}
         near = difflib.get_close_matches(str(key), names, n=1)
-        return f"did you mean `{names[near[0]]}`?" if near else f"known: {errors.listed(here)}"
+        of_scorers = f"; options of the scorers: {errors.listed([*options])}" if options else ""
+        return f"did you mean `{names[near[0]]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     Raises:
         InputError: all problems, one for each path; errors in several branches of a union are one problem.
     """
-    known = KnownKeys()
+    known = KnownKeys(context.get(OPTIONS, dict))
     try:
         return model.model_validate(data, context={**context, KNOWN_KEYS: known})
     except ValidationError as error:

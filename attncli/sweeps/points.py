@@ -95,8 +95,15 @@ class Plan:
 
     @property
     def config(self) -> Record:
-        """Return the content of config.yaml: the config as written, with absolute paths."""
+        """Return the content of config.yaml: the config as written, with absolute paths.
+
+        Entries in a short form have the labels that they have at the points, without values of swept options.
+        """
         data = type(self.options).normalised(self.document.data)
+        entries, labels = data.get("scorers", []), [entry["label"] for entry in self.points[0].config["scorers"]]
+        if len(entries) == len(labels):  # the list of scorers may be swept
+            named = zip(entries, labels, strict=True)
+            data["scorers"] = [{**each, "label": label} if "label" in each else each for each, label in named]
         folder = self.document.path.absolute().parent
         whole: Record = _with_whole_paths(data, config_of(self.options), folder)
         head = {"study": self.options.study, "name": self.options.name}
@@ -116,7 +123,7 @@ def plan_of(
     """
     study = document.study(STUDIES)
     written, metric_written = document.sweep()
-    axes, base = replaced(written, typed), _unswept(document)
+    axes, base = replaced(written, typed), _unswept(document).of_study(options_model(study))
     _check_axes(axes, str(document.path))
     points, options = _points(base, axes)
     _check_given_once(base, changes_at(axes, (0,) * len(axes)))
@@ -139,7 +146,10 @@ def plan_of(
 
 
 def _unswept(document: Document) -> Document:
-    return replace(document, data={key: value for key, value in document.data.items() if key != "sweep"})
+    """Return the document without its sweep, also in its overrides."""
+    overrides = [each for each in document.overrides if each.path[0] != "sweep"]
+    written = {key: value for key, value in (document.written or {}).items() if key != "sweep"}
+    return replace(document, written=written, overrides=overrides)
 
 
 def _check_axes(axes: Sequence[Axis], where: str) -> None:
@@ -190,10 +200,10 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
 
 def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
     """Raise InputError if an option such as `--seed 3` changes a swept key; `swept` has the overrides of any point."""
-    changes = base.changed([*swept.values()]).overrides[len(base.overrides) :]
-    for given in base.overrides:
-        for key, change in zip(swept, changes, strict=True):
-            if given.path[: len(change.path)] == change.path:
+    full = base.changed([*swept.values()]).full_overrides
+    for given in [each for paths in base.full_overrides.values() for each in paths]:
+        for index, key in enumerate(swept, len(base.overrides)):
+            if any(given.path[: len(change.path)] == change.path for change in full[index]):
                 message = f"got a value for `{key}`, which the sweep varies; leave out one of them"
                 raise InputError.of(message, where=given.place(base.path))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from attncli.config.overrides import Override, apply_overrides, parse_override, typed
+from attncli.config.overrides import Override, changed, parse_override, typed
 from attncli.errors import InputError
 
 
@@ -26,7 +26,9 @@ def test_reading(text: str, path: tuple[str | int, ...], value: Any) -> None:
 
 
 def applied(data: Any, *texts: str) -> Any:
-    return apply_overrides(data, [parse_override(text) for text in texts], Path("x.yaml"))
+    for text in texts:
+        data = changed(data, parse_override(text), Path("x.yaml"))
+    return data
 
 
 @pytest.mark.parametrize(
@@ -47,12 +49,14 @@ def test_application_in_order_and_on_a_copy(texts: list[str], expected: Any) -> 
 
 
 def test_copies_what_stands_at_two_places() -> None:
-    assert applied(None, "a.b=1") == {"a": {"b": 1}}
+    assert applied({}, "a.b=1") == {"a": {"b": 1}}
     shared = {"shape": [2, 3, 4]}
-    changed = applied({"queries": shared, "keys": shared}, "keys.shape[1]=7")
-    assert changed == {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 7, 4]}}
+    found = applied({"queries": shared, "keys": shared}, "keys.shape[1]=7")
+    assert found == {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 7, 4]}}
     given = parse_override("a={k: 1}")
-    data = apply_overrides({}, [given, Override(("b",), given.value, ""), parse_override("b.k=2")], Path("x.yaml"))
+    data: Any = {}
+    for change in (given, Override(("b",), given.value, ""), parse_override("b.k=2")):
+        data = changed(data, change, Path("x.yaml"))
     assert data == {"a": {"k": 1}, "b": {"k": 2}}
 
 

@@ -1,0 +1,110 @@
+"""Find the full paths of overrides: `data.keys.fill` for `keys.fill`, and for `scale` the scale of every scorer."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attncli import errors
+from attncli.config.models import Experiment
+from attncli.config.overrides import Override, changed
+from attncli.config.scorer_entries import ONCE, is_known, option_paths, scorer_of
+from attncli.errors import Collector, InputError, dotted
+
+SCORERS, SCORER = "scorers", "scorer"  # the key of the entries, and its other name
+
+
+def applied(
+    data: Any, overrides: Sequence[Override], source: Path, model: type[Experiment] | None
+) -> tuple[Any, dict[int, list[Override]]]:
+    """Return the data with the overrides applied, and the overrides with full paths by the index of the override.
+
+    Overrides apply in their order, except that the list of scorers is replaced first; the returned mapping is in the
+    order of application. `model` has the options of the study. If it is None, a key without its path is not looked for
+    in the entries of scorers. `source` is the path of the config, for errors.
+
+    Raises:
+        InputError: all overrides that do not fit the data.
+    """
+    collector, full = Collector(), dict[int, list[Override]]()
+    data = {} if data is None and overrides else data
+    names = {each.path[0] for each in overrides if each.may_be_short}
+    for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path not in ((SCORERS,), (SCORER,))):
+        with collector.under():
+            data, full[index] = _with_full_paths(overrides[index], data, model, names)
+            for each in full[index]:
+                data = changed(data, each, source)
+    collector.check()
+    return data, full
+
+
+def _with_full_paths(
+    change: Override, data: Any, model: type[Experiment] | None, names: Collection[str | int]
+) -> tuple[Any, list[Override]]:
+    """Return the data and the override with its full path, one override for each scorer that has the option.
+
+    A key is, in this order: a key of the config, a key that `data` or `mask` has in the config, a key of the study, or
+    an option of scorers. If it is an option, the entries in the returned data have no short forms; their default labels
+    leave out the values of options called `names`.
+
+    Raises:
+        InputError: the path is ambiguous.
+    """
+    key, where = change.path[0], change.where or change.text
+    if not change.may_be_short or not isinstance(data, dict) or key in data or key in Experiment.model_fields:
+        return data, [change]
+    places: list[errors.Path] = [
+        (name, *change.path) for name in ("data", "mask") if isinstance(data.get(name), dict) and key in data[name]
+    ]
+    written = enumerate(_as_list(data.get(SCORERS)))
+    entries = [(SCORERS, index, *change.path) for index, each in written if _writes(each, key)]
+    if places and len(places + entries) > 1:
+        raise InputError.of(_ambiguous(change, places + entries), where=where)
+    if places:
+        return data, [replace(change, path=places[0])]
+    if model is None or key in model.keys_in_yaml() or (key == SCORER and SCORERS not in data):
+        return data, [change]
+    return _of_scorers(change, data, model, names)
+
+
+def _writes(entry: Any, key: str | int) -> bool:
+    return isinstance(entry, dict) and key in entry
+
+
+def _of_scorers(
+    change: Override, data: dict[str, Any], model: type[Experiment], names: Collection[str | int]
+) -> tuple[Any, list[Override]]:
+    name, where = SCORER if SCORER in data and SCORERS not in data else SCORERS, change.where or change.text
+    given = data.get(name)
+    listed = [scorer_of(each, names) if isinstance(each, str) and "=" in each else each for each in _as_list(given)]
+    default = model.model_fields[SCORERS].get_default(call_default_factory=True)
+    entries = model.normalised(data if given is None else {**data, name: listed}).get(SCORERS, default)
+    if not isinstance(entries, list):
+        return data, [change]
+    found = _paths(entries, change)
+    full = [(name, *path) for path in found]
+    kinds = {len(path) for path in found}  # paths of the scorers' options, and of the normalisers'
+    if len(kinds) > 1 or (len(found) > 1 and change.path[0] in ONCE):
+        raise InputError.of(_ambiguous(change, full), where=where)
+    if not full and not all(map(is_known, entries)):  # validation reports the wrong entry
+        return data, []
+    if not full and (kept := _paths(entries, change, also_models=True)):
+        message = f"got {dotted(change.path)}, which entries of the model's own scores keep; expected a whole path"
+        raise InputError.of(f"{message}, such as {dotted((name, *kept[0]))}", where=where)
+    if given is None and any(_writes(entries[int(index)], key) for index, key, *_ in found):
+        message = f"got {dotted(change.path)}, in which the default scorers of this study differ"
+        raise InputError.of(f"{message}; give `{SCORERS}` first", where=where)
+    return {**data, name: entries} if full else data, [replace(change, path=path) for path in full] or [change]
+
+
+def _as_list(entries: Any) -> list[Any]:
+    return entries if isinstance(entries, list) else [] if entries is None else [entries]
+
+
+def _paths(entries: Sequence[Any], change: Override, **also: bool) -> list[errors.Path]:
+    """Return the paths of an option of scorers in the list of entries."""
+    return [(index, *path) for index, each in enumerate(entries) for path in option_paths(each, change.path, **also)]
+
+
+def _ambiguous(change: Override, paths: Sequence[errors.Path]) -> str:
+    return f"got {dotted(change.path)}; expected one of {errors.listed([dotted(path) for path in paths])}"

@@ -1,0 +1,171 @@
+"""`--set scale=2` and `--over scale=1,2`: an option without its path is that of every scorer that has it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.config.document import read_document
+from attncli.config.overrides import parse_override
+from attncli.config.sweep import typed_axes
+from attncli.errors import InputError
+from attncli.runs.resolved import dump_yaml
+from attncli.sweeps.points import Plan, plan_of
+from tests.config.documents import options_of, problems_of
+
+DATA = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}}\n"
+CAPTURED = "data: {capture: seen.safetensors}\n"
+FOUR = "scorers: [dot, scaled_dot, {scorer: cosine, scale: 4}, additive]\n"
+
+
+def found(folder: Path, text: str, *sets: str, key: str = "scale") -> list[Any]:
+    """Return an option of each scorer or its normaliser, None for entries without it."""
+    entries = options_of(folder, text, *sets).scorers
+    return [{**dict(entry), **entry.normalizer.options, **entry.options}.get(key) for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("text", "sets", "key", "expected"),
+    [
+        (FOUR, ["scale=2"], "scale", [None, 2, 2, None]),
+        (FOUR, ["num_hiddens=3"], "num_hiddens", [None, None, None, 3]),
+        (FOUR, ["scale=2", "scorers[2].scale=3"], "scale", [None, 2, 3, None]),
+        (FOUR, ["scorers[2].scale=3"], "scale", [None, "1/sqrt(d)", 3, None]),
+        (FOUR, ["softcap=30"], "softcap", [30] * 4),
+        (FOUR, ["scale=2", "scorers=[cosine, dot]"], "scale", [2, None]),
+        ("scorers: scaled_dot\n", ["scale=1/d"], "scale", ["1/d"]),
+        ("scorer: [scaled_dot, gaussian]\n", ["sigma=3"], "sigma", [None, 3]),
+        ("scorers: ['scaled_dot:scale=3', dot]\n", ["scale=2"], "scale", [2, None]),
+        ("scorers: ['tests.python_scorers:Fails', cosine]\n", ["scale=2"], "scale", [2, 2]),
+        ("scorers: [{scorer: dot, normalizer: entmax}, 'dot:normalizer=sigmoid']\n", ["alpha=2"], "alpha", [2, None]),
+        ("scorers: [dot, 'dot:normalizer=entmax:alpha=2,label=b']\n", ["normalizer.alpha=1.3"], "alpha", [None, 1.3]),
+        ("scorers: [{scorer: dot, normalizer: 'ssmax:c=3'}, 'cosine:normalizer=ssmax']\n", ["c=2"], "c", [2, 2]),
+    ],
+)  # fmt: skip
+def test_every_scorer_with_the_option_has_it(
+    tmp_path: Path, text: str, sets: list[str], key: str, expected: list[Any]
+) -> None:
+    assert found(tmp_path, DATA + text, *sets, key=key) == expected
+
+
+def test_keys_of_the_study_come_first(tmp_path: Path) -> None:
+    """`num_hiddens` is a key of bench, `seed` and `dtype` are keys of all studies, and `bias` is one of the data."""
+    bench = options_of(tmp_path, "study: bench\nscorers: [additive]\n", "num_hiddens=[16]")
+    assert (bench.num_hiddens, bench.scorers[0].options) == ([16], {"num_hiddens": 8})
+    assert options_of(tmp_path, DATA + FOUR, "dtype=float64").scorers[0].dtype is None
+    biased = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}, bias: {file: a.npy}}\n"
+    options = options_of(tmp_path, biased + FOUR, "bias.file=b.npy")
+    assert (Path(options.data.bias.file).name, {entry.bias for entry in options.scorers}) == ("b.npy", {None})
+    assert {entry.bias for entry in options_of(tmp_path, DATA + FOUR, "bias=alibi").scorers} == {"alibi"}
+
+
+def test_the_model_stays_as_it_is(tmp_path: Path) -> None:
+    """`scale: model` stays; an entry with further keys has those changed."""
+    four = (
+        "scorers: [{scorer: scaled_dot, scale: model}, 'scaled_dot:scale=model,window=2,label=near', scaled_dot, dot]\n"
+    )
+    assert found(tmp_path, CAPTURED + four, "scale=2") == ["model", "model", 2, None]
+    assert found(tmp_path, CAPTURED + four, "window=3", key="window") == [None, 3, 3, 3]
+    swap = "study: swap\nmodel: gpt2\ntexts: [a]\nscorers: [sparsemax, cosine, {scorer: scaled_dot, label: a}]\n"
+    assert found(tmp_path, swap, "scale=2") == ["model", 2, 2]
+    alone = CAPTURED + "scorers: [{scorer: scaled_dot, scale: model}]\n"
+    expected = (
+        "--set {}=2: got {}, which entries of the model's own scores keep; expected a whole path, such as scorers[0].{}"
+    )
+    for key in ("scale", "softcap"):
+        assert problems_of(tmp_path, alone, f"{key}=2") == [expected.format(key, key, key)]
+    assert found(tmp_path, alone, "scorers[0].scale=2") == [2]
+
+
+def test_labels_do_not_name_values_that_are_changed(tmp_path: Path) -> None:
+    text = DATA + "scorers: ['scaled_dot:scale=3', 'cosine:scale=2,normalizer=entmax:alpha=1.5', 'gaussian:sigma=2']\n"
+    assert [entry.label for entry in options_of(tmp_path, text).scorers] == [
+        *("scaled_dot_3", "cosine_2_entmax_1.5", "gaussian_2")
+    ]
+    changed = options_of(tmp_path, text, "scale=1", "alpha=1.2").scorers
+    assert [entry.label for entry in changed] == ["scaled_dot", "cosine_entmax", "gaussian_2"]
+
+
+def test_default_scorers(tmp_path: Path) -> None:
+    """They have it, too, unless their labels name its values."""
+    assert found(tmp_path, "study: saturation\n", "num_hiddens=3", key="num_hiddens") == [None, None, None, 3, None]
+    expected = "--set scale=2: got scale, in which the default scorers of this study differ; give `scorers` first"
+    for text in ("study: variance\n", CAPTURED):
+        assert problems_of(tmp_path, text, "scale=2") == [expected]
+
+
+KNOWN = (
+    "known: name, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, train, "
+)
+OPTIONS = f"{KNOWN}weights, save, compile; options of the scorers: scale, num_hiddens"
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "problems"),
+    [
+        (FOUR, "sigma=2", [f"--set sigma=2: sigma: unknown key; {OPTIONS}"]),
+        (FOUR, "scal=2", ["--set scal=2: scal: unknown key; did you mean `scorers[1].scale`?"]),
+        (FOUR, "temperature=2", ["--set temperature=2: temperature: unknown key; scale is 1 / temperature"]),
+        (
+            FOUR,
+            "scorers[1].temperature=2",
+            ["--set scorers[1].temperature=2: scorers[1].temperature: unknown key; scale is 1 / temperature"],
+        ),
+        (
+            FOUR,
+            "scale=-1",
+            [
+                f"--set scale=-1: scorers[{index}].scale: got -1; expected {expected}"
+                for index, expected in (
+                    (1, "1/sqrt(d), 1/d or model or a number above 0"),
+                    (2, "a number above 0 or an expression in m, such as log2(m^2-m)"),
+                )
+            ],
+        ),
+        (
+            "scorers: [{scorer: dot, normalizer: sigmoid}]\n",
+            "bias=-2",
+            ["--set bias=-2: got bias; expected one of scorers[0].bias, scorers[0].normalizer.bias"],
+        ),
+        ("scorers: [dott]\n", "scale=2", ['2:11: scorers[0].scorer: got "dott"; unknown scorer; did you mean `dot`?']),
+        (
+            "scorers: [{scorer: dot, normalizer: sofmax}]\n",
+            "foo=2",
+            ['2:37: scorers[0].normalizer: got "sofmax"; unknown normaliser; did you mean `softmax`?'],
+        ),
+    ],
+)  # fmt: skip
+def test_mistakes(tmp_path: Path, text: str, change: str, problems: list[str]) -> None:
+    assert [
+        each.removeprefix(f"{tmp_path}/x.yaml: ") for each in problems_of(tmp_path, DATA + text, change)
+    ] == problems
+
+
+def planned(path: Path, *over: str, sets: tuple[str, ...] = ()) -> Plan:
+    axes = typed_axes([("over", each) for each in over])
+    return plan_of(read_document(path, [parse_override(each) for each in sets]), axes)
+
+
+def scales(plan: Plan) -> list[list[Any]]:
+    return [[entry.get("scale") for entry in point.config["scorers"]] for point in plan.points]
+
+
+def test_a_sweep_changes_every_scorer_with_the_option(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(DATA + "scorers: [dot, scaled_dot, 'cosine:scale=4']\n")
+    plan = planned(path, "scale=0.1,1")
+    assert scales(plan) == [[None, 0.1, 0.1], [None, 1, 1]]
+    assert [point.sweep for point in plan.points] == [{"scale": 0.1}, {"scale": 1}]
+    (tmp_path / "config.yaml").write_text(dump_yaml(plan.config))
+    again = planned(tmp_path / "config.yaml")
+    assert [point.key for point in again.points] == [point.key for point in plan.points], "labels included"
+    assert scales(planned(path, "scale=0.1,1", "scorers[1].scale=7,8"))[:2] == [[None, 7, 0.1], [None, 8, 0.1]]
+    assert scales(planned(path, "scale=0.1", sets=("scorers=[cosine, dot]",))) == [[0.1, None]]
+    for over, given in (
+        ("scale=0.1,1", "scale=3"),
+        ("scale=0.1,1", "scorers[1].scale=3"),
+        ("scorers=[cosine]", "scale=3"),
+    ):
+        key = over.partition("=")[0]
+        with pytest.raises(InputError, match=f"got a value for `{key}`, which the sweep varies; leave out one of them"):
+            planned(path, over, sets=(given,))
