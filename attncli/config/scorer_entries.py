@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import BeforeValidator, Field, PositiveFloat, create_model, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from attncli import errors
@@ -283,15 +284,16 @@ def option_paths(entry: Any, path: errors.Path, *, also_models: bool = False) ->
 
     It may be an option of the scorer or of the normaliser, a key common to all entries, or several of these. A key in
     ONCE counts only if the entry has it. Unless `also_models`, `scale: model` does not count, and neither do the keys
-    of an entry that has nothing else. A wrong entry has no options; validation reports it.
+    of an entry that is the model's own in everything else. A wrong entry has no options; validation reports it.
     """
     key, *rest = path
     if not isinstance(entry, dict):
         return []
-    is_own = is_models(entry.get("scorer"), entry.get("scale"))
-    if is_own and not also_models and (key == "scale" or entry.keys() <= {"scorer", "scale", "label"}):
-        return []
     own, of_normalizer = _fields(_model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
+    if is_models(entry.get("scorer"), entry.get("scale")) and not also_models:
+        others = entry.keys() & own.keys() - {"scorer", "scale", "label"}
+        if key == "scale" or all(entry[each] == own[each].default for each in others):
+            return []
     if key == KEY and rest:
         return [path] if rest[0] in of_normalizer else []
     has_key = key in entry if key in ONCE else key in own
@@ -307,10 +309,10 @@ def _normalizer_in(entry: Mapping[str, Any]) -> Any:
     return as_mapping(entry.get(KEY, DEFAULT_NORMALIZER))
 
 
-def _fields(model_of: Callable[[Any], type[Model]], value: Any) -> Collection[str]:
+def _fields(model_of: Callable[[Any], type[Model]], value: Any) -> Mapping[str, FieldInfo]:
     with suppress(PydanticCustomError):
         return model_of(value).model_fields
-    return ()
+    return {}
 
 
 def options_in(entries: Any) -> dict[str, str]:

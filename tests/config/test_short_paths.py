@@ -68,6 +68,8 @@ def test_the_model_stays_as_it_is(tmp_path: Path) -> None:
     assert found(tmp_path, CAPTURED + four, "window=3", key="window") == [None, 3, 3, 3]
     swap = "study: swap\nmodel: gpt2\ntexts: [a]\nscorers: [sparsemax, cosine, {scorer: scaled_dot, label: a}]\n"
     assert found(tmp_path, swap, "scale=2") == ["model", 2, 2]
+    resolved = "{scorer: scaled_dot, normalizer: softmax, label: model, dropout: 0.0, scale: model}"
+    assert found(tmp_path, CAPTURED + f"scorers: [{resolved}, dot]\n", "window=3", key="window") == [None, 3]
     alone = CAPTURED + "scorers: [{scorer: scaled_dot, scale: model}]\n"
     expected = (
         "--set {}=2: got {}, which entries of the model's own scores keep; expected a whole path, such as scorers[0].{}"
