@@ -32,6 +32,7 @@ from attncli.scorers.additive import Additive
 Made = TypeVar("Made")
 EPSILON = 1e-6  # added to the variance in `qk_norm`
 SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, which begins with `super().__init__()`"
+DRAWN = "_has_random_parameters"  # attribute of a scorer that `build_scorer` returns
 NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
 
 
@@ -77,7 +78,9 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
         InputError: the scorer refuses the sizes, the parameter file does not fit, or a user's own class fails.
     """
     with seeded(seed, f"scorers.{entry.stream}"):
+        before = torch.default_generator.get_state()
         scorer = _make(entry, query_size, key_size)
+        is_drawn = not torch.equal(before, torch.default_generator.get_state())
     largest = torch.finfo(computing_dtype(dtype)).max
     if "scale" in entry.options and scale_of(scorer) > largest:  # a score of 0 times infinity is NaN
         expected = f"expected a number that float32 holds, at most {largest:.3g}, or dtype float64"
@@ -88,7 +91,13 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
+    setattr(scorer, DRAWN, is_drawn and entry.parameters is None)
     return scorer.to(computing_dtype(dtype))
+
+
+def random_labels(entries: Sequence[ScorerEntry], scorers: Sequence[nn.Module]) -> list[str]:
+    """Return the labels of entries whose scorers have random parameters: drawn when built, and not read from a file."""
+    return [entry.label for entry, scorer in zip(entries, scorers, strict=False) if getattr(scorer, DRAWN)]
 
 
 def stored_parameters(entry: ScorerEntry, scorer: nn.Module) -> dict[str, Tensor]:

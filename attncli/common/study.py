@@ -1,7 +1,7 @@
 """The protocol of a study, and its result: frozen records that tables, pictures, files and expectations read."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
@@ -79,7 +79,8 @@ class Finding:
 class Result:
     """The result of a study.
 
-    `settings` has options and facts of the run, with the scorers' `formulas` by label. `records` has a row for each
+    `settings` has options and facts of the run, with the scorers' `formulas` by label, and in `random` the labels with
+    random parameters. `records` has a row for each
     scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons` have the same rows for each
     batch element and head, if the study makes them. `inputs` are the tensors given to the study, and `tensors` the
     tensors that it made. `parameters` are parameters of scorers as `<label>/<state_dict name>`, or trained parameters
@@ -211,6 +212,14 @@ def nan_to_null(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [nan_to_null(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def in_sentence(label: str, random: Collection[str]) -> str:
+    """Return a label as a sentence has it: `additive (random parameters)` if it is one of the labels `random`.
+
+    What a study measures of random parameters is true of these numbers, not of the scorer.
+    """
+    return f"{label} (random parameters)" if label in random else label
 
 
 def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:

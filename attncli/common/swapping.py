@@ -55,6 +55,11 @@ class Swap(Replacing):
         self.entry = None if entry == ZERO else entry if isinstance(entry, ScorerEntry) else entry_of(entry)
         self._seed, self._scorers = seed, dict[Any, nn.Module]()
 
+    @property
+    def scorers(self) -> list[nn.Module]:
+        """The scorers that were built so far: one for each size of queries and keys, and scale."""
+        return [*self._scorers.values()]
+
     def compute(self, record: Record) -> Tensor:
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
         if self.entry is None:

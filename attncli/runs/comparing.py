@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -27,6 +27,7 @@ from attncli.common.study import (
     Comparison,
     Record,
     Result,
+    in_sentence,
     layers_of,
     nan_to_null,
     tensor_name,
@@ -44,7 +45,7 @@ MOST_NAMED = 3  # changed settings named in the sentence
 NO_SETTINGS = ("name", "about", "figure", "expect", "from", "resume")  # keys that do not change results
 PLACES_OF_FILES = ("file", "capture")  # keys with paths, ignored at any depth
 DIGEST = 12  # hexadecimal digits of an input's fingerprint
-OUTCOMES = ("histograms", "configurations", "summary")  # keys of `settings` in results.json that are outcomes
+OUTCOMES = ("histograms", "configurations", "random", "summary")  # keys of `settings` that are outcomes
 PAIR = (Column("a", "a", "", kind="place"), Column("b", "b", "", kind="place"))
 NAMES = ("label", "a", "b")
 ONE_WAY = "output_difference"  # metric of a pair that changes if the two are swapped
@@ -101,7 +102,9 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         largest_of=_name(largest) if largest else "",
         notes=list(_notes(a, b)),
     )
-    return replace(comparison, sentence=_sentence(comparison, found, bool(a.content["inputs"]) and not inputs))
+    random = {label for run in (a, b) for label in run.result.settings.get("random", ())}
+    same_inputs = bool(a.content["inputs"]) and not inputs
+    return replace(comparison, sentence=_sentence(comparison, found, same_inputs, random))
 
 
 def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
@@ -139,18 +142,22 @@ def _incomparable(a: Result, b: Result) -> str:
     return f"{'A' if is_sweep else 'B'} alone is a sweep of {a.study}; compare a sweep with a sweep"
 
 
-def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool) -> str:
-    """Return the verdict as a sentence, with the first difference beyond rounding, or else the largest within it."""
+def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool, random: Collection[str]) -> str:
+    """Return the verdict as a sentence, with the first difference beyond rounding, or else the largest within it.
+
+    `random` has the labels with random parameters.
+    """
     beyond = [each for each in found if each["verdict"] == "different"]
     rounded = [each for each in found if each["verdict"] == "rounding"]
     if beyond:
         (in_a, in_b), more = distinct(beyond[0]["a"], beyond[0]["b"]), len(beyond) - 1
-        sentence = f"different: first in {_name(beyond[0])} ({in_a} -> {in_b})"
+        sentence = f"different: first in {_name(beyond[0], random)} ({in_a} -> {in_b})"
         sentence += f"; {more} more {'differs' if more == 1 else 'differ'}" * bool(more)
         sentence += "; the inputs are the same" * same_inputs
     elif rounded:
         most = max(rounded, key=lambda each: each["relative"])
-        sentence = f"equal up to rounding: the largest relative difference is {most['relative']:.1e}, in {_name(most)}"
+        sentence = f"equal up to rounding: the largest relative difference is {most['relative']:.1e}"
+        sentence += f", in {_name(most, random)}"
         sentence += f"; up to {comparison.rounding:.1e} counts as rounding"
     elif found:
         sentence = "identical but for times, whose intervals overlap where there are any"
@@ -162,11 +169,12 @@ def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool
     return sentence + named * bool(keys)
 
 
-def _name(difference: Record) -> str:
+def _name(difference: Record, random: Collection[str] = ()) -> str:
     """Return words for the place of a difference, such as `entropy of scaled_dot, batch 1`."""
     before = "the input " if difference["rows"] == "inputs" else "the " * (difference["metric"] == "row")
     between = " of " if {"label", "a"} & difference["where"].keys() else ", " * bool(difference["where"])
-    return f"{before}{difference['metric']}{between}{place(difference['where'])}"
+    where = {key: in_sentence(value, random) if key in NAMES else value for key, value in difference["where"].items()}
+    return f"{before}{difference['metric']}{between}{place(where)}"
 
 
 def _notes(a: StoredRun, b: StoredRun) -> Iterator[str]:

@@ -33,11 +33,7 @@ def trend(
         margin = CHANCE * math.hypot(margins[a], margins[b])
         return _written(values[a]) != _written(values[b]) and abs(values[a] - values[b]) > margin
 
-    path = [0, *_turns(values, differ), len(values) - 1]
-    while len(path) > 2 and not differ(path[-2], path[-1]):
-        del path[-2]
-    while len(path) > 2 and not differ(path[0], path[1]):
-        del path[1]
+    path = course(values, differ)
     low, high = (pick(range(len(values)), key=values.__getitem__) for pick in (min, max))
     is_flat = 0 < values[high] <= FLAT * values[low]
     if len(values) == 1:
@@ -52,6 +48,19 @@ def trend(
     rises = values[path[0]] < values[path[1]]
     text = f"{'rises' if rises else 'falls'} from {named[path[0]]} to {named[path[1]]}"
     return text + "".join(f", then {'falls' if rises else 'rises'} to {named[each]}" for each in path[2:]), path
+
+
+def course(values: Sequence[float], differ: Callable[[int, int], bool]) -> list[int]:
+    """Return the indices of the first value, of turning points, and of the last value.
+
+    `differ(a, b)` is whether the values at two indices differ. A step back that does not differ is no turning point.
+    """
+    path = [0, *_turns(values, differ), len(values) - 1]
+    while len(path) > 2 and not differ(path[-2], path[-1]):
+        del path[-2]
+    while len(path) > 2 and not differ(path[0], path[1]):
+        del path[1]
+    return path
 
 
 def _turns(values: Sequence[float], differ: Callable[[int, int], bool]) -> list[int]:

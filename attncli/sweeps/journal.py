@@ -34,6 +34,7 @@ class Row(BaseModel):
     finished: datetime
     records: list[Record]
     heads: list[Record] = []  # lines of earlier versions have none
+    random: list[str] = []  # labels of scorers with random parameters
 
 
 def rows_of(folder: Path) -> Iterator[Record]:

@@ -30,7 +30,7 @@ from attncli.sweeps.views import pictures_of
 from attncli.sweeps.work import ALIKE, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that was not computed
-NOT_LISTED = ("finished", "records", "heads")  # keys of the journal's rows that results.json leaves out
+NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,7 @@ def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Resu
     settings = {
         "sweep": as_data(plan.axes, plan.metric),
         "points": {state: states[state] for state in (*STATES, MISSING)},
+        "random": list(dict.fromkeys(label for row in finished.values() for label in row.get("random", ()))),
     }
     result = Result(plan.options.study, plan.options.name, settings, records, heads=heads, interrupted=interrupted)
     result = replace(result, settings={**settings, "metric": plan.metric or default_metric(result)})

@@ -59,7 +59,7 @@ def run_point(job: Job, sharing: int = 1) -> Record:
     """
     with torch_isolated():
         begun = time.perf_counter()
-        status, error, rows = "done", None, dict[str, list[Record]]()
+        status, error, rows = "done", None, dict[str, list[Any]]()
         try:
             rows = _rows(job, sharing)
         except BaseException as reason:  # the user's own scorer may raise anything
@@ -69,7 +69,7 @@ def run_point(job: Job, sharing: int = 1) -> Record:
 
 
 def row_of(
-    job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Record]] | None = None
+    job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Any]] | None = None
 ) -> Record:
     """Return the row of one sweep point: status, error, run time and host, with the study's rows if it finished."""
     return {
@@ -80,6 +80,7 @@ def row_of(
         "host": platform.node(),
         "records": [],
         "heads": [],
+        "random": [],
         **(rows or {}),
     }
 
@@ -115,7 +116,8 @@ def tried_twice(
                 yield from rows
 
 
-def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
+def _rows(job: Job, sharing: int) -> dict[str, list[Any]]:
+    """Return the rows of a point, and the labels of its scorers with random parameters."""
     if job["code"] != (own := code_version()):
         raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()
@@ -123,10 +125,11 @@ def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
     with shared_by(sharing), on_threads(None if options_model(name).measures_time else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
+    random = result.settings.get("random", [])
     if (rows := swept_rows_of(name)) != "records":
-        return {"records": nan_to_null(getattr(result, rows))}
+        return {"records": nan_to_null(getattr(result, rows)), "random": random}
     kinds = ("records", "heads") if job.get("heads", True) else ("records",)
-    return {kind: nan_to_null(getattr(result, kind)) for kind in kinds}
+    return {**{kind: nan_to_null(getattr(result, kind)) for kind in kinds}, "random": random}
 
 
 def in_one_line(error: BaseException) -> str:

@@ -17,7 +17,6 @@ from attncli.reports import report
 from attncli.runs.loading import StoredRun
 from attncli.show.looks import looks_of
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
-from attncli.sweeps.findings import findings_of
 from attncli.sweeps.tables import heading, tables
 from attncli.sweeps.views import columns_of
 from tests.show.report.reading import Read
@@ -56,7 +55,6 @@ def test_keys_that_go_together_are_named_together() -> None:
     together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
     figure, result = drawn([SEEDS, together])
     assert figure.axes[0].get_xlabel() == "scorers[0].scale\nwith scorers[1].scale"
-    assert findings_of(result)[1].text.endswith(" (scorers[0].scale = 4 with scorers[1].scale = 7).")
     (*_, table) = tables(result, width=100, most=40, csv=None)
     console = Console(width=100)
     with console.capture() as printed:

@@ -9,7 +9,6 @@ from scipy import stats
 
 from attncli.common.study import Record, Result
 from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
-from attncli.sweeps.findings import findings_of
 from attncli.sweeps.summary import FIGURES, spread, student_t, summary
 
 NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
@@ -118,21 +117,3 @@ def test_columns_of_a_study_of_sizes() -> None:
     assert axes_of(result) == {"lr": [0.1, 1.0], "d": [8, 16]}
     assert default_metric(result) == "accuracy"
     assert [row["count"] for row in summary(result, ["loss"])] == [4] * 4
-
-
-def test_findings_say_where_the_metric_is_small_and_large() -> None:
-    over: list[dict[str, list[Any]]] = [{"scale": [0.5, 1.0, 4.0]}]
-    texts = [finding.text for finding in findings_of(swept("attention", over, attention(over, "dot")))]
-    assert texts == ["dot: entropy rises from 0.500 (scale = 0.5) to 4.00 (scale = 4)."]
-    over = [{"scale": [1.0, 4.0, 0.5]}]
-    (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
-    assert finding.text == texts[0], "whatever the order of the values"
-    assert finding.numbers == {"lowest": 0.5, "highest": 4.0}
-    over = [{"scale": [0.5, 4.0]}, {"d": [8, 16]}]
-    (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
-    assert finding.text == "dot: entropy is lowest, 0.500 at scale = 0.5, d = 8, and highest, 4.00 at scale = 4, d = 8."
-    over = [{"scale": [1.0, 1.00001]}]
-    (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
-    assert finding.text == "dot: entropy is 1.00 everywhere.", "as far as it is told"
-    over = [{"seed": [0, 1]}]
-    assert findings_of(swept("attention", over, attention(over))) == []

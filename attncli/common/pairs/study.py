@@ -29,6 +29,7 @@ from attncli.common.scoring import (
     of_call,
     of_each,
     outline,
+    random_labels,
     raw_scores,
     rounding_of,
     scoring_of,
@@ -271,7 +272,11 @@ def result_of(
     return Result(
         study=options.study,
         name=options.name,
-        settings={**entries, "formulas": formulas_of(options.scorers)},
+        settings={
+            **entries,
+            "formulas": formulas_of(options.scorers),
+            "random": random_labels(options.scorers, scorers),
+        },
         records=records,
         inputs={name: tensor.cpu() for name, tensor in prepared.tensors.items()},
         tensors=_curve_tensors(columns, curve),

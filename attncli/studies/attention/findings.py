@@ -1,19 +1,23 @@
 """The findings of the study `attention`: scorers that agree, and the largest differences."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from attncli.common.study import TIE, Finding, Record
+from attncli.common.study import TIE, Finding, Record, in_sentence
 from attncli.numbers import finite, number
 
 SAME = 1e-6  # bits; smaller divergences are rounding
 
 
 def findings_of(
-    lessons: Sequence[Finding], comparisons: Sequence[Record], head_comparisons: Sequence[Record]
+    lessons: Sequence[Finding],
+    comparisons: Sequence[Record],
+    head_comparisons: Sequence[Record],
+    random: Collection[str] = (),
 ) -> list[Finding]:
     """Return the lessons, then the pair of scorers with the largest difference of weights, overall and by head.
 
-    Scorers that agree up to rounding are named, unless a lesson about all scorers says why they do.
+    Scorers that agree up to rounding are named, unless a lesson about all scorers says why they do. `random` has the
+    labels with random parameters.
     """
     furthest = _furthest(comparisons)
     if furthest is None:
@@ -26,13 +30,15 @@ def findings_of(
         same = Finding(f"{alike} the same weights{but}.", numbers=numbers)
         return [*lessons, *[same] * all(lesson.label is not None for lesson in lessons)]
     which = "differ" if len(comparisons) == 1 else "differ most"
-    text = f"{a} and {b} {which}: JS divergence {number(bits, 3)} bits; largest weight at the same key in"
+    both = f"{in_sentence(a, random)} and {in_sentence(b, random)}"
+    text = f"{both} {which}: JS divergence {number(bits, 3)} bits; largest weight at the same key in"
     found = [*lessons, *_alike(comparisons), Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
     head = _furthest(head_comparisons)
     if head is not None and len({row["head"] for row in head_comparisons}) > 1:
         several = len({row["batch"] for row in head_comparisons}) > 1
         where = f"head {head['head']}" + (f" of batch element {head['batch']}" if several else "")
-        text = f"Of all heads {head['a']} and {head['b']} differ most in {where}"
+        a, b = (in_sentence(head[key], random) for key in ("a", "b"))
+        text = f"Of all heads {a} and {b} differ most in {where}"
         numbers = {key: head[key] for key in ("a", "b", "batch", "head", "js_divergence")}
         found.append(Finding(f"{text}: JS divergence {number(head['js_divergence'], 3)} bits.", numbers=numbers))
     return found

@@ -1,7 +1,7 @@
 """Captured attention calls of a model: additional metrics of the calls, and the joined result of all layers."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from attncli.common.scoring import of_call
-from attncli.common.study import Finding, Record, Result, by_label, tensor_name
+from attncli.common.study import Finding, Record, Result, by_label, in_sentence, tensor_name
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
@@ -101,7 +101,7 @@ def joined_layers(
     return replace(
         first,
         settings={**settings, "capture": capture, "layers": layers, "summary": summary},
-        findings=[_about_capture(capture), *_about_changes(changes, captured.numbers)],
+        findings=[_about_capture(capture), *_about_changes(changes, captured.numbers, settings["random"])],
         inputs={name: tensor for result in results for name, tensor in result.inputs.items()},
         tensors={name: tensor for result in results for name, tensor in result.tensors.items()},
         **rows,
@@ -208,14 +208,17 @@ def _about_capture(known: Record) -> Finding:
     return Finding(text, numbers={"calls": len(calls), "error": max(errors), "left_out": len(left_out)})
 
 
-def _about_changes(changes: Mapping[str, Sequence[Record]], layers: Mapping[str, int]) -> Iterator[Finding]:
+def _about_changes(
+    changes: Mapping[str, Sequence[Record]], layers: Mapping[str, int], random: Collection[str]
+) -> Iterator[Finding]:
     """Yield a finding for each scorer in `changes`: how much it changes the first scorer's outputs, and where most."""
     for label, rows in changes.items():
         differences = finite(row["output_difference"] for row in rows)
         if differences:
             most, mean = largest_first(rows, "output_difference")[0], fmean(differences)
             where = f"layer {layers[most['layer']]}, head {most['head']}"
-            text = f"{label} changes the outputs of {most['a']} by {number(100 * mean, 2)}%,"
+            named, first = (in_sentence(each, random) for each in (label, most["a"]))
+            text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)}%,"
             text += f" mean of {several(len(differences), 'head')};"
             text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)}%."
             numbers: Record = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}

@@ -22,6 +22,7 @@ from attncli.common.scoring import (
     of_call,
     of_each,
     outline,
+    random_labels,
     raw_scores,
     rules_of_inputs,
     scale_of,
@@ -295,11 +296,13 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"save": options.save, "heads": options.heads, "batch": options.batch}
+    random = random_labels(entries, part.scorers)
     return Result(
         options.study,
         options.name,
         {
             "formulas": formulas_of(entries),
+            "random": random,
             "scales": {
                 label: scale_of(scorer, inputs.keys.shape[-2])
                 for label, scorer in zip(stages, part.scorers, strict=False)
@@ -309,7 +312,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         },
         records,
         comparisons,
-        findings_of(_lessons(inputs, stages), comparisons, head_comparisons),
+        findings_of(_lessons(inputs, stages), comparisons, head_comparisons, random),
         inputs={
             tensor_name(name, layer=part.layer): each
             for name, each in saved_inputs(options.data, inputs, with_valid).items()

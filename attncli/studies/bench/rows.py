@@ -3,10 +3,10 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from attncli.common.study import Finding, Record, Result, by_label
+from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.errors import in_bytes, printable
 from attncli.numbers import duration, number, several
 from attncli.studies.bench.columns import AXES, SIZES
@@ -81,11 +81,14 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
     return statistics.linear_regression(x, y).slope
 
 
-def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
+def findings_of(
+    records: Sequence[Record], comparisons: Sequence[Record], random: Collection[str] = ()
+) -> list[Finding]:
     """Return a finding for each label: the time at the largest size that was timed.
 
     Timed implementations other than the baseline are preferred, among them the linear form, then attncli's code. The
     finding is about the first measure, or the last if normalisers differ, since scores do not depend on normalisers.
+    `random` has the labels with random parameters.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
@@ -97,7 +100,7 @@ def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> lis
     found = []
     for rows in by_label(records).values():
         timed = [row for row in rows if row["measure"] == rows[main]["measure"] and row["seconds"]]
-        found.append(_finding(max(timed, key=rank, default=rows[main]), records, comparisons))
+        found.append(_finding(max(timed, key=rank, default=rows[main]), records, comparisons, random))
     return found
 
 
@@ -105,10 +108,10 @@ def _is_baseline(row: Record) -> bool:
     return bool(row["baseline"] == f"{row['label']}/{row['implementation']}")
 
 
-def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Record]) -> Finding:
+def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Record], random: Collection[str]) -> Finding:
     """Return a finding with time and memory of a row, compared with the baseline and the textbook's code."""
     label, baseline, axes = row["label"], row["baseline"], changing(records)
-    name = label if row["implementation"] == "attncli" else f"{label} ({row['implementation']})"
+    name = in_sentence(label, random) + (f" ({row['implementation']})" if row["implementation"] != "attncli" else "")
     if row["seconds"] is None:
         return Finding(f"{name}: {row['status']} at {place(row, axes)}: {row['reason']}.", label)
     numbers = {key: row[key] for key in ("implementation", "measure", *SIZES, "seconds", "peak_bytes")}

@@ -21,6 +21,7 @@ from attncli.common.scoring import (
     formulas_of,
     names_of,
     outline,
+    random_labels,
     raw_scores,
     stored_parameters,
 )
@@ -66,7 +67,7 @@ class Prepared:
 class Trial:
     """A row under construction: `call` is None before it is ready and once it is dropped or timed.
 
-    `record` has the columns known so far.
+    `record` has the columns known so far; `is_random` is whether the scorer has random parameters.
     """
 
     contender: Contender
@@ -76,6 +77,7 @@ class Trial:
     operations: int | None = None
     rounds: int = 0
     seconds: list[float] = field(default_factory=list)  # of a call, in each round
+    is_random: bool = False
 
     def drop(self, status: str, reason: str) -> None:
         """Give up timing this trial, with a status and a reason for its row."""
@@ -136,13 +138,14 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     records = [_row(trial, group, options) for group in finished for trial in group]
     comparisons = [row for group in finished for row in _comparisons(group)]
     timed = [trial for group in finished for trial in group if trial.seconds]
+    random = list(dict.fromkeys(trial.record["label"] for group in finished for trial in group if trial.is_random))
     return Result(
         "bench",
         options.name,
-        settings_of(prepared),
+        {**settings_of(prepared), "random": random},
         records,
         comparisons,
-        findings_of(records, comparisons),
+        findings_of(records, comparisons, random),
         tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
         interrupted=kept.interrupted,
@@ -190,7 +193,9 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
                 trial.drop("too large", reason)
                 continue
             copies = copies or copies_of(draw_inputs(options, case, device))
-            task = replace(task, scorer=build_scorer(entry, case.d, case.d, options.seed, dtype).to(device))
+            scorer = build_scorer(entry, case.d, case.d, options.seed, dtype).to(device)
+            trial.is_random = bool(random_labels([entry], [scorer]))
+            task = replace(task, scorer=scorer)
             call = make_call(task, copies)
             if reason := disagreement(task, copies[0], call()):
                 trial.drop("disagrees", reason)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from attncli.common.study import Finding, Record, Result, by_label
+from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.numbers import number, several
 from attncli.studies.doctor.checks import CHECKS, FEWEST_KEYS, FEWEST_QUERIES, Check
 
@@ -12,17 +12,19 @@ MOST_NAMED = 3
 def findings_of(result: Result) -> list[Finding]:
     """Return a sentence for each check with findings, for labels without findings, and for small layers."""
     groups, found = by_label(result.records), list[Finding]()
-    heads = by_label(result.heads)
+    heads, random = by_label(result.heads), result.settings.get("random", ())
+    named = heads if len(heads) > 1 else random  # labels that sentences name
     for check in CHECKS:
         for label, rows in groups.items():
             own = [row for row in rows if row["check"] == check.key]
             if own:
-                prefix = f"{label}: " if len(heads) > 1 else ""
+                prefix = f"{in_sentence(label, random)}: " if label in named else ""
                 numbers = {"count": len(own), "heads": len(heads[label]), "most": _ranked(own, check)[0]["value"]}
                 found.append(Finding(prefix + _sentence(check, own, len(heads[label]), result), label, numbers))
     quiet = [label for label in heads if label not in groups]
     if quiet:
-        of = "" if len(heads) == 1 else f" with {', '.join(quiet)}"
+        with_ = ", ".join(in_sentence(label, random) for label in quiet if label in named)
+        of = f" with {with_}" if with_ else ""
         what = "No fault" if result.settings["untold"] else "Nothing"
         found.append(Finding(f"{what} found in {several(len(heads[quiet[0]]), 'head')}{of}."))
     return [*found, *_untold(result)]

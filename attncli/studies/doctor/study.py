@@ -20,6 +20,7 @@ from attncli.common.scoring import (
     inputs_of_entry,
     of_call,
     of_each,
+    random_labels,
     raw_scores,
     rules_of_inputs,
     scale_of,
@@ -218,6 +219,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         "checked": len(heads) // len(options.scorers),
         "untold": list(dict.fromkeys(untold)),
         "formulas": formulas_of(options.scorers),
+        "random": random_labels(options.scorers, parts[0].scorers),
     }
     result = Result(
         options.study,

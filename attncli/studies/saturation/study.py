@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -25,7 +25,7 @@ from attncli.common.pairs.study import (
 )
 from attncli.common.progress import Progress
 from attncli.common.stopping import Keeping
-from attncli.common.study import Finding, Record, Result, by_label
+from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.numbers import finite, number
@@ -73,6 +73,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     findings = findings_of(
         prepared.numbered(result.records),
         {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
+        result.settings["random"],
     )
     settings = {**result.settings, "uniform": uniform}
     return replace(result, settings=settings, findings=findings, interrupted=kept.interrupted)
@@ -117,13 +118,13 @@ def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
     return equal, peaked
 
 
-def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list[Finding]:
+def findings_of(records: Sequence[Record], uniform: Mapping[str, float], random: Collection[str] = ()) -> list[Finding]:
     """Return a finding for each label, and one that explains small norms.
 
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
-    gradient if one key has all weight.
+    gradient if one key has all weight. `random` has the labels with random parameters.
     """
-    found = [_of_label(label, rows) for label, rows in by_label(records).items()]
+    found = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
     peaked = [
         record
         for record in records
@@ -139,17 +140,20 @@ def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"{place_of(most)} of "
-            mean, place = number(most["jacobian_mean"], 3), f"{head}{most['label']} at d = {most['d']}"
+            mean, place = (
+                number(most["jacobian_mean"], 3),
+                f"{head}{in_sentence(most['label'], random)} at d = {most['d']}",
+            )
             text += f"; the mean hides this: {mean} for {place}, with median {number(most[NORM], 3)}"
         found.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
     return found
 
 
-def _of_label(label: str, rows: Sequence[Record]) -> Finding:
+def _of_label(label: str, name: str, rows: Sequence[Record]) -> Finding:
     known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     known.sort(key=lambda row: int(row["d"]))
     if not known:
-        return Finding(f"{label}: there are no finite weights.", label)
+        return Finding(f"{name}: there are no finite weights.", label)
     norms, named = change(known, NORM, _margins(known, "jacobian", MEDIAN_95))
     weights, also = change(known, WEIGHT, _margins(known, "max_weight", MEDIAN_95))
     if len(known) == 1:
@@ -157,7 +161,7 @@ def _of_label(label: str, rows: Sequence[Record]) -> Finding:
     numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
     if power is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
-    text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; median largest weight {weights}."
+    text = f"{name}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; median largest weight {weights}."
     return Finding(text, label, numbers)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.common.study import Finding, Record, Result, by_label
+from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
@@ -44,7 +44,9 @@ def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[obj
         first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
         more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""
         texts.append(f"worse than no attention in {first}{more}")
-    return Finding(f"{label}: {'; '.join(texts) or 'no result'}.", label, numbers)
+    return Finding(
+        f"{in_sentence(label, result.settings.get('random', ()))}: {'; '.join(texts) or 'no result'}.", label, numbers
+    )
 
 
 def _is_worse(row: Record, none: Record | None, key: str) -> bool:

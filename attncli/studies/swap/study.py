@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from attncli.capturing.capture import evaluating
 from attncli.capturing.models import Loaded, Request, load
 from attncli.capturing.record import Record as Call
 from attncli.capturing.swap import Replacing
 from attncli.common.progress import Counter, Progress
-from attncli.common.scoring import formulas_of, names_of
+from attncli.common.scoring import formulas_of, names_of, random_labels
 from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result, Rows
 from attncli.common.swapping import UNIFORM, ZERO, Swap, entry_of
@@ -205,14 +206,17 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """
     options, entries, places = prepared.options, _entries(prepared.options), prepared.places
     counter = Counter(len(entries) * len(places) * len(prepared.loaded.batches), progress)
-    records = list[Record]()
+    records, random = list[Record](), list[str]()
     with Keeping(records) as kept, evaluating(prepared.loaded.model):
         _verify(prepared)
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
                 for place in places:
                     text = " ".join(str(each) for each in (names["label"], *place.record.values()) if each is not None)
-                    records.append({**names, **place.record, **_measure(prepared, entry, place, counter, text)})
+                    measured, scorers = _measure(prepared, entry, place, counter, text)
+                    records.append({**names, **place.record, **measured})
+                    if isinstance(entry, ScorerEntry):
+                        random += random_labels([entry] * len(scorers), scorers)
     settings = {
         "model": "/".join(Path(options.model).parts[-2:]),
         "texts": len(options.texts),
@@ -221,6 +225,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         "layers": prepared.numbers,
         "heads": dict(prepared.heads),
         "formulas": _formulas(options),
+        "random": list(dict.fromkeys(random)),
     }
     result = Result(options.study, options.name, settings, records, interrupted=kept.interrupted)
     return replace(result, findings=findings_of(result))
@@ -237,7 +242,7 @@ def _verify(prepared: Prepared) -> None:
     limit = max(TOLERANCE, ROUNDINGS * eps) if prepared.own[0].main.is_floating_point() else TOLERANCE
 
     def error(layers: Sequence[str]) -> float:
-        measured = _measure(prepared, own, Place("all", layers))["relative_l2"]
+        measured = _measure(prepared, own, Place("all", layers))[0]["relative_l2"]
         return float("inf") if measured is None or measured != measured else float(measured)
 
     total = error(prepared.chosen)
@@ -249,8 +254,11 @@ def _verify(prepared: Prepared) -> None:
 
 def _measure(
     prepared: Prepared, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
-) -> Record:
-    """Run all batches with `entry` at `place`, and return the metrics of its row; `text` describes the progress."""
+) -> tuple[Record, list[nn.Module]]:
+    """Run all batches with `entry` at `place`, and return the metrics of its row and the scorers of the last batch.
+
+    `text` describes the progress.
+    """
     changes, started = Changes(prepared.loaded.pooling), time.perf_counter()
     heads = None if place.head is None else [place.head]
     for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):
@@ -260,4 +268,4 @@ def _measure(
         changes.add(own, new)
         if counter is not None:
             counter.step(text)
-    return {**changes.record, "seconds": time.perf_counter() - started}
+    return {**changes.record, "seconds": time.perf_counter() - started}, swap.scorers

@@ -1,11 +1,11 @@
 """The findings of the study `variance`: one for each scorer, and one that explains the variance of q . k."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
-from attncli.common.study import Finding, Record, by_label
+from attncli.common.study import Finding, Record, by_label, in_sentence
 from attncli.numbers import finite, number
 
 SAME = 1e-6  # relative: theories that differ by less are the same
@@ -14,19 +14,22 @@ SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
-def findings_of(prepared: Prepared, records: Sequence[Record]) -> list[Finding]:
-    """Return a finding for each label, and for random entries one that explains the variance of q . k."""
+def findings_of(prepared: Prepared, records: Sequence[Record], random: Collection[str]) -> list[Finding]:
+    """Return a finding for each label, and for random entries one that explains the variance of q . k.
+
+    `random` has the labels with random parameters.
+    """
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
-    found = [_of_label(label, rows, compared) for label, rows in by_label(records).items()]
+    found = [_of_label(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()]
     dots = any(getattr(scorer, "scales_dot_product", False) for scorer in prepared.points[0].scorers)
     known = not prepared.is_real and prepared.entries.degrees_of_freedom > 2
     return [*found, _why(prepared.entries)] if dots and known else found
 
 
-def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
+def _of_label(label: str, name: str, rows: Sequence[Record], compared: int) -> Finding:
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
-        return Finding(f"{label}: the variance is not a finite number.", label)
+        return Finding(f"{name}: the variance is not a finite number.", label)
     intervals = [row["variance_ci"] or (row["variance"], row["variance"]) for row in rows]
     text, named = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
     numbers, power = numbers_of(named, NUMBERS), power_law(rows, "variance")
@@ -41,7 +44,7 @@ def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
         percents = dict.fromkeys(f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
         between = "between " if len(percents) > 1 else ""
         text += f", {between}{' and '.join(percents)} of it within rows (the rest does not change the softmax)"
-    return Finding(f"{label}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
+    return Finding(f"{name}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
 
 
 def _needed(rows: Sequence[Record]) -> str:

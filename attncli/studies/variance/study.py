@@ -88,7 +88,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return replace(
         result,
         settings={**result.settings, "histograms": counted_scores},
-        findings=findings_of(prepared, prepared.numbered(result.records)),
+        findings=findings_of(prepared, prepared.numbered(result.records), result.settings["random"]),
         tensors={**result.tensors, **histograms},
         interrupted=kept.interrupted,
     )

@@ -1,0 +1,131 @@
+"""Findings about a scorer with random parameters say so: other random numbers would give other results."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import attncli
+from attncli.common.study import Finding
+from attncli.studies.attention.findings import findings_of as findings_of_attention
+from tests.studies.bench.small import hurry
+from tests.studies.swap.models import tower
+
+RANDOM = "additive (random parameters)"
+SCORERS: list[Any] = ["additive", {"scorer": "scaled_dot"}, "cosine"]
+TENSORS = {"queries": {"shape": [2, 3, 16, 4]}, "keys": {"shape": [2, 3, 16, 4]}}
+CAPTURED = Path(__file__).parents[2] / "experiments" / "minilm.safetensors"
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "attention": {"data": TENSORS},
+    "captured": {"data": {"capture": str(CAPTURED), "layers": [0, 1]}},
+    "variance": {"study": "variance", "d": [4, 8], "samples": 100},
+    "saturation": {"study": "saturation", "d": [4], "keys": 8, "rows": 20},
+    "doctor": {"study": "doctor", "data": TENSORS},
+    "bench": {"study": "bench", "n": [6], "d": [4], "num_hiddens": [8], "threads": 1},
+    "train": {"study": "train", "d": [4], "seeds": 1, "steps": 2, "batch": 4, "keys": 2, "vocabulary": 4, "classes": 2},
+}
+STUDIES = [name for name in EXPERIMENTS if name != "train"]
+
+
+class Constant(nn.Module):
+    """q . k + b with a parameter that is not random (a test's own)."""
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.b = nn.Parameter(torch.ones(()))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m)."""
+        return queries @ keys.mT + self.b
+
+
+def findings(name: str, scorers: list[Any]) -> list[Finding]:
+    """Return the findings of a small run."""
+    options = {"name": name, "scorers": scorers, **EXPERIMENTS[name]}
+    return list(attncli.run(options).findings)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_says_that_parameters_are_random(name: str) -> None:
+    found = findings(name, SCORERS)
+    texts = [each.text for each in found]
+    assert any(RANDOM in text for text in texts)
+    assert all("additive" not in text.replace(RANDOM, "") for text in texts)
+    assert all(f"{label} (random" not in text for text in texts for label in ("scaled_dot", "cosine"))
+    assert {each.label for each in found} <= {None, "additive", "scaled_dot", "cosine"}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with parameters of `additive` for size 4."""
+    path, draw = tmp_path_factory.mktemp("parameters") / "trained.safetensors", torch.Generator().manual_seed(1)
+    shapes = {"W_q.weight": (8, 4), "W_k.weight": (8, 4), "w_v.weight": (1, 8)}
+    save_file({name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}, path)
+    return path
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name != "captured"])
+def test_parameters_from_a_file_are_not_random(name: str, stored: Path) -> None:
+    options = {"d": [4]} if "d" in EXPERIMENTS[name] else {}
+    scorers = [{"scorer": "additive", "parameters": {"file": str(stored)}}, "cosine"]
+    result = attncli.run({"name": name, "scorers": scorers, **EXPERIMENTS[name], **options})
+    assert result.settings["random"] == []
+    assert all("random" not in each.text for each in result.findings)
+
+
+def test_trained_parameters_are_not_random() -> None:
+    assert all("random" not in each.text for each in findings("train", SCORERS))
+
+
+def test_a_parameter_that_is_not_drawn_is_not_random() -> None:
+    scorers = [f"{__name__}:Constant", "general", "dot"]
+    assert attncli.run({"data": TENSORS, "scorers": scorers}).settings["random"] == ["general"]
+
+
+def test_doctor_names_even_a_single_scorer_with_random_parameters() -> None:
+    assert all(
+        each.text.startswith(f"{RANDOM}: ") or f"with {RANDOM}" in each.text
+        for each in findings("doctor", ["additive"])
+    )
+    assert all("dot" not in each.text for each in findings("doctor", ["dot"]))
+
+
+def test_models_with_a_random_scorer_inside() -> None:
+    model, inputs = tower()
+    result = attncli.swap(model, inputs, scorers=["additive", "cosine"])
+    assert result.settings["random"] == ["additive"]
+    (text,) = [each.text for each in result.findings if each.label == "additive"]
+    assert text.startswith(f"{RANDOM}: in all layers")
+
+
+@pytest.mark.parametrize("study", ["attention", "bench"])
+def test_sweeps(study: str, tmp_path: Path) -> None:
+    """The labels are kept in the journal, so a resumed sweep says so, too."""
+    over = {"keys.shape[2]": [4, 16], "queries.shape[2]": [4, 16]} if study == "attention" else {"n": [4, 16]}
+    result = attncli.sweep({"scorers": SCORERS, **EXPERIMENTS[study]}, [over], jobs=1, out=tmp_path / "sweep")
+    texts = {each.label: each.text for each in result.findings}
+    assert texts["additive"].startswith(f"{RANDOM}: ")
+    assert texts["cosine"].startswith("cosine: ")
+    assert attncli.load(tmp_path / "sweep").settings["random"] == ["additive"]
+
+
+def test_differences_between_runs() -> None:
+    one, two = (attncli.run({"data": TENSORS, "scorers": ["additive", "dot"]}, num_hiddens=size) for size in (4, 8))
+    sentence = attncli.compare(one, two).sentence
+    assert RANDOM in sentence
+    assert "additive" not in sentence.replace(RANDOM, "").partition("changed settings")[0]
+
+
+def test_the_same_weights_are_no_accident() -> None:
+    """Equal keys give equal weights, whatever the parameters are."""
+    same = {"a": "additive", "b": "dot", "js_divergence": 0.0, "top1_agreement": 1.0}
+    (finding,) = findings_of_attention([same], [], ["additive"])
+    assert finding.text == "additive and dot give the same weights."
