@@ -36,7 +36,7 @@ def found(folder: Path, text: str, *sets: str, key: str = "scale") -> list[Any]:
         ("scorers: scaled_dot\n", ["scale=1/d"], "scale", ["1/d"]),
         ("scorer: [scaled_dot, gaussian]\n", ["sigma=3"], "sigma", [None, 3]),
         ("scorers: ['scaled_dot:scale=3', dot]\n", ["scale=2"], "scale", [2, None]),
-        ("scorers: ['tests.python_scorers:Fails', cosine]\n", ["scale=2"], "scale", [2, 2]),
+        ("scorers: ['tests.scorers.failing:Fails', cosine]\n", ["scale=2"], "scale", [2, 2]),
         ("scorers: [{scorer: dot, normalizer: entmax}, 'dot:normalizer=sigmoid']\n", ["alpha=2"], "alpha", [2, None]),
         ("scorers: [dot, 'dot:normalizer=entmax:alpha=2,label=b']\n", ["normalizer.alpha=1.3"], "alpha", [None, 1.3]),
         ("scorers: [{scorer: dot, normalizer: 'ssmax:c=3'}, 'cosine:normalizer=ssmax']\n", ["c=2"], "c", [2, 2]),
@@ -96,9 +96,7 @@ def test_default_scorers(tmp_path: Path) -> None:
         assert problems_of(tmp_path, text, "scale=2") == [expected]
 
 
-KNOWN = (
-    "known: name, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, train, "
-)
+KNOWN = "known: name, about, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, train, "
 OPTIONS = f"{KNOWN}weights, save, compile; options of the scorers: scale, num_hiddens"
 
 

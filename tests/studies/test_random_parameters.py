@@ -126,6 +126,6 @@ def test_differences_between_runs() -> None:
 
 def test_the_same_weights_are_no_accident() -> None:
     """Equal keys give equal weights, whatever the parameters are."""
-    same = {"a": "additive", "b": "dot", "js_divergence": 0.0, "top1_agreement": 1.0}
-    (finding,) = findings_of_attention([same], [], ["additive"])
+    same = {"a": "additive", "b": "dot", "js_divergence": 0.0, "top1_agreement": 1.0, "max_abs_difference": 0.0}
+    (finding,) = findings_of_attention([], [same], [], ["additive"])
     assert finding.text == "additive and dot give the same weights."
