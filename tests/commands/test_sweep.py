@@ -286,7 +286,7 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
     path = experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
     assert good("check", path) == f"{path}: good, study attention, a sweep of 3 points\n"
     swept = good("run", path, "--no-plots", "--out", "swept")
-    assert swept.startswith("3 points over seed (3): 3 done")
+    assert swept.startswith("x\n3 points over seed (3): 3 done")
     assert len(content_of(Path("swept"))["records"]) == 3
     assert good("run", path, path, "--no-plots").count("x: ") == 2
     assert "a sweep" in refusal("run", path, "--report", "--out", "reported")
