@@ -1,4 +1,4 @@
-"""Zooming into matrices, the names beside them, and files of the visible part."""
+"""Zooming into matrices, the names beside them, and files of tables and pictures."""
 
 import csv
 import re
@@ -7,12 +7,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
 
 from tests.show.report.conftest import Open, report
-from tests.show.report.pages import TOKENS, attention, pixels, point, settles, state
+from tests.show.report.pages import TOKENS, attention, point, settles, state
 
 FIRST = "batch=0&head=0"
 LABELS = ("additive", "scaled_dot", "dot")
@@ -116,23 +115,3 @@ def test_tables_and_pictures_are_saved(open_page: Open, file: Path, folder: Path
     name, place = saved(page, page.locator(".picture + button").first)
     assert name == "Picture heads of small.svg"
     assert ElementTree.parse(place).getroot().tag == "{http://www.w3.org/2000/svg}svg"
-
-
-@pytest.mark.parametrize(("scheme", "ground"), [("light", (255, 255, 255)), ("dark", (22, 22, 24))])
-def test_the_matrices_in_view_are_saved_as_they_are_seen(
-    open_page: Open, file: Path, scheme: str, ground: tuple[int, ...]
-) -> None:
-    page = open_page(file, f"{FIRST}&cell=30", color_scheme=scheme)
-    name, place = saved(page, page.locator(".stage").get_by_role("button", name="save picture"))
-    assert name == "weights, batch 0, head 0.png"
-    cells, title = (page.locator(kind).first.bounding_box() for kind in (".cells", "figcaption"))
-    assert cells is not None
-    assert title is not None
-    colours = pixels(page.locator(".cells canvas").first)
-    with Image.open(place) as opened:
-        image = opened.convert("RGB")
-    left, top = title["x"] - 8, title["y"] - 8
-    assert image.getpixel((2, 2)) == ground
-    for row, column in ((0, 0), (3, 1), (5, 5), (9, 2)):
-        x, y = cells["x"] - left + 30 * column + 4, cells["y"] - top + 30 * row + 4  # beside the number
-        assert image.getpixel((round(2 * x), round(2 * y))) == tuple(colours[12 * row + column][:3])

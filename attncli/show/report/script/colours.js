@@ -60,15 +60,21 @@ const theme = {
   button: document.getElementById("theme"),
   prefersDark: matchMedia("(prefers-color-scheme: dark)"),
   print: matchMedia("print"),
+  isPrinting: false,
+  views: [], // fitted to the paper, and to the window again
 
-  isDark(isPrinting = this.print.matches) {
+  isDark() {
     const { theme: chosen } = this.root.dataset;
-    return !isPrinting && (chosen ? chosen === "dark" : this.prefersDark.matches);
+    return !this.isPrinting && (chosen ? chosen === "dark" : this.prefersDark.matches);
   },
 
-  /** Repaint everything when the theme changes, and before and after printing. */
+  /** Repaint and fit everything when the theme changes, and before and after printing. */
   begin() {
-    const repaint = (isPrinting) => painted.forEach((pixels, canvas) => paint(canvas, pixels, this.isDark(isPrinting)));
+    const repaint = (isPrinting = this.print.matches) => {
+      this.isPrinting = isPrinting;
+      painted.forEach((picture, canvas) => paint(canvas, picture));
+      for (const view of this.views) view.fit();
+    };
     this.button.hidden = false;
     this.button.onclick = () => {
       const { dataset } = this.root;
@@ -95,8 +101,8 @@ for (const [name, maps] of Object.entries(colourMaps)) {
 }
 const painted = new Map(); // contents of canvases
 
-function colourMap({ isDifference }, isDark = theme.isDark()) {
-  return colourMaps[isDark ? "dark" : "light"][isDifference ? 1 : 0];
+function colourMap({ isDifference }) {
+  return colourMaps[theme.isDark() ? "dark" : "light"][isDifference ? 1 : 0];
 }
 
 /** Return the limits between the colours of a scale. */
@@ -117,10 +123,10 @@ function colourIndex(value, edges) {
 }
 
 /** Paint a picture, one pixel for each value. Masked cells stay transparent and show the hatching behind. */
-function paint(canvas, picture, isDark) {
+function paint(canvas, picture) {
   painted.set(canvas, picture);
   const { values, shown, scale } = picture;
-  const map = colourMap(picture, isDark);
+  const map = colourMap(picture);
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);

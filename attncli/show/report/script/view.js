@@ -4,6 +4,7 @@ const [LONGEST_NAME, UPRIGHT_NAME] = [90, 20]; // pixels along the name of a row
 const TIE = 1e-5; // numbers that differ by less, relative to the larger, are equal
 const GAP = 20; // pixels between panels
 const [LEAST_CELL, LARGEST_CELL, SMALLEST_FIT, LARGEST_FIT] = [0.5, 60, 0.01, 44]; // pixels of a side
+const [PAPER, PAPER_HEIGHT] = [640, 560]; // pixels of A4 in both orientations, with wide margins, for a panel
 const LEAST_DRAG = 6; // pixels
 const [LEAST_PANEL, LEAST_FIT] = [180, 24]; // pixels of a panel or of its cells: smaller ones take more rows of panels
 
@@ -33,11 +34,11 @@ class MatricesView {
     this.command = make("code");
     this.caption = make("p", { className: "caption" });
     this.#scales.append(...this.#bars.map((bar) => bar.element));
-    const save = button("save picture", () => saveView(this.caption.textContent, this.group, this.#scales));
-    const command = make("p", { className: "note" }, save, ...(data.command ? [" or ", this.command] : []));
+    const command = make("p", { className: "note" }, ...(data.command ? ["As a file: ", this.command] : []));
     const parts = [this.#toolbar(), this.#why, this.caption, this.group, this.#scales, this.row.element];
     this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []), command, this.#help());
     addEventListener("resize", afterPause(100, () => this.fit()));
+    theme.views.push(this);
   }
 
   // ---- choices
@@ -169,22 +170,23 @@ class MatricesView {
     };
   }
 
-  /** Fit the panels to the width of the page, in one row if they have room there. */
+  /** Fit the panels to the window or the paper, in one row if they have room there. */
   fit() {
     const { n, m } = this.data;
+    const { isPrinting } = theme;
+    const [across, down] = isPrinting ? [PAPER, PAPER_HEIGHT] : [this.group.clientWidth, innerHeight];
     const count = this.panels.filter(({ element }) => !element.hidden).length || 1;
     const names = Number.parseFloat(this.group.style.getPropertyValue("--names"));
-    const sizeOf = (columns) => ((this.group.clientWidth - (columns - 1) * GAP) / columns - names - 2) / m;
+    const sizeOf = (columns) => ((across - (columns - 1) * GAP) / columns - names - 2) / m;
     const least = Math.min(LEAST_FIT, LEAST_PANEL / m);
     const most = range(count).map((i) => count - i).find((columns) => sizeOf(columns) >= least) ?? 1;
     const columns = Math.ceil(count / Math.ceil(count / most)); // rows of equal length
-    const fitting = clamp(Math.min(sizeOf(columns), (0.75 * innerHeight) / n), SMALLEST_FIT, LARGEST_FIT);
-    this.#room = [sizeOf(columns) * m, 0.85 * innerHeight - names];
-    const size = this.choices.cell ?? (fitting > 2 ? Math.floor(2 * fitting) / 2 : fitting);
-    this.#cell.value = size;
+    const fitting = clamp(Math.min(sizeOf(columns), (0.75 * down) / n), SMALLEST_FIT, LARGEST_FIT);
+    this.#room = [sizeOf(columns) * m, 0.85 * down - names];
+    const size = (!isPrinting && this.choices.cell) || (fitting > 2 ? Math.floor(2 * fitting) / 2 : fitting);
+    if (!isPrinting) this.#cell.value = size;
     const { style } = this.group;
     style.setProperty("--cell", `${size}px`);
-    style.setProperty("--printed", `${Math.min(size, 200 / m)}px`);
     style.gridTemplateColumns = `repeat(${columns}, minmax(0, max-content))`;
     this.group.classList.toggle("small", size < 1);
     const found = { queries: this.#searched("queries"), keys: this.#searched("keys") };
