@@ -4,7 +4,9 @@ A view is a mapping with these keys:
 
 - `title`: the layers, where a run has several views; else empty.
 - `start`: the cell shown at first, where scorers differ most: indices of `axes`, of the query and of the key.
-  Weights decide if the run has them, else its first stage.
+  Weights decide if the run has them, else its first stage. It is in the first layer and head that a finding names.
+- `findings`: those that name a label, a layer or a head of the view: `index`, `label` (an index or null) and `place`,
+  a mapping from axes to indices.
 - `notes`: sentences about numbers that are rounded, averaged or left out.
 - `command`: the command that draws the run as a picture, without options, or null.
 - `labels`, and for each of them `formulas`, and `looks`: the colours in the light and in the dark theme.
@@ -112,7 +114,13 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
     is_there = (True, layers != [None], len(leading) > 1)
     axes = [{"name": axis, "names": list(map(str, each))} for axis, each in names.items()]
     formulas = result.settings.get("formulas", {})
-    start = _start(numbers.get("weights") or next(iter(numbers.values())))
+    findings = list(_findings(result, {axis["name"]: axis["names"] for axis in itertools.compress(axes, is_there)}))
+    first = next((each["place"] for each in findings if each["place"]), {})
+    at = tuple(slice(first[axis], first[axis] + 1) if axis in first else slice(None) for axis in names)
+    start = _start(
+        [(values[at], known[at]) for values, known in numbers.get("weights") or next(iter(numbers.values()))]
+    )
+    start = [first.get(axis, index) for axis, index in itertools.zip_longest(names, start)]
     tokens = [
         _tokens(result, layers, of, size, step, shown) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)
     ]
@@ -127,10 +135,25 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
         "tokens": dict(zip(SIDES, tokens, strict=True)),
         "stages": described,
         "bytes": width,
+        "findings": findings,
         "start": [*itertools.compress(start, is_there), *start[len(is_there) :]],
         "data": _encoded(list(itertools.chain(*numbers.values())), width),
         "notes": list(_notes(shown, batches, (n, m), blocks, width, is_double)),
     }
+
+
+def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Record]:
+    """Yield the findings that name a label, or a batch element, layer or head, which is in `axes` with its name."""
+    for index, finding in enumerate(result.findings):
+        named = {axis: printable(str(finding.numbers[axis])) for axis in axes if finding.numbers.get(axis) is not None}
+        label = finding.label or finding.numbers.get("a")
+        if (named or label in result.labels) and all(name in axes[axis] for axis, name in named.items()):
+            place = {axis: axes[axis].index(name) for axis, name in named.items()}
+            yield {
+                "index": index,
+                "label": result.labels.index(label) if label in result.labels else None,
+                "place": place,
+            }
 
 
 def _blocks(ratio: float, n: int, m: int) -> tuple[int, int]:

@@ -166,7 +166,7 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
         "name": printable(run.name),
         "created": _text(content.get("created", "")[:19].replace("T", " ")),
         "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in facts)],
-        "about": printable(result.about or ""),
+        "about": _text(result.about or ""),
         "is_interrupted": result.interrupted,
         "views": list(views(result, budget, source and f"attncli heatmap {source}")),
         "pictures": run.pictures,

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 import attncli
+from attncli.numbers import number
 from attncli.show.scales import colour_scale
 from tests.cli import experiment, good, run
 from tests.show.report.conftest import Open, ready, report
@@ -96,20 +97,51 @@ def test_the_same_cell_is_outlined_in_all_panels(page: Page) -> None:
     assert len(places) == 1
 
 
-def test_it_opens_on_the_largest_difference(open_page: Open, file: Path, folder: Path) -> None:
+def test_it_opens_on_the_largest_difference_of_the_head_that_a_finding_names(
+    open_page: Open, file: Path, folder: Path
+) -> None:
     page = open_page(file)
+    content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     tensors = load_file(folder / "tensors.safetensors")
-    spread = np.ptp(np.stack([tensors[f"{label}/weights"] for label in LABELS]), axis=0)
-    batch, head, row, column = map(int, np.unravel_index(np.argmax(spread), spread.shape))
+    (named,) = [each["numbers"] for each in content["findings"] if "head" in each["numbers"]]
+    batch, head = named["batch"], named["head"]
+    spread = np.ptp(np.stack([tensors[f"{label}/weights"][batch, head] for label in LABELS]), axis=0)
+    row, column = map(int, np.unravel_index(np.argmax(spread), spread.shape))
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"batch {batch}, head {head}"))
     expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
     point(page, 0, (row + 1) % 12, 0)
     expect(page.locator(".stage h3").first).not_to_contain_text(f"query {row}:")
     page.get_by_role("button", name="largest difference").click()
     expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
-    numbers = [f"{label} {tensors[f'{label}/weights'][batch, head, row, column]:.4g}" for label in LABELS]
-    where = f"batch {batch}, head {head}, query {row}: {TOKENS[row]}, key {column}: {TOKENS[column]}"
-    expect(page.get_by_text(f"The weights differ most at {where}: {', '.join(numbers)}.")).to_be_visible()
+    numbers = [f"{label} {number(float(tensors[f'{label}/weights'][batch, head, row, column]))}" for label in LABELS]
+    where = f"query {row}: {TOKENS[row]}, key {column}: {TOKENS[column]}"
+    text = f"In batch {batch}, head {head}, the weights differ most at {where}: {', '.join(numbers)}."
+    expect(page.get_by_text(text)).to_be_visible()
+
+
+def test_findings_lead_to_what_they_name(open_page: Open, tmp_path: Path) -> None:
+    """The page of a model opens on the first layer and head that a finding names; each finding opens its own."""
+    good("run", "minilm", "--no-plots", "--quiet", "--out", tmp_path / "minilm")
+    page = open_page(report(tmp_path / "report.html", tmp_path / "minilm"))
+    findings = json.loads((tmp_path / "minilm" / "results.json").read_text(encoding="utf-8"))["findings"]
+    cells = page.locator(".cells").first
+    named = [each["numbers"] for each in findings if "layer" in each["numbers"]]
+    expect(cells).to_have_attribute("aria-label", re.compile(f"layer {named[0]['layer']}, head {named[0]['head']}:"))
+    links = page.locator(".findings a")
+    texts = [each["text"] for each in findings if each["label"] or "a" in each["numbers"]]
+    expect(links).to_have_text(texts)
+    assert (texts[0], len(named)) == (findings[1]["text"], len(findings) - 1)  # the first is about the file
+    assert len({(each["layer"], each["head"]) for each in named}) > 1
+    for link, numbers in zip(links.all(), named, strict=True):
+        link.click()
+        expect(cells).to_have_attribute("aria-label", re.compile(f"layer {numbers['layer']}, head {numbers['head']}:"))
+    label = next(each["label"] for each in reversed(findings))
+    expect(page.locator("figure:focus-within figcaption bdi")).to_have_text(label)
+    address = links.last.get_attribute("href")
+    page.goto(f"{page.url.partition('#')[0]}{address}")
+    page.reload()
+    ready(page)
+    expect(cells).to_have_attribute("aria-label", re.compile(f"layer {named[-1]['layer']}, head {named[-1]['head']}:"))
 
 
 def test_a_click_holds_a_cell(page: Page) -> None:

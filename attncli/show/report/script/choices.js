@@ -40,6 +40,11 @@ class Choices {
     Choices.#write("pushState");
   }
 
+  /** Return an address with these choices. */
+  addressOf(changes) {
+    return `#${new URLSearchParams(Object.entries(changes).map(([name, value]) => [this.#key(name), value]))}`;
+  }
+
   static #write(method) {
     const address = `#${new URLSearchParams(Choices.#all.flatMap((choices) => choices.#written()))}`;
     if (address === (location.hash || "#")) return;

@@ -11,6 +11,11 @@ elements.forEach(async (element, number) => {
     stage.append(view.element);
     stage.hidden = false;
     view.show();
+    const items = element.closest(".run").querySelectorAll(".findings li");
+    for (const finding of data.findings) {
+      const item = items[finding.index];
+      if (!item.querySelector("a")) item.replaceChildren(view.linkTo(finding, item.textContent));
+    }
     stage.dataset.ready = "yes";
   } catch ({ message }) {
     stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${message}`));

@@ -66,10 +66,21 @@ class MatricesView {
     this.#say();
   }
 
+  /** Return a link to the place and the label that a finding names. */
+  linkTo({ place, label }, text) {
+    const press = (event) => {
+      event.preventDefault();
+      this.choose({ ...place, query: null, key: null });
+      (this.panels[label] ?? this.panels.find(({ element }) => !element.hidden)).cells.focus();
+    };
+    return make("a", { href: this.choices.addressOf(place), onclick: press }, text);
+  }
+
   #toolbar() {
     const { stages, labels, axes } = this.data;
     const labelled = (name, control) => make("label", {}, `${name} `, control);
     const chosen = (name, options, read = String) => {
+      if (options.length < 2) return "";
       const elements = options.map(([value, text]) => make("option", { value }, text));
       const onchange = ({ target }) => this.choose({ [name]: read(target.value) });
       this.#lists[name] = make("select", { onchange }, ...elements);
@@ -317,18 +328,17 @@ class MatricesView {
 
   /** Return a sentence about the cell shown at first. */
   #reason(query, key) {
-    const { axes, start, labels, m } = this.data;
+    const { axes, labels, m } = this.data;
     const { stage } = this.choices;
     const values = labels.map((_, label) => this.valueAt(label, query * m + key)).filter((value) => value !== null);
     const [low, high] = [Math.min(...values), Math.max(...values)];
     if (values.length > 1 && high - low <= TIE * Math.max(high, -low)) return `The ${stage} of all scorers are equal here.`;
     const several = axes.filter(({ names }) => names.length > 1);
-    const isOfAll = several.length && String(this.place) === String(start.slice(0, axes.length));
     const place = several.map(({ name, names }) => `${name} ${names[this.choices[name]]}, `).join("");
     const cell = [...this.named("queries", query), ", ", ...this.named("keys", key)];
-    const where = (isOfAll ? place : "") + cell.map((part) => part.textContent ?? part).join("");
+    const where = cell.map((part) => part.textContent ?? part).join("");
     const most = labels.length > 1 ? "differ most" : "are largest";
-    return `The ${stage} ${most} at ${where}: ${this.#numbersOf(query, key)}.`;
+    return `${place ? `In ${place}the` : "The"} ${stage} ${most} at ${where}: ${this.#numbersOf(query, key)}.`;
   }
 
   /** Return the content of the box beside a cell: every stage of every scorer. */
