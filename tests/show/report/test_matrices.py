@@ -418,7 +418,6 @@ def test_many_heads_fit_into_a_page(open_page: Open, big: Path) -> None:
     assert big.stat().st_size < 6e6
     page = open_page(big)
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("256 queries by 256 keys"))
-    page.get_by_role("heading", name="All heads").click()
     expect(page.locator(".heads button")).to_have_count(24)
     expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(2)
 
@@ -450,7 +449,6 @@ def test_layers_have_their_names(open_page: Open, tmp_path: Path) -> None:
     )
     words = shlex.split(page.locator(".stage code").inner_text())[1:]
     good(*words, "--out", tmp_path / "drawn.png", "--quiet")
-    page.get_by_role("heading", name="All heads").click()
     expect(page.locator(".heads button")).to_have_count(4 * 6 * 12)
     expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(4)
     page.get_by_role("button", name=f"cosine, {layer.format(5)}, head 7").click()

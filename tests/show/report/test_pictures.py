@@ -89,7 +89,7 @@ def test_the_picture_of_the_theme_is_seen(open_page: Open, file: Path) -> None:
         expect(page.locator(f".{other} svg").first).to_be_hidden()
         box = page.locator(f".{theme} svg").first.bounding_box()
         assert box is not None
-        assert box["width"] > 500
+        assert box["width"] == 60 * 16  # as wide as the page, at most 60 rem
         assert box["height"] > 200
 
 

@@ -1,6 +1,7 @@
 """Zooming into matrices, the names beside them, and files of tables and pictures."""
 
 import csv
+import math
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -10,11 +11,17 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
 
+import attncli
+from attncli.numbers import number
 from tests.show.report.conftest import Open, report
 from tests.show.report.pages import TOKENS, attention, point, settles, state
 
+SCRIPTS = Path(attncli.__file__).parent / "show" / "report" / "script"
 FIRST = "batch=0&head=0"
 LABELS = ("additive", "scaled_dot", "dot")
+CUT = """(names) => names.filter(
+    (each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1
+).length"""
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +122,51 @@ def test_tables_and_pictures_are_saved(open_page: Open, file: Path, folder: Path
     name, place = saved(page, page.locator(".picture + button").first)
     assert name == "Picture heads of small.svg"
     assert ElementTree.parse(place).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
+    """The page writes numbers like the command line, with zeros at the end and exponents of two digits."""
+    script = (SCRIPTS / "elements.js").read_text(encoding="utf-8")
+    function = script[script.index("function showNumber") : script.index("/** Return, for example, `1 cell`")]
+    written = f"(values) => {{ const [DIGITS, MISSING] = [4, '-']; {function} return values.map((each) => showNumber(each)); }}"
+    values = [0, 0.5, -1.25, 1.0, 0.08046, 9.77e-4, 0.00099999, 123.456, 12345.678, 999999.9, 1e6, -3.21e-9, 4.5e120]
+    page = open_page(file)
+    assert page.evaluate(written, values) == [number(float(value)) for value in values]
+    assert page.evaluate(written, [math.inf, -math.inf, math.nan, None]) == ["inf", "-inf", "nan", "-"]
+
+
+def test_axes_have_names_and_the_outline_is_whole(open_page: Open, file: Path) -> None:
+    """The outline of the last cell is within the part of the matrix that is seen; no name is cut."""
+    page = open_page(file, f"{FIRST}&query=11&key=11")
+    for panel in page.locator("figure").all():
+        expect(panel.locator(".corner")).to_have_text("Queries")
+        expect(panel.locator(".columns span")).to_have_text("Keys")
+        mark, view = (panel.locator(kind).bounding_box() for kind in (".mark.cell", ".scroll"))
+        assert mark is not None
+        assert view is not None
+        assert mark["x"] + mark["width"] + 4 <= view["x"] + view["width"] + 0.1
+        assert mark["y"] + mark["height"] + 4 <= view["y"] + view["height"] + 0.1
+    assert page.locator(".names bdi").evaluate_all(CUT) == 0
+
+
+def test_a_choice_with_one_option_is_left_out(open_page: Open, large: Path) -> None:
+    page = open_page(large)
+    expect(page.locator(".bar label").filter(has_text=re.compile("^batch "))).to_have_count(0)
+    expect(page.locator(".bar label").filter(has_text=re.compile("^stage "))).to_have_count(1)
+
+
+def test_the_first_screen_of_a_phone_has_a_matrix(open_page: Open, file: Path) -> None:
+    page = open_page(file, viewport={"width": 390, "height": 844})
+    box = page.locator(".cells").first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    assert box["y"] + box["height"] <= 844
+    assert page.locator(".names bdi").evaluate_all(CUT) == 0
+
+
+def test_all_heads_are_open_and_small(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    expect(page.locator(".overview")).to_have_attribute("open", "")
+    box = page.locator(".heads canvas").first.bounding_box()
+    assert box is not None
+    assert box["width"] <= 48

@@ -38,10 +38,15 @@ function afterPause(milliseconds, call) {
   };
 }
 
+/** Return a number as attncli.numbers.number does. */
 function showNumber(value, digits = DIGITS) {
   if (value === null || value === undefined) return MISSING;
-  const size = Math.abs(value);
-  return size >= 1e5 || (size > 0 && size < 1e-4) ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
+  if (!Number.isFinite(value)) return String(value).toLowerCase().replace("infinity", "inf");
+  if (value === 0) return "0";
+  const exponent = Number(value.toExponential(digits - 1).split("e")[1]);
+  if (exponent < -3 || exponent > 5) return value.toExponential(digits - 2).replace(/e([+-])(\d)$/, "e$10$2");
+  const decimals = Math.max(digits - 1 - exponent, 0);
+  return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
 /** Return, for example, `1 cell` or `1,024 cells`. */

@@ -1,19 +1,21 @@
 // Small pictures of all heads (and layers), each a button that shows its head.
 
-const MOST_THUMBNAILS = 96; // limit of thumbnails drawn at first, and of cells in each
-const MOST_THUMBNAIL_CELLS = 250_000;
+const FEW_HEADS = 48; // as pictures of 48 pixels; more are smaller
+const MOST_CELLS = 4_000_000; // drawn at first
 
 class HeadsView {
   #view;
   #grid = make("div", { className: "heads", role: "group", "aria-label": "All heads" });
   #thumbnails = []; // row by row
   #perRow;
+  #painted; // choices of the thumbnails
 
   constructor(view) {
     this.#view = view;
     const { labels, n, m } = view.data;
     const count = view.matrices.places * labels.length;
-    const isOpen = count <= MOST_THUMBNAILS && count * n * m <= MOST_THUMBNAIL_CELLS;
+    const isOpen = count * n * m <= MOST_CELLS;
+    this.#grid.classList.toggle("many", count > FEW_HEADS);
     const summary = make("summary", {}, make("h3", {}, "All heads"));
     this.element = make("details", { className: "overview", open: isOpen, ontoggle: () => this.show() }, summary, this.#grid);
     this.#build();
@@ -27,7 +29,7 @@ class HeadsView {
     const layers = axes.length > 2 ? axes[1] : null;
     this.#perRow = columns.names.length;
     this.#grid.style.gridTemplateColumns = `max-content repeat(${this.#perRow}, max-content)`;
-    this.#grid.append(make("span"), ...columns.names.map((name) => make("span", {}, `${columns.name} ${name}`)));
+    this.#grid.append(make("span", {}, columns.name), ...columns.names.map((name) => make("span", {}, name)));
     for (const [label, name] of labels.entries()) {
       for (const [layer, layerName] of (layers?.names ?? [null]).entries()) {
         const row = layers ? `${name}, ${layerName}` : name;
@@ -47,13 +49,15 @@ class HeadsView {
   show() {
     if (!this.element.open) return;
     const { data, choices, place } = this.#view;
+    const painted = String([choices.stage, choices.batch, choices.minus, choices.colours]);
     for (const { label, choice, canvas, element } of this.#thumbnails) {
       const own = data.axes.map(({ name }) => choice[name] ?? choices[name]);
-      paint(canvas, this.#view.pictureOf(label, own));
+      if (painted !== this.#painted) paint(canvas, this.#view.pictureOf(label, own));
       const isShown = String(own) === String(place);
       element.setAttribute("aria-pressed", String(isShown));
       element.tabIndex = isShown && label === 0 ? 0 : -1; // one stop for Tab; arrows do the rest
     }
+    this.#painted = painted;
   }
 
   #press(event) {

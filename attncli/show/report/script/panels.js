@@ -37,7 +37,7 @@ class Panel {
     this.cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.canvas, this.#numbers, ...marks);
     this.cells.onkeydown = (event) => this.#press(event);
     this.cells.onblur = hideTip;
-    const parts = [make("div", { className: "corner" }), this.#names.keys, this.#names.queries, this.cells];
+    const parts = [make("div", { className: "corner", "aria-hidden": "true" }, "Queries"), this.#names.keys, this.#names.queries, this.cells];
     this.scroll = make("div", { className: "scroll" }, ...parts);
     this.scroll.onscroll = () => this.#tellScrolled();
     this.element = make("figure", {}, this.#title, this.scroll);
@@ -70,7 +70,7 @@ class Panel {
       name.classList.toggle("upright", widthOf(name.textContent) <= (found.length ? 1 : every) * size);
       return name;
     });
-    this.#names[side].replaceChildren(...names);
+    this.#names[side].replaceChildren(...names, ...(side === "keys" ? [make("span", {}, "Keys")] : []));
     return names.every((name) => name.classList.contains("upright"));
   }
 

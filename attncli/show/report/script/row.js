@@ -2,7 +2,7 @@
 
 const STRIP = 56; // pixels of the height of a strip
 const WIDTH = 1000; // of a strip, in units of its drawing, which are about pixels
-const LONGEST_KEY = 40; // pixels of a name below a strip; longer ones are cut off
+const STRIP_NAMES = 200; // pixels left of the strips, at most
 
 class RowView {
   #view;
@@ -69,7 +69,8 @@ class RowView {
       return [make("bdi", {}, data.labels[label]), ends, makeSvg("svg", size, axis, bars)];
     });
     const widest = range(data.m).reduce((most, key) => Math.max(most, widthOf(this.#view.token("keys", key))), 0);
-    const every = STEPS.find((step) => (data.m / step) * Math.min(widest, LONGEST_KEY) <= WIDTH) ?? STEPS.at(-1);
+    const room = clamp(this.#view.group.clientWidth - STRIP_NAMES, widest, WIDTH);
+    const every = STEPS.find((step) => Math.ceil(data.m / step) * widest <= room) ?? STEPS.at(-1);
     const names = range(data.m).filter((key) => key % every === 0);
     const keys = names.map((key) => {
       const name = make("bdi", {}, this.#view.token("keys", key));
@@ -99,7 +100,7 @@ class RowView {
       const values = labels.map((label) => this.#view.valueAt(label, query * data.m + key));
       if (values.every((value) => value === null)) return [];
       const name = make("td", {}, make("bdi", {}, this.#view.token("keys", key)));
-      return [make("tr", {}, numberCell(key), name, ...values.map((value) => numberCell(value, digits)))];
+      return [make("tr", {}, make("td", { className: "number", "data-value": key }, String(key)), name, ...values.map((value) => numberCell(value, digits)))];
     });
     this.#body.replaceChildren(...rows);
     this.#sort();

@@ -1,6 +1,7 @@
 // The matrices of all scorers side by side, with one crosshair.
 
-const [LONGEST_NAME, UPRIGHT_NAME] = [90, 20]; // pixels along the name of a row or column, and above upright ones
+const [SHORTEST_NAME, LONGEST_NAME, UPRIGHT_NAME] = [50, 160, 20]; // pixels along the name of a row or column, and above upright ones
+const AXIS = 15; // pixels above a matrix of the word Keys
 const TIE = 1e-5; // numbers that differ by less, relative to the larger, are equal
 const GAP = 20; // pixels between panels
 const [LEAST_CELL, LARGEST_CELL, SMALLEST_FIT, LARGEST_FIT] = [0.5, 60, 0.01, 44]; // pixels of a side
@@ -17,6 +18,7 @@ class MatricesView {
   #bars = [new ColourBar(), new ColourBar()]; // of values and of differences
   #scales = make("div", { className: "scales" });
   #ignored = null; // a place where the resting pointer is ignored
+  #longest = 0; // pixels of a name
   #room = [0, 0]; // pixels of the cells of a panel in view
   #hasZoomed = false; // since the mouse button was pressed, so the click after it selects nothing
 
@@ -187,8 +189,8 @@ class MatricesView {
     const { isPrinting } = theme;
     const [across, down] = isPrinting ? [PAPER, PAPER_HEIGHT] : [this.group.clientWidth, innerHeight];
     const count = this.panels.filter(({ element }) => !element.hidden).length || 1;
-    const names = Number.parseFloat(this.group.style.getPropertyValue("--names"));
-    const sizeOf = (columns) => ((across - (columns - 1) * GAP) / columns - names - 2) / m;
+    const names = Math.min(this.#longest, LONGEST_NAME, 0.4 * across);
+    const sizeOf = (columns) => ((across - (columns - 1) * GAP) / columns - Math.max(names, SHORTEST_NAME) - 4) / m;
     const least = Math.min(LEAST_FIT, LEAST_PANEL / m);
     const most = range(count).map((i) => count - i).find((columns) => sizeOf(columns) >= least) ?? 1;
     const columns = Math.ceil(count / Math.ceil(count / most)); // rows of equal length
@@ -197,6 +199,7 @@ class MatricesView {
     const size = (!isPrinting && this.choices.cell) || (fitting > 2 ? Math.floor(2 * fitting) / 2 : fitting);
     if (!isPrinting) this.#cell.value = size;
     const { style } = this.group;
+    style.setProperty("--names", `${Math.max(names, SHORTEST_NAME)}px`);
     style.setProperty("--cell", `${size}px`);
     style.gridTemplateColumns = `repeat(${columns}, minmax(0, max-content))`;
     this.group.classList.toggle("small", size < 1);
@@ -208,7 +211,7 @@ class MatricesView {
       areUpright = panel.name("keys", found.keys, wide);
       panel.write(Math.min(wide, tall));
     }
-    style.setProperty("--above", areUpright ? `${UPRIGHT_NAME}px` : "var(--names)");
+    style.setProperty("--above", `${AXIS + (areUpright ? UPRIGHT_NAME : names)}px`);
     const counts = [counted(found.queries.length, "query", "queries"), counted(found.keys.length, "key")];
     this.#found.textContent = this.choices.search ? counts.join(", ") : "";
   }
@@ -362,9 +365,9 @@ class MatricesView {
   #groupOfPanels() {
     const { n, m, tokens } = this.data;
     const group = make("div", { className: "panels" }, ...this.panels.map(({ element }) => element));
-    const longest = ["queries", "keys"].flatMap((side) => tokens[side]?.flat() ?? ["000"]).reduce((most, name) => Math.max(most, widthOf(name)), 0);
-    const names = Math.min(LONGEST_NAME, 7 + longest);
-    for (const [name, value] of [["--n", n], ["--m", m], ["--names", `${names}px`]]) group.style.setProperty(name, value);
+    const names = ["queries", "keys"].flatMap((side) => tokens[side]?.flat() ?? ["000"]);
+    this.#longest = 7 + names.reduce((most, name) => Math.max(most, widthOf(name)), 0);
+    for (const [name, value] of [["--n", n], ["--m", m]]) group.style.setProperty(name, value);
     group.onpointermove = group.onclick = (event) => this.#pointAt(event);
     group.onpointerleave = hideTip;
     group.onpointerdown = (event) => this.#startZoom(event);
