@@ -112,15 +112,18 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
         "head": head_numbers_of(result, layers[0]) or range(heads),
     }
     is_there = (True, layers != [None], len(leading) > 1)
-    axes = [{"name": axis, "names": list(map(str, each))} for axis, each in names.items()]
     formulas = result.settings.get("formulas", {})
-    findings = list(_findings(result, {axis["name"]: axis["names"] for axis in itertools.compress(axes, is_there)}))
-    first = next((each["place"] for each in findings if each["place"]), {})
+    there = {
+        axis: list(map(str, each)) for (axis, each), is_axis in zip(names.items(), is_there, strict=True) if is_axis
+    }
+    axes = [{"name": axis, "names": each} for axis, each in there.items()]
+    findings = list(_findings(result, there))
+    first: dict[str, int] = next((each["place"] for each in findings if each["place"]), {})
     at = tuple(slice(first[axis], first[axis] + 1) if axis in first else slice(None) for axis in names)
     start = _start(
         [(values[at], known[at]) for values, known in numbers.get("weights") or next(iter(numbers.values()))]
     )
-    start = [first.get(axis, index) for axis, index in itertools.zip_longest(names, start)]
+    start[: len(names)] = [first.get(axis, index) for axis, index in zip(names, start, strict=False)]
     tokens = [
         _tokens(result, layers, of, size, step, shown) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)
     ]
@@ -128,7 +131,7 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
         "labels": list(map(printable, result.labels)),
         "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
         "looks": [[look.light, look.dark] for look in looks_of(result.labels).values()],
-        "axes": list(itertools.compress(axes, is_there)),
+        "axes": axes,
         "n": math.ceil(n / blocks[0]),
         "m": math.ceil(m / blocks[1]),
         "unit": "cell" if blocks == (1, 1) else "block",

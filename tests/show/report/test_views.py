@@ -128,7 +128,8 @@ def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
     """The page writes numbers like the command line, with zeros at the end and exponents of two digits."""
     script = (SCRIPTS / "elements.js").read_text(encoding="utf-8")
     function = script[script.index("function showNumber") : script.index("/** Return, for example, `1 cell`")]
-    written = f"(values) => {{ const [DIGITS, MISSING] = [4, '-']; {function} return values.map((each) => showNumber(each)); }}"
+    constants = "const [DIGITS, MISSING] = [4, '-'];"
+    written = f"(values) => {{ {constants} {function} return values.map((each) => showNumber(each)); }}"
     values = [0, 0.5, -1.25, 1.0, 0.08046, 9.77e-4, 0.00099999, 123.456, 12345.678, 999999.9, 1e6, -3.21e-9, 4.5e120]
     page = open_page(file)
     assert page.evaluate(written, values) == [number(float(value)) for value in values]
