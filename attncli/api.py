@@ -462,10 +462,10 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     if stored.config is None:
         return model()
     document = read_document(stored.path / "config.yaml", overrides)
-    look = document.data.get("figure", {})
     if is_sweep(stored.result):  # its own picture ignores keys for heatmaps of its points
-        model, asked = Look, [each.path[1] for each in overrides if len(each.path) > 1]
-        look = {key: value for key, value in look.items() if key in Look.model_fields or key in asked}
+        model = Look
+    known = [*model.model_fields, *(each.path[1] for each in overrides if len(each.path) > 1)]
+    look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key
     with document.locating(), below("figure"):
         return validated(model, look, {"folder": stored.path})
 

@@ -30,7 +30,6 @@ CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
 TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
 PARAMETERS = "parameters.safetensors"  # in a run folder
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
-STYLE = "style.mplstyle"  # in a run folder: the look of pictures
 CAPTURED = "capture.safetensors"  # in a run folder: captured calls of a real model
 REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)

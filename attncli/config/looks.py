@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from attncli.config.strict import Flag, Model, problem
-from attncli.config.values import FileName
 from attncli.errors import InputError, got
 
 NUMBER = r"\s*(\d+\.?\d*|\.\d+)\s*"
@@ -70,9 +69,6 @@ class Look(Model):
         None
     )
     theme: Annotated[Theme, Field(description="colours for paper, for dark slides, or for print in grey")] = "light"
-    style: Annotated[
-        FileName | None, Field(description="style file of matplotlib (.mplstyle)"), Flag("FILE", is_path=True)
-    ] = None
 
 
 PLAIN = Look()

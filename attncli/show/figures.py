@@ -83,32 +83,18 @@ def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
     fonts that are not available.
 
     Raises:
-        InputError: the style file cannot be read or has an unknown setting, or the size is out of bounds.
+        InputError: the picture would have too many dots.
     """
     sheet = sheet_of(look)
     with applied(sheet.settings):
         families, lost = fonts_for(map(printable, texts))
-        own, missing = _installed(sheet.settings["font.family"]) if look.style else ([], [])
-    for each in (lost, *(f"no font {name} is installed, which the style file asks for" for name in missing)):
-        if each:
-            note(each)
-    sheet.settings["font.family"] = found = [*own, *families]
+    if lost:
+        note(lost)
+    sheet.settings["font.family"] = families
     # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
-    sheet.settings["pdf.fonttype"] = 42 if found == [DEFAULT_FONT] else 3
+    sheet.settings["pdf.fonttype"] = 42 if families == [DEFAULT_FONT] else 3
     with applied(sheet.settings):
         yield sheet
-
-
-def _installed(families: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the installed and the missing font families."""
-    found, missing = list[str](), list[str]()
-    for family in families:
-        try:
-            findfont(FontProperties(family=[family]), fallback_to_default=False)
-            found.append(family)
-        except ValueError:
-            missing.append(family)
-    return found, missing
 
 
 def save_figure(figure: Picture, path: Path) -> None:

@@ -170,7 +170,7 @@ def panels_figure(
 
 
 def check_look(look: Look) -> None:
-    """Raise InputError, located at the key `figure`, for an invalid style file, size or colour map."""
+    """Raise InputError, located at the key `figure`, for a size with too many dots, or an unknown colour map."""
     with below("figure"):
         sheet = sheet_of(look)
         if isinstance(look, HeatmapLook):

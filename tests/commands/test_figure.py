@@ -28,26 +28,19 @@ def files(folder: Path) -> list[str]:
 
 
 def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path) -> None:
-    (tmp_path / "my.mplstyle").write_text("axes.facecolor: 102030\n", encoding="utf-8")
     run = tmp_path / "run"
-    flags = ["--size", "4x3", "--dpi", "60", "--style", tmp_path / "my.mplstyle", "--title", "12"]
+    flags = ["--size", "4x3", "--dpi", "60", "--title", "12"]
     good("variance", "--d", 2, "--d", 4, "--samples", 300, "--out", run, "--quiet", *flags)
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))["figure"]
-    assert {key: config[key] for key in ("size", "dpi", "style", "title")} == {
-        "size": [4.0, 3.0],
-        "dpi": 60,
-        "style": "style.mplstyle",
-        "title": "12",
-    }
+    assert {key: config[key] for key in ("size", "dpi", "title")} == {"size": [4.0, 3.0], "dpi": 60, "title": "12"}
     first, records = (run / "variance.png").read_bytes(), (run / "records.csv").read_bytes()
     assert size(run / "variance.png") == (240, 180)
-    (tmp_path / "my.mplstyle").unlink()  # the run folder has its own
     assert good("figure", run).splitlines() == [str(run / "variance.png")]
     assert (run / "variance.png").read_bytes() == first
     good("figure", run, "--size", "5x2", "--theme", "dark")
     assert size(run / "variance.png") == (300, 120)
     good("figure", run, "--format", "svg")
-    assert {"variance.png", "variance.svg", "style.mplstyle"} <= set(files(run))
+    assert {"variance.png", "variance.svg"} <= set(files(run))
     assert (run / "records.csv").read_bytes() == records
     assert read_run(run, STUDIES).result.name == "variance"
 
@@ -83,3 +76,11 @@ def test_looks_in_python() -> None:
     wrong: dict[str, Any] = {"sise": (3, 4)}
     with pytest.raises(InputError, match=r"result\.figure: sise: unknown key; did you mean `size`"):
         result.figure(**wrong)
+
+
+def test_keys_of_an_earlier_version_do_not_keep_a_run_from_being_read(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    good("run", "d2l", "--out", run, "--no-plots", "--quiet")
+    config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"figure": {"style": "style.mplstyle", "theme": "dark"}}))
+    assert to_hex(attncli.load(run).figure().get_facecolor()) == "#161618"

@@ -155,16 +155,6 @@ def test_a_journal_without_heads_is_read(here: Path) -> None:
     assert {row["seed"] for row in package.load("out").heads} == {lines[1]["sweep"]["seed"]}
 
 
-def test_its_folder_finds_a_style_file_beside_the_config(here: Path) -> None:
-    (here / "sub").mkdir()
-    (here / "sub" / "my.mplstyle").write_text("axes.facecolor: pink\n")
-    path = experiment(here / "sub" / "x.yaml", figure={"style": "my.mplstyle"})
-    good("sweep", path, "--over", "seed=0,1", "--out", "out", "--jobs", "1")
-    assert "sweep.png" in good("figure", "out", "--out", "again")
-    assert (here / "again" / "sweep.png").read_bytes() == (here / "out" / "sweep.png").read_bytes()
-    assert "2 done" in good("sweep", "--resume", "out")
-
-
 def test_a_sweep_leaves_the_latest_run_alone(here: Path) -> None:
     path = experiment(here / "x.yaml", sweep={"over": [{"seed": [0, 1]}]})
     good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")

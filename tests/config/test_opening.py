@@ -113,7 +113,6 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
     "q.safetensors": (["heatmap FILE", "run FILE", "variance --from FILE"], '"FILE"; KIND; expected a file'),
     "q.pt": (["heatmap FILE"], '"FILE"; KIND; expected a file'),
     "q.csv": (["heatmap FILE"], '"FILE"; KIND; expected a file'),
-    "x.mplstyle": (["run good.yaml --style FILE"], '"FILE", which cannot be read: it is KIND'),
     "run/results.json": (["report run", "compare run run", "figure run", "heatmap run", "report FILE"], '"FILE", KIND'),
     "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", KIND'),
     "run/config.yaml": (["report run"], '"FILE", KIND'),

@@ -1,4 +1,4 @@
-"""Given sizes of pages and text, titles and style files, checked in the saved files."""
+"""Given sizes of pages and text, and titles, checked in the saved files."""
 
 import io
 import re
@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from PIL import Image
 
 from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook, Look
-from attncli.errors import InputError
 from attncli.show.figures import Picture, as_png, save_figure
 from attncli.show.panels import draw_line, grid
 from attncli.show.themes import sheet_of
@@ -110,62 +108,10 @@ def test_text_and_title_are_as_asked_for() -> None:
         assert figure.get_suptitle() == "My $title$"
 
 
-@pytest.mark.parametrize("make", [variance, heat])
-def test_a_style_file_is_laid_over_the_theme_and_flags_win(make: Any, tmp_path: Path) -> None:
-    style = tmp_path / "x.mplstyle"
-    style.write_text(
-        "figure.figsize: 5, 3\nsavefig.dpi: 90\naxes.facecolor: 112233\ntext.color: ffeedd\nxtick.labelsize: 11\n"
-        "axes.prop_cycle: cycler('color', ['ff0001', '00fe02'])\nimage.cmap: viridis\nsavefig.bbox: tight\n"
-        "text.usetex: True\n",
-        encoding="utf-8",
-    )
-    figure = make(style=str(style))
-    assert (figure.get_size_inches().tolist(), figure.dpi) == ([5.0, 3.0], 90)
-    assert to_hex(figure.axes[0].get_facecolor()) == "#112233"
-    assert {each.get_fontsize() for each in figure.axes[-2 if make is heat else 0].get_xticklabels()} == {11.0}
-    save_figure(figure, tmp_path / "a.png")
-    with Image.open(tmp_path / "a.png") as image:
-        assert image.size == (450, 270)
-    if make is variance:
-        colours = {to_hex(line.get_color()) for line in figure.axes[0].lines}
-        assert {"#ff0001", "#00fe02"} & colours
-    else:
-        assert figure.axes[0].images[0].get_cmap().name == "viridis"
-    assert make(style=str(style), size=[4, 3], dpi=50).get_size_inches().tolist() == [4.0, 3.0]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"axes.colour: red\n", 'line 1: unknown setting "axes.colour"; did you mean `axes.facecolor`?'),
-        (b"\nlines.linewidth: wide\n", 'line 2, "lines.linewidth: wide": Key lines.linewidth: Could not convert'),
-        (b"not a style\n", 'line 1, "not a style"; expected a style file of matplotlib'),
-        (b"\xff\xfe\x00", "cannot be read: it is not text in UTF-8; expected a style file"),
-        (b"\x89PNG\r\n\x1a\n\0\xd3", "cannot be read: it is not text in UTF-8; expected a style file"),
-        (b"figure.figsize: 0, 4\n", "0 x 4 inches at 200 dots"),
-        (b"figure.dpi: nan\n", "inches at nan dots"),
-    ],
-)
-def test_what_is_no_style_file_is_refused(text: bytes, message: str, tmp_path: Path) -> None:
-    style = tmp_path / "x.mplstyle"
-    style.write_bytes(text)
-    with pytest.raises(InputError) as error:
-        sheet_of(Look(style=str(style)))
-    assert message in str(error.value)
-    assert "x.mplstyle" in str(error.value)
-    assert error.value.problems[0].path == ("style",)
-
-
 def test_a_picture_of_its_own_size_has_no_more_dots_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attncli.show.themes.MOST_DOTS", 1_000_000)
     with Image.open(io.BytesIO(as_png(heat(dpi=600)))) as image:
         assert image.width * image.height == pytest.approx(1_000_000, rel=0.01)
-
-
-def test_a_dark_ground_of_a_style_file_has_colours_that_can_be_seen_on_it(tmp_path: Path) -> None:
-    (tmp_path / "x.mplstyle").write_text("axes.facecolor: black\nfigure.facecolor: black\ntext.color: white\n")
-    sheet = sheet_of(Look(style=str(tmp_path / "x.mplstyle")))
-    assert sheet.lines(["dot"])["dot"]["color"] == sheet_of(Look(theme="dark")).lines(["dot"])["dot"]["color"]
 
 
 @pytest.mark.parametrize(("make", "name"), [(variance, "variance"), (heat, "heatmaps")])

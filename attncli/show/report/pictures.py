@@ -41,7 +41,6 @@ def inlined(figure: Picture, prefix: str, title: str) -> str:
 
     Styles become attributes, as the page's Content-Security-Policy allows no inline styles.
     """
-    figure.sheet.settings["svg.fonttype"] = "none"  # text stays text
     file = io.BytesIO()
     with applied(figure.sheet.settings):
         figure.savefig(file, format="svg", metadata=METADATA[".svg"])
