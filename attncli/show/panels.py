@@ -19,7 +19,7 @@ from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture, drawing
-from attncli.show.themes import Sheet
+from attncli.show.themes import THIN, Sheet
 
 Numbers = NDArray[np.float64]
 Size = tuple[float, float]  # in inches
@@ -178,8 +178,7 @@ def name(axes: Axes, title: str, x: str, y: str = "") -> None:
 
 def reference(sheet: Sheet) -> dict[str, Any]:
     """Return the options of a dotted reference line."""
-    width = 0.75 * sheet.settings["lines.linewidth"]
-    return {"color": sheet.ink(0.85), "linewidth": width, "linestyle": (0, (1, 1.5)), "marker": ""}
+    return {"color": sheet.ink(0.85), "linewidth": THIN, "linestyle": (0, (1, 1.5)), "marker": ""}
 
 
 def draw_line(

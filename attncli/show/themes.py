@@ -17,8 +17,8 @@ Settings = dict[Any, Any]  # rcParams
 DPI = 200
 MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # limits of a picture: 2 GB, and matplotlib's own
 POINTS = 9.0  # size of titles and labels; everything else grows with them
-THICKER, THICKEST = 0.45, 3.0  # width added for each line above, and the largest factor
-SHRINK, STEPS = 0.028, 12  # each marker is smaller than the previous one, for 12 steps
+LINE, THIN = 1.75, 1.5  # points; width of lines and of references, at any size of the text
+MARKERS = 1.25, 0.8  # relative sizes of the first and the last label's marker
 TEXTS = (
     *("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize", "figure.labelsize"),
     *("xtick.labelsize", "ytick.labelsize", "legend.fontsize", "legend.title_fontsize"),
@@ -28,7 +28,6 @@ STROKES = {
     **{f"{axis}tick.{which}.width": 0.6 for axis in "xy" for which in ("major", "minor")},
     **{f"{axis}tick.major.size": 3.0 for axis in "xy"},
     **{f"{axis}tick.minor.size": 2.0 for axis in "xy"},
-    "lines.linewidth": 1.2,
     "lines.markersize": 5.4,
     "lines.markeredgewidth": 0.6,
     "hatch.linewidth": 0.5,
@@ -40,6 +39,7 @@ SHARED: Settings = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "lines.linewidth": LINE,
     "text.hinting": "no_hinting",  # of no use at this resolution, and slow
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "attncli",  # or the bytes would vary
@@ -114,21 +114,20 @@ class Sheet:
         return mixed(self.settings["text.color"], self.ground, share)
 
     def lines(self, labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the options of a line for each label. Lines below others are thicker, so they show on both sides."""
-        looks, edge = looks_of(labels), {"markeredgecolor": self.ground}
-        found = {}
-        for index, (label, look) in enumerate(looks.items()):
-            above = len(looks) - 1 - index
-            found[label] = {
+        """Return the options of a line for each label. Later markers are smaller, so that they do not hide others."""
+        looks = looks_of(labels)
+        return {
+            label: {
                 "color": getattr(look, self.theme),
-                "linewidth": self.settings["lines.linewidth"] * (1 + min(THICKER * above, THICKEST - 1)),
-                "linestyle": look.dash if self.theme == "print" or look.is_dashed else self.settings["lines.linestyle"],
+                "linewidth": LINE,
+                "linestyle": look.grey_dash if self.theme == "print" else look.dash,
                 "marker": look.marker,
-                "markersize": self.settings["lines.markersize"] * (1 - SHRINK * (index % STEPS)),
+                "markersize": self.settings["lines.markersize"] * size,
                 "markeredgewidth": self.settings["lines.markeredgewidth"],
-                **edge,
+                "markeredgecolor": self.ground,
             }
-        return found
+            for (label, look), size in zip(looks.items(), np.geomspace(*MARKERS, len(looks)), strict=True)
+        }
 
 
 def sheet_of(look: Look) -> Sheet:

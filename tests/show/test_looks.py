@@ -1,4 +1,4 @@
-"""Colours and markers of labels: independent of the other labels, and distinguishable with colour blindness."""
+"""Colours, markers and widths of lines: no two labels of a picture share a colour, and scorers keep theirs."""
 
 import random
 from itertools import combinations
@@ -12,7 +12,8 @@ from torch import nn
 
 from attncli.config.looks import Look, Theme
 from attncli.scorers import SCORERS
-from attncli.show.looks import CATALOGUE, OTHER_MARKERS, OTHERS, looks_of
+from attncli.show.looks import CATALOGUE, PALETTE, looks_of
+from attncli.show.panels import reference
 from attncli.show.themes import THEMES, sheet_of
 from tests.show.drawn import contrast, linear
 
@@ -37,21 +38,56 @@ def lab(rgb: Lab) -> Lab:
     return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
 
 
-def test_the_same_label_looks_the_same_in_any_order_and_beside_any_other() -> None:
-    whole, generator = looks_of(LABELS), random.Random(0)
-    assert len({(look.light, look.marker) for look in whole.values()}) == len(LABELS), "no clash in this list"
-    for _ in range(30):
-        some = generator.sample(LABELS, generator.randint(1, len(LABELS)))
-        assert looks_of(some) == {label: whole[label] for label in some}
+def colours(labels: list[str], theme: str = "light") -> list[str]:
+    return [getattr(look, theme) for look in looks_of(labels).values()]
+
+
+def test_labels_of_a_picture_share_no_colour_while_there_is_another() -> None:
+    generator = random.Random(0)
+    names = [*LABELS, *(f"entry {index}" for index in range(30))]
+    for _ in range(100):
+        some = generator.sample(names, generator.randint(2, len(PALETTE)))
+        for theme in ("light", "dark"):
+            assert len(set(colours(some, theme))) == len(some)
+        assert {look.dash for look in looks_of(some).values()} == {"-"}
+        assert looks_of(some) == looks_of(some[::-1]), "the order of the labels does not matter"
         assert list(looks_of(some)) == some
+    assert len(set(colours(["sparsemax", "one_over_d"]))) == 2
 
 
-def test_labels_that_clash_get_different_markers_whatever_their_order() -> None:
-    labels = [f"entry {index}" for index in range(len(OTHERS) * len(OTHER_MARKERS))]
-    looks = looks_of(labels)
-    assert len({(look.light, look.marker) for look in looks.values()}) == len(labels)
-    assert looks_of(labels[::-1]) == looks
-    assert len(looks_of([*labels, "one more"])) == len(labels) + 1
+def test_after_all_colours_dashes_and_markers_tell_labels_apart() -> None:
+    labels = [f"entry {index}" for index in range(3 * len(PALETTE))]
+    looks = list(looks_of(labels).values())
+    assert all(sum(look.light == light for look in looks) == 3 for light, _ in PALETTE), "each colour as often"
+    for a, b in combinations(looks, 2):
+        assert a.light != b.light or (a.dash != b.dash and a.marker != b.marker)
+    assert looks_of(labels[::-1]) == looks_of(labels)
+
+
+def test_a_label_keeps_its_colour_where_that_is_free() -> None:
+    generator = random.Random(1)
+    for _ in range(200):
+        some = generator.sample(LABELS, generator.randint(1, len(LABELS)))
+        for label, look in looks_of(some).items():
+            alone = looks_of([label])[label]
+            assert look == alone or alone.light in colours([each for each in some if each != label])
+            assert look == alone or label not in SCORERS, "a scorer always has the first choice"
+
+
+def test_hues_of_labels_differ_at_first_sight() -> None:
+    """`dot` and `scaled_dot_1_over_d` are not two greens."""
+    for theme in ("light", "dark"):
+        seen = [lab(linear(getattr(look, theme))) for look in looks_of(f"entry {i}" for i in range(13)).values()]
+        assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 28
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
+def test_lines_are_of_one_width_at_any_size(theme: Theme, size: list[float] | None) -> None:
+    sheet = sheet_of(Look(theme=theme, size=size))
+    lines = [*sheet.lines(LABELS).values(), reference(sheet)]
+    assert len({line["linewidth"] for line in lines[:-1]}) == 1
+    assert all(1.5 <= line["linewidth"] <= 2 for line in lines)
 
 
 @pytest.fixture(params=[0, 40], ids=["as it is", "of forty"])
@@ -78,9 +114,9 @@ def test_scorers_are_told_apart_however_many_there_are(theme: Theme, catalogue: 
 
 
 def test_a_scorer_keeps_its_look_when_others_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = looks_of(LABELS)
+    before = looks_of([*SCORERS])
     monkeypatch.setitem(SCORERS, "one_more", nn.Module)
-    assert looks_of([*LABELS, "one_more"]) | before == looks_of([*LABELS, "one_more"])
+    assert looks_of([*before, "one_more"]) | before == looks_of([*before, "one_more"])
 
 
 def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
@@ -107,4 +143,4 @@ def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash(cat
     assert all(len(set(to_rgb(look.print))) == 1 for look in looks)
     for start in range(0, len(looks), len(CATALOGUE)):
         some = looks[start : start + len(CATALOGUE)]
-        assert len({(look.print, look.dash) for look in some}) == len(some)
+        assert len({(look.print, look.grey_dash) for look in some}) == len(some)

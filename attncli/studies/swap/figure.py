@@ -22,6 +22,7 @@ from attncli.studies.swap.columns import COLUMNS, MAIN
 from attncli.studies.swap.tables import TITLES
 
 CURVES = ("layer", "up_to", "from")
+REFERENCES = {UNIFORM: (0.85, (0, (4, 2))), ZERO: (0.6, (0, (1, 1.3)))}  # shares of the text colour, and dashes
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
@@ -39,14 +40,9 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     column = next(column for column in COLUMNS if column.key == key)
     texts = f", {several(result.settings['texts'], 'text')}" if result.settings["texts"] else ""
     figure, axes = panels(sheet, len(kinds), f"{result.settings['model']} with other scorers inside{texts}")
-    lines = sheet.lines(result.labels)
-    shown = {label: dict(lines[label]) for label in result.labels if label != MODEL}
-    for label in (UNIFORM, ZERO):
-        shown[label] = {
-            **shown.get(label, {}),
-            "linestyle": (0, (4, 2)),
-            "color": sheet.ink(0.6 if label == ZERO else 0.8),
-        }
+    shown = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
+    for label, (share, dash) in REFERENCES.items():
+        shown[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
     for each, by in zip(axes, kinds, strict=True):
         name(each, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
         for place, (label, rows) in enumerate(by_label(result.records).items()):

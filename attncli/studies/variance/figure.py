@@ -13,7 +13,7 @@ from attncli.common.study import Result
 from attncli.numbers import entries, number
 from attncli.show.figures import Note, Picture
 from attncli.show.panels import PlainFormatter, legend, name, one_figure, panels, reference
-from attncli.show.themes import Sheet
+from attncli.show.themes import THIN, Sheet
 from attncli.studies.variance.columns import density
 
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
@@ -52,7 +52,7 @@ def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) 
     sizes, values = curve["d"], curve["theory_variance"]
     if len(sizes) == 1:
         sizes, values = sizes * np.array([1 / 1.25, 1.25]), values.repeat(2)
-    axes.plot(sizes, values, color=line["color"], linewidth=0.75 * line["linewidth"], linestyle=style, zorder=2)
+    axes.plot(sizes, values, color=line["color"], linewidth=THIN, linestyle=style, zorder=2)
 
 
 def _draw_histograms(
