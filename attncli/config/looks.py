@@ -61,9 +61,20 @@ class Look(Model):
 
     format: Annotated[Format, Field(description="format of the file"), Flag("NAME")] = "png"
     title: Annotated[str | None, Field(description="title of the picture, in place of its own"), Flag("TEXT")] = None
+    subtitle: Annotated[
+        str | None,
+        Field(description='text below the title, in place of the picture\'s facts; "" for none'),
+        Flag("TEXT"),
+    ] = None
     size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH", is_text=True)] = None
     font_size: Annotated[
-        float | None, Field(ge=2, le=100, description="size of all text in points"), Flag("POINTS")
+        float | None,
+        Field(
+            ge=2,
+            le=100,
+            description="size of all text in points; default: 9, on pages wider than 7 inches in proportion",
+        ),
+        Flag("POINTS"),
     ] = None
     dpi: Annotated[int | None, Field(ge=FEWEST_DPI, le=MOST_DPI, description="pixels per inch of a PNG"), Flag("N")] = (
         None

@@ -14,6 +14,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font
+from matplotlib.text import Text
 
 from attncli.config.looks import Look
 from attncli.errors import InputError, got, printable
@@ -40,10 +41,13 @@ class Picture(Figure):
     """A matplotlib figure with the settings and size of a sheet. Notebooks display it without pyplot.
 
     `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
+    `facts` are the phrases of the subtitle.
     """
 
-    def __init__(self, sheet: Sheet, width: float, height: float, **options: Any) -> None:
-        self.sheet = sheet
+    title: Text
+
+    def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:
+        self.sheet, self.facts = sheet, list(facts)
         width, height = sheet.size or (width, height)
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
         FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one
@@ -87,7 +91,7 @@ def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
     """
     sheet = sheet_of(look)
     with applied(sheet.settings):
-        families, lost = fonts_for(map(printable, texts))
+        families, lost = fonts_for(map(printable, [*texts, look.title or "", look.subtitle or ""]))
     if lost:
         note(lost)
     sheet.settings["font.family"] = families

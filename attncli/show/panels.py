@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -23,8 +24,9 @@ from attncli.show.themes import THIN, Sheet
 
 Numbers = NDArray[np.float64]
 Size = tuple[float, float]  # in inches
-COLUMN, BOTH_COLUMNS = 4.2, 8.8  # inches; shrunk to the 3.3 or 6.9 of a paper, text of 9 points has 7
+COLUMN, BOTH_COLUMNS = 4.2, 7.0  # inches, for the 3.3 or 6.9 of a paper
 FEW_PANELS = 4  # fit into one column
+ONE_ROW = 3  # most panels of curves that stand in one row, or in one column of a high page
 WIDE, PAGE = 1.25, (1.1, 1.0)  # width to height of a panel of curves, and of a page without a given size
 LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
 NARROWEST = 0.6  # inches; narrowest panel on a page without a given size
@@ -49,7 +51,7 @@ def drawn(
         look: the user's options.
         name: the name of the file in notes; by default the name of the study.
     """
-    with drawing([*result.labels, look.title or ""], note, look) as sheet:
+    with drawing(result.labels, note, look) as sheet:
         figure = figure_of(result, note, sheet)
         lay_out(figure, (10 * BOTH_COLUMNS, 10 * BOTH_COLUMNS / WIDE), note, name or result.study)
         return figure
@@ -74,13 +76,24 @@ def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1) -> int:
     return max(able, key=lambda each: min(width / each / shape[0], height / math.ceil(count / each) / shape[1]))
 
 
-def grid(sheet: Sheet, count: int, columns: int, title: str) -> tuple[Picture, list[Axes]]:
-    """Return a picture with panels in columns below a title, before they are laid out."""
+def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Picture:
+    """Return a picture without panels, of this size in inches unless the sheet has one, with a title and facts."""
+    text = title if sheet.look.title is None else sheet.look.title
+    figure = Picture(sheet, *size, facts, layout="constrained")
+    figure.title = figure.suptitle(_together(text), x=0.01, ha="left", wrap=True)
+    return figure
+
+
+def _together(text: str) -> str:
+    """Return a text that is not broken inside `name = value`."""
+    return text and printable(text).replace(" = ", TOGETHER)
+
+
+def grid(sheet: Sheet, count: int, columns: int, title: str, facts: Iterable[str] = ()) -> tuple[Picture, list[Axes]]:
+    """Return a picture with panels in columns below a title and a subtitle of facts, before they are laid out."""
     rows = math.ceil(count / columns)
     width = sheet.unit * (COLUMN if count <= FEW_PANELS and columns <= 2 else BOTH_COLUMNS)
-    figure = Picture(sheet, width, rows * width / columns, layout="constrained")
-    text = printable(sheet.look.title or title).replace(" = ", TOGETHER)
-    figure.suptitle(text, x=0.01, ha="left", wrap=True)
+    figure = page(sheet, (width, rows * width / columns), title, facts)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for index, spare in enumerate(axes[count:], count):
         spare.remove()
@@ -89,38 +102,44 @@ def grid(sheet: Sheet, count: int, columns: int, title: str) -> tuple[Picture, l
 
 
 def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: float = 0.0, least: Size = LEAST) -> None:
-    """Lay a picture out, with a note if its panels become too small to read.
+    """Write the subtitle and lay a picture out, with a note if its panels become too small to read.
 
     A page without a given size grows or shrinks until its panels have the size `panel`. They are smaller, with the same
     shape, if the page would be wider than `widest` inches, by default its present width. `least` is the smallest
     readable width and height in em.
     """
     sheet, axes = figure.sheet, [each for each in figure.axes if each.get_subplotspec() is not None]
+    facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
+    subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
     spec: Any = axes[0].get_gridspec()
-    fits = _execute(figure)
+    fits = _execute(figure, subtitle)
     if sheet.size is None:
         page, sides = figure.get_size_inches(), _panel_size(figure, axes)
         around = page - (spec.ncols * sides[0], spec.nrows * sides[1])
         share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
         figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
-        fits = _execute(figure)
+        fits = _execute(figure, subtitle)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
     if not fits or (_panel_size(figure, axes) < np.array(least) * sheet.em).any():
         width, height = figure.get_size_inches()
-        given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:g} points"
+        given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
         picture = f"{name}.{sheet.look.format}"
         note(f"warning: {picture}: the panels are too small to read on {given}; make the page larger")
 
 
-def _execute(figure: Picture) -> bool:
-    """Run matplotlib's layout; return whether the panels have room beside their texts."""
+def _execute(figure: Picture, subtitle: Text) -> bool:
+    """Run matplotlib's layout, with room for the subtitle; return whether the panels have room beside their texts."""
     layout: Any = figure.get_layout_engine()
+    height, padding = figure.bbox.height, layout.get()["h_pad"] * figure.dpi
+    room = subtitle.get_window_extent().height + padding if subtitle.get_text() else 0.0
+    layout.set(rect=(0, 0, 1, max(0.1, 1 - room / height)))
     with ExitStack() as stack:
         for bar in (each for each in figure.axes if each.get_subplotspec() is None):
             stack.enter_context(_measured_once(bar))
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         layout.execute(figure)
+    subtitle.set_y((figure.title.get_window_extent().y0 - padding) / height)
     return not any("constrained_layout" in str(each.message) for each in caught)
 
 
@@ -149,13 +168,14 @@ def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
 
 
 def panels(
-    sheet: Sheet, count: int, title: str, *, quantities: int | None = None, step: int = 1
+    sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, quantities: int | None = None, step: int = 1
 ) -> tuple[Picture, list[Axes]]:
     """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows.
 
     Panels show `quantities` quantities in turn, by default each its own. Panels of the same quantity share a y axis.
     """
-    figure, axes = grid(sheet, count, columns_of(count, (1.0, 1.0), sheet, step), title)
+    columns = columns_of(count, (1.0, 1.0), sheet, count if count <= ONE_ROW else step)
+    figure, axes = grid(sheet, count, columns, title, facts)
     for index, each in enumerate(axes[quantities or count :]):
         each.sharey(axes[index % (quantities or count)])
     return figure, axes
@@ -163,7 +183,7 @@ def panels(
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:
     """Return a text wrapped to this width in inches, without a break inside `name = value`."""
-    together = printable(text).replace(" = ", TOGETHER)
+    together = _together(text)
     character = sheet.em * CHARACTER * max(1.0, cell_len(together) / max(1, len(together)))  # Chinese is wider
     return textwrap.fill(together, max(8, int(inches / character))).replace(TOGETHER, " = ")
 

@@ -16,7 +16,7 @@ from attncli.show.looks import looks_of
 Settings = dict[Any, Any]  # rcParams
 DPI = 200
 MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # limits of a picture: 2 GB, and matplotlib's own
-POINTS = 9.0  # size of titles and labels; everything else grows with them
+POINTS, PAGE = 9.0, 7.0  # size of all text on a page up to this width in inches; in proportion beyond
 LINE, THIN = 1.75, 1.5  # points; width of lines and of references, at any size of the text
 MARKERS = 1.25, 0.8  # relative sizes of the first and the last label's marker
 TEXTS = (
@@ -136,7 +136,8 @@ def sheet_of(look: Look) -> Sheet:
     Raises:
         InputError: the picture would have too many dots.
     """
-    theme, points = THEMES[look.theme], look.font_size or POINTS
+    theme, (width, _) = THEMES[look.theme], look.size or (PAGE, PAGE)
+    points = look.font_size or POINTS * max(1.0, width / PAGE)
     _check_size(look)
     settings = {
         **{key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")},

@@ -41,14 +41,16 @@ def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = 
     axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
     rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
     most = max((row[names["count"]] for row in rows), default=0)
-    title = f"{_metric(result)}; means of {most} runs" if most > 1 else _metric(result)
+    title, facts = _metric(result), [f"means of {most} runs"] if most > 1 else []
     if len(axes) == 2 and with_tables:
         panels, sides = _tables(result, rows, axes, names["mean"])
         is_signed = columns_of(result)[metric].signed
         return panels_figure(panels, title, note, sides=sides, look=look, is_signed=is_signed, name="sweep")
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
-    title += ", with 95 % intervals" if most > 1 else ""
-    return drawn(partial(_lines, rows=rows, axes=axes, names=names, title=title), result, note, look, "sweep")
+    facts += ["bands: 95 % intervals"] if most > 1 else []
+    return drawn(
+        partial(_lines, rows=rows, axes=axes, names=names, title=title, facts=facts), result, note, look, "sweep"
+    )
 
 
 def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mapping[str, Callable[[], Picture]]:
@@ -94,6 +96,7 @@ def _lines(
     axes: Sequence[Axis],
     names: Mapping[str, str],
     title: str,
+    facts: Sequence[str],
 ) -> Picture:
     """Draw lines over the first of `axes`, in a panel for each combination of values on the other axes.
 
@@ -101,7 +104,7 @@ def _lines(
     """
     (x, values), *others = axes
     facets, step = _facets(rows, others, note)
-    figure, places = panels(sheet, len(facets), title, quantities=1, step=step)
+    figure, places = panels(sheet, len(facets), title, facts, quantities=1, step=step)
     lines, is_log = sheet.lines(result.labels), spans_decades(row[names["mean"]] for row in rows)
     grid: Any = places[0].get_gridspec()
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=True)):

@@ -16,6 +16,7 @@ from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook, Look
 from attncli.show.figures import Picture, as_png, save_figure
 from attncli.show.panels import draw_line, grid
+from attncli.show.panels import panels as curves
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from tests.combinations import others_slow
@@ -98,6 +99,63 @@ def test_large_text_has_ticks_at_the_ends_and_a_colour_bar_without_overlaps() ->
     assert len(boxes) > 2
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert all(len(axes.get_yticks()) != 1 for axes in figure.axes[:-1])
+
+
+def texts_of(figure: Picture) -> list[Any]:
+    """Return all texts of a drawn figure that have characters."""
+    figure.draw_without_rendering()
+    return [text for text in figure.findobj(Text) if text.get_text()]
+
+
+@pytest.mark.parametrize("make", [variance, heat])
+@pytest.mark.parametrize(
+    ("size", "points"), [(None, 9.0), ([3.3, 2.5], 9.0), ([7.0, 5.0], 9.0), ([10.5, 6.0], 13.5), ([13.33, 7.5], 17.14)]
+)
+def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: list[float] | None, points: float) -> None:
+    for looks in ({"annotate": "no"} if make is heat else {}, {"font_size": 11.0, "annotate": "no"}):
+        looks = looks if make is heat else {key: value for key, value in looks.items() if key != "annotate"}
+        found = [text.get_fontsize() for text in texts_of(make(size=size, **looks))]
+        assert found == pytest.approx([looks.get("font_size", points)] * len(found), abs=0.01)
+
+
+def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows() -> None:
+    for figure in (variance(), heat()):
+        assert figure.get_figwidth() <= 7.0 + 1e-9
+
+
+FACTS = "normal entries, mean 0, std 1; 400 samples for each point"
+
+
+@pytest.mark.parametrize(
+    ("looks", "title", "subtitle"),
+    [
+        ({}, "Variance of the scores", FACTS),
+        ({"title": "Mine"}, "Mine", FACTS),
+        ({"title": "", "size": [6.0, 4.0]}, "", FACTS),
+        ({"subtitle": ""}, "Variance of the scores", ""),
+        ({"title": "Mine", "subtitle": "my $words$", "size": [13.33, 7.5]}, "Mine", "my $words$"),
+    ],
+)
+def test_facts_stay_below_the_title_whatever_it_is(looks: dict[str, Any], title: str, subtitle: str) -> None:
+    figure = variance(**looks)
+    assert figure.get_suptitle() == title
+    (text,) = set(figure.texts) - {figure.title}
+    assert text.get_text().startswith(subtitle) if subtitle else not text.get_text()
+    figure.draw_without_rendering()
+    (lines, below), panel = (each.get_window_extent() for each in (figure.title, text)), figure.axes[0]
+    ends = [lines.y0, below.y1, below.y0, panel.title.get_window_extent().y1] if title and subtitle else []
+    assert ends == sorted(ends, reverse=True), "title, subtitle and panels do not overlap"
+    assert min(lines.x0, below.x0) >= 0
+    assert below.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("size", [None, [13.33, 7.5], [3.3, 2.5], [7.0, 3.0]])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_up_to_three_panels_of_curves_stand_in_one_row(size: list[float] | None, count: int) -> None:
+    _, axes = curves(sheet_of(Look(size=size)), count, "")
+    assert {each.get_subplotspec().rowspan.start for each in axes} == {0}  # type: ignore[union-attr]
+    _, axes = curves(sheet_of(Look(size=[3.0, 9.0])), count, "")
+    assert axes[0].get_gridspec().ncols == 1, "or in one column of a high page"  # type: ignore[union-attr]
 
 
 def test_text_and_title_are_as_asked_for() -> None:

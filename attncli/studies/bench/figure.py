@@ -49,8 +49,8 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
         note(f"bench.png: memory of {several(lost, 'row')} is not drawn: it is 0 or unknown")
     looks = _looks(list(lines_of(result.records)), sheet)
     measures = list(dict.fromkeys(record["measure"] for record in shown))
-    heading = f"{', '.join(conditions(result, shown))}; bars: lower to upper quartile; memory: without the inputs"
-    figure, drawn = panels(sheet, len(PANELS) * len(measures), heading)
+    facts = [", ".join(conditions(result, shown)), "bars: lower to upper quartile", "memory: without the inputs"]
+    figure, drawn = panels(sheet, len(PANELS) * len(measures), "Time and memory", facts)
     places = iter(drawn)
     for measure in measures:
         lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])

@@ -15,8 +15,12 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw three panels against d, or against heads of real tensors, with dotted lines for uniform weights."""
     lines, uniform = sheet.lines(result.labels), reference(sheet)
     points = Points(result, note, lines)
-    facts = [*sizes(result.records), "median and quartiles over the rows"]
-    figure, axes = panels(sheet, len(TITLES), f"{entries(result.settings)}; {', '.join(facts)}")
+    spread = "bars" if points.real else "lines and bands"
+    facts = [
+        ", ".join([entries(result.settings), *sizes(result.records)]),
+        f"{spread}: median and quartiles over the rows",
+    ]
+    figure, axes = panels(sheet, len(TITLES), "Saturation of the weights", facts)
     softmax = "softmax " if of_softmax(result.records) else ""
     for each, (column, title) in zip(axes, TITLES.items(), strict=True):
         each.axhline(result.settings["uniform"][column], zorder=1, **uniform)

@@ -38,8 +38,9 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     kinds = [by for by in CURVES if any(row["by"] == by for row in result.records)] or ["all"]
     key, layers = MAIN[result.settings["kind"]], result.settings["layers"]
     column = next(column for column in COLUMNS if column.key == key)
-    texts = f", {several(result.settings['texts'], 'text')}" if result.settings["texts"] else ""
-    figure, axes = panels(sheet, len(kinds), f"{result.settings['model']} with other scorers inside{texts}")
+    facts = [several(result.settings["texts"], "text")] if result.settings["texts"] else []
+    facts.append(f"{UNIFORM}: equal weights; {ZERO}: no output")
+    figure, axes = panels(sheet, len(kinds), f"{result.settings['model']} with other scorers inside", facts)
     shown = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
     for label, (share, dash) in REFERENCES.items():
         shown[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}

@@ -21,9 +21,10 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)
-    seeds = "lines: means over the seeds; bands: range" if settings["seeds"] > 1 else "one seed only"
-    ended = "; interrupted" if result.interrupted else ""
-    figure, (sizes, learning) = panels(sheet, 2, f"{described(settings)}; {seeds}{ended}")
+    title, facts = described(settings).split(": ", 1)
+    seeds = ["lines: means over the seeds", "bands: range"] if settings["seeds"] > 1 else ["one seed only"]
+    ended = ["interrupted"] if result.interrupted else []
+    figure, (sizes, learning) = panels(sheet, 2, title.capitalize(), [facts, *seeds, *ended])
     name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
     name(learning, f"accuracy while learning, d = {largest}", "steps")
     sizes_axis(sizes, (row["d"] for row in rows))

@@ -27,8 +27,8 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     points = Points(result, note, lines)
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
     many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
-    title = f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
-    figure, (left, right) = panels(sheet, 2, title)
+    facts = [entries(result.settings), f"{many} {'pairs' if points.real else 'samples'} for each point"]
+    figure, (left, right) = panels(sheet, 2, "Variance of the scores", facts)
     left.axhline(1.0, zorder=1, **standard)
     looks = {label: {**line, "linestyle": "none"} for label, line in lines.items()}
     kinds = {row["label"]: row["theory"] for row in result.records}
