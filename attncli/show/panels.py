@@ -27,7 +27,7 @@ Size = tuple[float, float]  # in inches
 COLUMN, BOTH_COLUMNS = 4.2, 7.0  # inches, for the 3.3 or 6.9 of a paper
 FEW_PANELS = 4  # fit into one column
 ONE_ROW = 3  # most panels of curves that stand in one row, or in one column of a high page
-WIDE, PAGE = 1.25, (1.1, 1.0)  # width to height of a panel of curves, and of a page without a given size
+PAGE = 1.1, 1.0  # shape of a page without a given size
 LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
 NARROWEST = 0.6  # inches; narrowest panel on a page without a given size
 INNER = 0.8  # share of a panel in its place, beside its ticks
@@ -53,7 +53,7 @@ def drawn(
     """
     with drawing(result.labels, note, look) as sheet:
         figure = figure_of(result, note, sheet)
-        lay_out(figure, (10 * BOTH_COLUMNS, 10 * BOTH_COLUMNS / WIDE), note, name or result.study)
+        lay_out(figure, (10 * BOTH_COLUMNS, 10 * BOTH_COLUMNS / figure.shape), note, name or result.study)
         return figure
 
 
@@ -77,9 +77,9 @@ def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1) -> int:
 
 
 def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Picture:
-    """Return a picture without panels, of this size in inches unless the sheet has one, with a title and facts."""
+    """Return a picture without panels, with a title and facts. `size` is for 9 points, if the sheet has no size."""
     text = title if sheet.look.title is None else sheet.look.title
-    figure = Picture(sheet, *size, facts, layout="constrained")
+    figure = Picture(sheet, sheet.unit * size[0], sheet.unit * size[1], facts, layout="constrained")
     figure.title = figure.suptitle(_together(text), x=0.01, ha="left", wrap=True)
     return figure
 
@@ -92,7 +92,7 @@ def _together(text: str) -> str:
 def grid(sheet: Sheet, count: int, columns: int, title: str, facts: Iterable[str] = ()) -> tuple[Picture, list[Axes]]:
     """Return a picture with panels in columns below a title and a subtitle of facts, before they are laid out."""
     rows = math.ceil(count / columns)
-    width = sheet.unit * (COLUMN if count <= FEW_PANELS and columns <= 2 else BOTH_COLUMNS)
+    width = COLUMN if count <= FEW_PANELS and columns <= 2 else BOTH_COLUMNS
     figure = page(sheet, (width, rows * width / columns), title, facts)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for index, spare in enumerate(axes[count:], count):
@@ -112,19 +112,32 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
     spec: Any = axes[0].get_gridspec()
-    fits = _execute(figure, subtitle)
+    fits, file = _execute(figure, subtitle), f"{name}.{sheet.look.format}"
     if sheet.size is None:
         page, sides = figure.get_size_inches(), _panel_size(figure, axes)
         around = page - (spec.ncols * sides[0], spec.nrows * sides[1])
         share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
         figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
         fits = _execute(figure, subtitle)
+    elif subtitle.get_text() and not (fits and _are_readable(figure, axes, least)):
+        note(f"{file}: no room for the subtitle")
+        subtitle.set_text("")
+        fits = _execute(figure, subtitle)
+    if not fits and figure.legends:
+        note(f"{file}: no room for the legend")
+        for each in [*figure.legends]:
+            each.remove()
+        fits = _execute(figure, subtitle)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
-    if not fits or (_panel_size(figure, axes) < np.array(least) * sheet.em).any():
+    if not (fits and _are_readable(figure, axes, least)):
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
-        picture = f"{name}.{sheet.look.format}"
-        note(f"warning: {picture}: the panels are too small to read on {given}; make the page larger")
+        note(f"warning: {file}: the panels are too small to read on {given}; make the page larger")
+
+
+def _are_readable(figure: Picture, axes: Sequence[Axes], least: Size) -> bool:
+    """Whether all panels have at least the size `least` in em."""
+    return bool((_panel_size(figure, axes) >= np.array(least) * figure.sheet.em).all())
 
 
 def _execute(figure: Picture, subtitle: Text) -> bool:
@@ -167,6 +180,11 @@ def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
     return inches
 
 
+def curve_columns(count: int, sheet: Sheet, step: int = 1) -> int:
+    """Return the number of columns for panels of curves in groups of `step`; few panels stand in one row or column."""
+    return columns_of(count, (1.0, 1.0), sheet, count if count <= ONE_ROW else step) if count else 0
+
+
 def panels(
     sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, quantities: int | None = None, step: int = 1
 ) -> tuple[Picture, list[Axes]]:
@@ -174,18 +192,18 @@ def panels(
 
     Panels show `quantities` quantities in turn, by default each its own. Panels of the same quantity share a y axis.
     """
-    columns = columns_of(count, (1.0, 1.0), sheet, count if count <= ONE_ROW else step)
-    figure, axes = grid(sheet, count, columns, title, facts)
+    figure, axes = grid(sheet, count, curve_columns(count, sheet, step), title, facts)
     for index, each in enumerate(axes[quantities or count :]):
         each.sharey(axes[index % (quantities or count)])
     return figure, axes
 
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:
-    """Return a text wrapped to this width in inches, without a break inside `name = value`."""
-    together = _together(text)
+    """Return a text wrapped to this width in inches, after spaces and underscores, but not inside `name = value`."""
+    together = _together(text).replace("_", "_\v")
     character = sheet.em * CHARACTER * max(1.0, cell_len(together) / max(1, len(together)))  # Chinese is wider
-    return textwrap.fill(together, max(8, int(inches / character))).replace(TOGETHER, " = ")
+    lines = textwrap.wrap(together, max(8, int(inches / character)), replace_whitespace=False)
+    return "\n".join(lines).replace("\v", "").replace(TOGETHER, " = ")
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
@@ -193,7 +211,8 @@ def name(axes: Axes, title: str, x: str, y: str = "") -> None:
     figure, spec = axes.figure, axes.get_gridspec()
     assert isinstance(figure, Picture)
     assert spec is not None
-    axes.set(title=folded(title, INNER * figure.get_figwidth() / spec.ncols, figure.sheet), xlabel=x, ylabel=y)
+    inches = INNER * figure.get_figwidth() / spec.ncols
+    axes.set(title=folded(title, inches, figure.sheet), xlabel=x and folded(x, inches, figure.sheet), ylabel=y)
 
 
 def reference(sheet: Sheet) -> dict[str, Any]:

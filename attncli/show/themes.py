@@ -18,7 +18,7 @@ DPI = 200
 MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # limits of a picture: 2 GB, and matplotlib's own
 POINTS, PAGE = 9.0, 7.0  # size of all text on a page up to this width in inches; in proportion beyond
 LINE, THIN = 1.75, 1.5  # points; width of lines and of references, at any size of the text
-MARKERS = 1.25, 0.8  # relative sizes of the first and the last label's marker
+MARKERS = 1.15, 0.9  # relative sizes of the first and the last label's marker
 TEXTS = (
     *("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize", "figure.labelsize"),
     *("xtick.labelsize", "ytick.labelsize", "legend.fontsize", "legend.title_fontsize"),

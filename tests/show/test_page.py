@@ -123,16 +123,16 @@ def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows() -> None:
         assert figure.get_figwidth() <= 7.0 + 1e-9
 
 
-FACTS = "normal entries, mean 0, std 1; 400 samples for each point"
+FACTS = "normal entries, mean 0, std 1; 400 samples; "
 
 
 @pytest.mark.parametrize(
     ("looks", "title", "subtitle"),
     [
-        ({}, "Variance of the scores", FACTS),
+        ({}, "Variance and density of the scores", FACTS),
         ({"title": "Mine"}, "Mine", FACTS),
         ({"title": "", "size": [6.0, 4.0]}, "", FACTS),
-        ({"subtitle": ""}, "Variance of the scores", ""),
+        ({"subtitle": ""}, "Variance and density of the scores", ""),
         ({"title": "Mine", "subtitle": "my $words$", "size": [13.33, 7.5]}, "Mine", "my $words$"),
     ],
 )

@@ -46,7 +46,8 @@ class Points:
         The y axis is logarithmic with `decades`, else from 0 to 1, or further if points lie above 1. Points over
         several sizes get lines with `bands` if wanted; all others get error bars.
         """
-        name(axes, title, "")
+        heads = "heads of all layers" if self.captured else "head" if "head" in next(iter(self.curves.values())) else ""
+        name(axes, title, heads if self.real else "d")
         axes.set_yscale("log" if decades else "linear")
         lowest, highest, lost = 1.0, 1.0, []
         for label, curve in self.curves.items():
@@ -65,10 +66,8 @@ class Points:
             (decades_axis if decades else unit_axis)(axes)
         if not self.real:
             sizes_axis(axes, map(int, curve["d"]))
-            axes.set_xlabel("d")
         elif "head" in curve:
             axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-            axes.set_xlabel("heads of all layers, in their order" if self.captured else "head")
         else:
             axes.set_xlim(-0.5, 0.5)
             axes.set_xticks([0], ["all pairs"])

@@ -13,7 +13,7 @@ from attncli.numbers import MISSING, number
 short = partial(number, digits=3)
 signed = partial(Column, signed=True)
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
-TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
+TOGETHER = (1, 2, 4, 5)  # numbers of bins that may be merged into one
 
 
 def _margin(ends: Sequence[float] | None) -> str:
@@ -46,12 +46,15 @@ COLUMNS = (
 )
 
 
-def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the bin edges and the heights of the histogram of a scorer's scores, as a probability density.
+def density(result: Result, label: str, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the bin edges and the heights of the histogram of a scorer's scores at d, as a probability density.
 
-    Neighbouring bins are merged until random error changes the height of the fullest bin by 4 % at most.
+    For real tensors it is of all scores together. Neighbouring bins are merged, up to half a standard deviation, until
+    random error changes the height of the fullest bin by 4 % at most.
     """
-    edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
+    edges, counts = (result.tensors[f"histogram/{label}/{d}/{part}"].numpy() for part in ("edges", "counts"))
     merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
     edges, counts = edges[::merged], counts.reshape(-1, merged).sum(axis=1)
-    return edges, counts / (result.settings["histograms"][label]["samples"] * np.diff(edges))
+    samples, sizes = (result.tensors[f"curve/{label}/{column}"].numpy() for column in ("samples", "d"))
+    total = samples.sum() if "from" in result.settings else samples[sizes == d].sum()
+    return edges, counts / (total * np.diff(edges))

@@ -1,7 +1,7 @@
-"""variance.png: the variance against d (for real tensors by head), and the histogram of scores at the largest d."""
+"""variance.png: the variance against d (for real tensors by head), and the densities of each label's scores."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,40 +12,89 @@ from attncli.common.pairs.figure import Curve, Points
 from attncli.common.study import Result
 from attncli.numbers import entries, number
 from attncli.show.figures import Note, Picture
-from attncli.show.panels import PlainFormatter, legend, name, one_figure, panels, reference
-from attncli.show.themes import THIN, Sheet
+from attncli.show.panels import BOTH_COLUMNS, PlainFormatter, curve_columns, folded, legend, one_figure, page, reference
+from attncli.show.themes import THIN, Sheet, mixed
 from attncli.studies.variance.columns import density
 
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
-UNEQUAL = 10.0  # ratio of the largest standard deviation to the smallest from which on the axis is logarithmic
-REACH = 4.5  # standard deviations of the histogram to either side
+ONE, NORMAL = (0, (6, 2, 1, 2)), (0, (1, 3))  # dashes of the line at variance 1, and of normal densities
+MOST_PANELS = 12  # of densities
+LEFT = 1.3  # width of the panel on the left, relative to the panels of densities
+SHAPES, SHAPE = {1: 1.4, 2: 1.0, 3: 0.75}, 1.3  # width to height of densities: in one row, by their number; in several
+PALEST = 0.4  # share of the label's colour in the line of the smallest d
+OUTSIDE = 0.002  # share of the scores beyond either end of an axis
+STEEPEST = 12.0  # a peak more than this times as high as the lowest leaves its panel
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw variances with 95 % intervals beside the theory, and histograms with the normal density."""
-    lines, standard = sheet.lines(result.labels), reference(sheet)
+    """Draw variances with 95 % intervals beside the theory, and a panel with the densities of each label's scores."""
+    lines, one = sheet.lines(result.labels), {**reference(sheet), "linestyle": ONE}
     points = Points(result, note, lines)
-    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
-    many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
-    facts = [entries(result.settings), f"{many} {'pairs' if points.real else 'samples'} for each point"]
-    figure, (left, right) = panels(sheet, 2, "Variance of the scores", facts)
-    left.axhline(1.0, zorder=1, **standard)
-    looks = {label: {**line, "linestyle": "none"} for label, line in lines.items()}
+    bells = {label: sizes for label in result.labels if (sizes := _sizes(result, label))}
+    if len(bells) > MOST_PANELS:
+        note(f"variance.png has the densities of {MOST_PANELS} of {len(bells)} labels")
     kinds = {row["label"]: row["theory"] for row in result.records}
+    figure, left, right = _panels(sheet, [*bells][:MOST_PANELS], _facts(result, points, kinds))
+    left.axhline(1.0, zorder=1, **one)
     for label, kind in kinds.items():
         if kind is not None and (points.curves[label]["theory_variance"] > 0).any():
             _draw_theory(left, points.curves[label], lines[label], THEORY[kind][1])
     columns = ("variance", "variance_ci_low", "variance_ci_high")
     points.draw(left, "variance of the scores", columns, decades=True, bands=False)
-    _draw_histograms(right, result, lines, standard)
-    for kind, (text, style) in THEORY.items():
-        if kind in kinds.values():
-            looks[text] = {**standard, "color": sheet.ink(0.6), "linestyle": style}
-    legend(figure, looks | {"variance 1, standard normal": standard})
+    sizes = sorted({d for some in bells.values() for d in some})
+    shades = dict(zip(sizes, np.linspace(1, PALEST, len(sizes))[::-1].tolist(), strict=True))
+    for axes, label in zip(right, bells, strict=False):
+        colour = sheet.ink() if sheet.theme == "print" else lines[label]["color"]
+        colours = {d: mixed(colour, sheet.ground, shades[d]) for d in bells[label]}
+        _draw_densities(axes, result, label, colours, points.curves[label])
+        axes.title.set_color(colour)
+    looks = {label: {**line, "linestyle": "none"} for label, line in lines.items()}
+    looks |= {
+        text: {**one, "color": sheet.ink(0.6), "linestyle": dash}
+        for kind, (text, dash) in THEORY.items()
+        if kind in kinds.values()
+    }
+    looks["variance 1"] = one
+    if len(sizes) > 1:
+        looks |= {f"d = {d}": {"color": sheet.ink(share)} for d, share in shades.items()}
+    if any(kinds.values()) and bells:
+        looks["normal density"] = {**one, "linestyle": NORMAL}
+    legend(figure, looks)
     return figure
 
 
 figures = one_figure(figure_of)
+
+
+def _sizes(result: Result, label: str) -> list[int]:
+    """Return the sizes d with a histogram of this label's scores, in ascending order."""
+    there = sorted({int(d) for d in result.tensors[f"curve/{label}/d"]})
+    return [d for d in there if f"histogram/{label}/{d}/edges" in result.tensors]
+
+
+def _facts(result: Result, points: Points, kinds: Mapping[str, Any]) -> list[str]:
+    """Return the facts of the subtitle; `kinds` has the kind of theory of each label."""
+    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
+    many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
+    facts = [entries(result.settings), f"{many} {'pairs in each head' if points.real else 'samples'}"]
+    facts += [] if points.real else ["bars: 95 % intervals"]
+    return facts + ["dotted: normal with the theory's mean and variance"] * any(kinds.values())
+
+
+def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[Picture, Axes, list[Axes]]:
+    """Return a picture with a panel on the left, and with a panel for each label in a grid to its right."""
+    count = len(labels)
+    columns = curve_columns(count, sheet)
+    rows = math.ceil(count / columns) if count else 1
+    figure = page(sheet, (BOTH_COLUMNS, BOTH_COLUMNS), "Variance and density of the scores", facts)
+    figure.shape = SHAPES.get(columns, SHAPE) if rows == 1 else SHAPE
+    spec = figure.add_gridspec(rows, 1 + columns, width_ratios=[LEFT, *[1.0] * columns])
+    left, right = figure.add_subplot(spec[:, 0]), list[Axes]()
+    for index, label in enumerate(labels):
+        right.append(figure.add_subplot(spec[index // columns, 1 + index % columns]))
+        x, y = "score" if index + columns >= count else "", "density" if index % columns == 0 else ""
+        right[-1].set(title=folded(label, figure.get_figwidth() / (LEFT + columns), sheet), xlabel=x, ylabel=y)
+    return figure, left, right
 
 
 def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) -> None:
@@ -55,32 +104,25 @@ def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) 
     axes.plot(sizes, values, color=line["color"], linewidth=THIN, linestyle=style, zorder=2)
 
 
-def _draw_histograms(
-    axes: Axes, result: Result, lines: Mapping[str, Mapping[str, Any]], standard: Mapping[str, Any]
-) -> None:
-    """Draw each density divided by its peak, since wide densities are low; use a log axis if widths differ much."""
-    largest = max(record["d"] for record in result.records)
-    name(axes, f"scores at d = {largest}", "score", "density / its peak")
-    histograms = result.settings["histograms"]
-    spreads = {label: of for label, of in histograms.items() if of["std"] and math.isfinite(of["std"])}
-    ends = [about["mean"] + side * REACH * about["std"] for about in spreads.values() for side in (-1, 1)]
-    axes.set_xlim(min([-1.0, *ends]), max([1.0, *ends]))
-    stds = [about["std"] for about in spreads.values()] or [1.0]
-    if max(stds) > UNEQUAL * min(stds):
-        axes.set_xscale("symlog", linthresh=min(stds))
-        least, most = (
-            10.0 ** math.floor(math.log10(each)) for each in (10 * min(stds), min(map(abs, axes.get_xlim())))
-        )
-        axes.set_xticks([sign * each for each in {max(min(1.0, most), least), most} for sign in (-1, 1)] + [0.0])
-        axes.xaxis.set_major_formatter(PlainFormatter())
-        axes.minorticks_off()
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
-    x = np.linspace(-REACH, REACH, 181)
-    axes.plot(x, np.exp(-(x**2) / 2), zorder=3, **standard)
-    for label, line in lines.items():
-        if label in spreads:
-            edges, heights = density(result, label)
-            look = {key: line[key] for key in ("color", "linewidth", "linestyle")}
-            axes.stairs(heights / heights.max(), edges, zorder=2, **look)
-    axes.set_ylim(bottom=0)
+def _draw_densities(axes: Axes, result: Result, label: str, colours: Mapping[int, str], curve: Curve) -> None:
+    """Draw the density at each d in its colour, with the normal density of the same mean and variance in theory."""
+    figure: Any = axes.figure
+    ends, peaks = [], []
+    for d, colour in colours.items():
+        edges, heights = density(result, label, d)
+        axes.plot((edges[1:] + edges[:-1]) / 2, heights, color=colour, label=f"d = {d}", zorder=3)
+        inside = np.flatnonzero(np.abs(np.cumsum(heights * np.diff(edges)) - 0.5) < 0.5 - OUTSIDE)
+        ends += [edges[inside[0]], edges[min(inside[-1] + 2, len(heights))]]
+        peaks.append(heights.max())
+        mean, variance = (float(curve[f"theory_{each}"][curve["d"] == d][0]) for each in ("mean", "variance"))
+        if variance > 0 and math.isfinite(mean):
+            x = mean + math.sqrt(variance) * np.linspace(-4, 4, 161)
+            y = np.exp(-((x - mean) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+            axes.plot(x, y, zorder=4, **{**reference(figure.sheet), "linestyle": NORMAL})
+            peaks[-1] = max(peaks[-1], y.max())
+    axes.set_xlim(min(ends), max(ends))
+    axes.set_ylim(0, 1.1 * min(max(peaks), STEEPEST * min(peaks)))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(PlainFormatter())
+    axes.tick_params(axis="y", length=0, labelleft=False)
+    axes.grid(visible=False, axis="y")

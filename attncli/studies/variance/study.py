@@ -23,6 +23,8 @@ from attncli.studies.variance.theory import Theory, theory_of
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
+MOST_DENSITIES = 4  # sizes d that all have a histogram
+PARTS = 1, 4, 16  # of more sizes, those next to the largest divided by these have one
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
@@ -56,8 +58,9 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     Memory does not grow with the number of samples, and results do not depend on the number of threads.
     """
     points, entries = prepared.points, prepared.options.scorers
-    largest, no_edges, tallies = max(points, key=lambda point: point.d), [None] * len(entries), list[list[Tally]]()
-    rows, whole = list[int](), list[Tally]()  # the sizes of finished rows; scores counted in histograms
+    no_edges, tallies, counted = [None] * len(entries), list[list[Tally]](), dict[int, list[Tally]]()
+    sizes = _with_densities([point.d for point in points])
+    rows = list[int]()  # the sizes of finished rows
     theories = [_theories(prepared, point) for point in points]
     with Keeping(rows) as kept, at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
@@ -66,32 +69,36 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
         for point in points:
             edges: Sequence[Edges | None] = no_edges
-            if point is largest and not prepared.is_real:  # its first scores say where the bins lie
+            if point.d in sizes and not prepared.is_real:  # its first scores say where the bins lie
                 edges = [tally.bins for tally in _tally(prepared, no_edges, point, point.pairs.of_job(0))]
             tallies.append(tallied(point, edges))
+            counted[point.d] = tallies[-1]
             rows += [point.d] * (point.d in prepared.sizes)
-        whole = tallies[points.index(largest)]
         if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
-            whole = reduce(_merged, [tallied(point, edges) for point in points])
+            counted = {max(sizes): reduce(_merged, [tallied(point, edges) for point in points])}
     figures = [_figures(prepared, *each) for each in zip(points, tallies, theories, strict=False)]
     result = result_of(prepared, COLUMNS, figures, "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
-    counted_scores, histograms = {}, {}
-    for entry, tally in zip(entries, whole, strict=False):  # none after an interruption
-        moments, std = tally.moments, math.sqrt(tally.moments.population_variance)
-        if tally.edges is not None and math.isfinite(std):
-            counted_scores[entry.label] = {"samples": moments.count, "mean": moments.mean, "std": std}
-            histograms[f"histogram/{entry.label}/edges"] = torch.from_numpy(tally.edges)
-            histograms[f"histogram/{entry.label}/counts"] = torch.from_numpy(tally.counts).double()
+    histograms = {}
+    for d, tallies_at in counted.items():
+        for entry, tally in zip(entries, tallies_at, strict=True):
+            if tally.edges is not None and math.isfinite(tally.moments.population_variance):
+                histograms[f"histogram/{entry.label}/{d}/edges"] = torch.from_numpy(tally.edges)
+                histograms[f"histogram/{entry.label}/{d}/counts"] = torch.from_numpy(tally.counts).double()
     return replace(
         result,
-        settings={**result.settings, "histograms": counted_scores},
         findings=findings_of(prepared, prepared.numbered(result.records), result.settings["random"]),
         tensors={**result.tensors, **histograms},
         interrupted=kept.interrupted,
     )
+
+
+def _with_densities(sizes: Sequence[int]) -> set[int]:
+    """Return the sizes d with a histogram, of these sizes of all points."""
+    near = {min(sizes, key=lambda d: abs(math.log(d * part / max(sizes)))) for part in PARTS}
+    return near if len(set(sizes)) > MOST_DENSITIES else set(sizes)
 
 
 def _tally(prepared: Prepared, edges: Sequence[Edges | None], point: Point, pairs: Pairs) -> list[Tally]:

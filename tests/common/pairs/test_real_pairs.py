@@ -200,6 +200,8 @@ def test_histograms_hold_all_heads(tmp_path: Path) -> None:
     given = tensors(2, 3)
     result = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}])
     scores = (given["queries"].double() @ given["keys"].double().mT).flatten().numpy()
-    edges, counts = (result.tensors[f"histogram/dot/{part}"].numpy() for part in ("edges", "counts"))
+    edges, counts = (
+        result.tensors[f"histogram/dot/{given['keys'].shape[-1]}/{part}"].numpy() for part in ("edges", "counts")
+    )
     assert [edges[0], edges[-1]] == pytest.approx([scores.mean() - 5 * scores.std(), scores.mean() + 5 * scores.std()])
     assert np.abs(counts - np.histogram(scores, edges)[0]).sum() <= 2  # of scores on an edge, but for rounding

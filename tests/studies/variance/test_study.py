@@ -49,8 +49,8 @@ def test_records_are_those_of_the_scores() -> None:
             if d == 5:
                 assert row["scale"] == pytest.approx(SCALES.get(name, 1.0))
                 assert row["unit_scale"] == pytest.approx(row["scale"] / scores.std(ddof=1), rel=1e-6)
-                edges, counts = (result.tensors[f"histogram/{name}/{part}"].numpy() for part in ("edges", "counts"))
-                assert np.abs(counts - np.histogram(scores, edges)[0]).sum() <= 2  # of scores on an edge
+            edges, counts = (result.tensors[f"histogram/{name}/{d}/{part}"].numpy() for part in ("edges", "counts"))
+            assert np.abs(counts - np.histogram(scores, edges)[0]).sum() <= 2  # of scores on an edge
 
 
 def test_a_softcap_bounds_the_scores_and_leaves_no_theory() -> None:
