@@ -45,6 +45,7 @@ class Picture(Figure):
     """
 
     title: Text
+    subtitle: Text
     shape = 1.25  # width to height of a panel of curves
 
     def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:

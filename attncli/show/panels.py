@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -35,6 +34,7 @@ CHARACTER = 0.6  # em that a character takes on average
 TOGETHER = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 LONGEST = 40  # characters of a line of a legend
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands together
+ROOM = 0.3  # least height of bands beyond the lines: in decades, or relative to the largest value
 LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e5  # range of tick labels written without powers of ten
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -110,24 +110,24 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     """
     sheet, axes = figure.sheet, [each for each in figure.axes if each.get_subplotspec() is not None]
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
-    subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
+    figure.subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
     spec: Any = axes[0].get_gridspec()
-    fits, file = _execute(figure, subtitle), f"{name}.{sheet.look.format}"
+    fits, file = _execute(figure), f"{name}.{sheet.look.format}"
     if sheet.size is None:
         page, sides = figure.get_size_inches(), _panel_size(figure, axes)
         around = page - (spec.ncols * sides[0], spec.nrows * sides[1])
         share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
         figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
-        fits = _execute(figure, subtitle)
-    elif subtitle.get_text() and not (fits and _are_readable(figure, axes, least)):
+        fits = _execute(figure)
+    elif figure.subtitle.get_text() and not (fits and _are_readable(figure, axes, least)):
         note(f"{file}: no room for the subtitle")
-        subtitle.set_text("")
-        fits = _execute(figure, subtitle)
+        figure.subtitle.set_text("")
+        fits = _execute(figure)
     if not fits and figure.legends:
         note(f"{file}: no room for the legend")
         for each in [*figure.legends]:
             each.remove()
-        fits = _execute(figure, subtitle)
+        fits = _execute(figure)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
     if not (fits and _are_readable(figure, axes, least)):
         width, height = figure.get_size_inches()
@@ -140,9 +140,10 @@ def _are_readable(figure: Picture, axes: Sequence[Axes], least: Size) -> bool:
     return bool((_panel_size(figure, axes) >= np.array(least) * figure.sheet.em).all())
 
 
-def _execute(figure: Picture, subtitle: Text) -> bool:
+def _execute(figure: Picture) -> bool:
     """Run matplotlib's layout, with room for the subtitle; return whether the panels have room beside their texts."""
     layout: Any = figure.get_layout_engine()
+    subtitle = figure.subtitle
     height, padding = figure.bbox.height, layout.get()["h_pad"] * figure.dpi
     room = subtitle.get_window_extent().height + padding if subtitle.get_text() else 0.0
     layout.set(rect=(0, 0, 1, max(0.1, 1 - room / height)))
@@ -240,6 +241,27 @@ def draw_line(
         axes.plot(x[turn], y[turn], zorder=4, **{**options, "linestyle": "none", "gid": None})
         options["marker"] = ""
     axes.plot(x, y, zorder=3, **options)
+
+
+def frame(axes: Sequence[Axes], spreads: str) -> None:
+    """Limit the common vertical axis of panels if their `spreads`, such as bands, would leave the lines little height.
+
+    The spreads then reach beyond the lines by half of the lines' range, or by ROOM, and the subtitle says so.
+    """
+    scale, figure = axes[0].yaxis.get_transform().transform, axes[0].figure
+    assert isinstance(figure, Picture)
+    is_log = axes[0].get_yscale() == "log"
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for each in axes for line in each.lines])
+    values = values[np.isfinite(values) & ((values > 0) | (not is_log))]
+    if not values.size:
+        return
+    ends: Numbers = scale(np.array([values.min(), values.max()]))
+    room = max(np.ptp(ends) / 2, ROOM if is_log else ROOM * np.abs(values).max())
+    limits: Numbers = scale(np.array(axes[0].get_ylim()))
+    framed = np.clip(limits, ends[0] - room, ends[1] + room)
+    if (framed != limits).any():
+        axes[0].set_ylim(axes[0].yaxis.get_transform().inverted().transform(framed))
+        figure.facts.append(f"{spreads} far beyond the lines are cut off")
 
 
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:

@@ -1,5 +1,6 @@
 """sweep.png: the metric against the swept keys, as lines over one key, heatmaps over two, small multiples over more."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
@@ -16,7 +17,7 @@ from attncli.errors import printable
 from attncli.show.figures import Note, Picture
 from attncli.show.heatmaps import panels_figure
 from attncli.show.matrices import Panel
-from attncli.show.panels import INNER, decades_axis, draw_line, drawn, folded, legend, panels
+from attncli.show.panels import INNER, decades_axis, draw_line, drawn, folded, frame, legend, panels
 from attncli.show.scales import spans_decades
 from attncli.show.themes import Sheet
 from attncli.studies import metric_of
@@ -24,6 +25,7 @@ from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, s
 from attncli.sweeps.summary import summary, summary_names
 
 MOST_PANELS = 16
+SHAPE, ENTRY_KEY = re.compile(r"(?:data\.)?(\w+)\.shape\[(\d+)\]"), re.compile(r"scorers\[(\d+)\]")
 ENTRY = "entry"  # column with the labels of several runs
 UNEVEN = 1.6  # in geometric numbers, the largest ratio of neighbours is less than this times the smallest ratio
 Axis = tuple[str, list[Any]]
@@ -83,8 +85,28 @@ def _metric(result: Result) -> str:
 
 
 def _axis(result: Result, key: str) -> str:
-    """Return the title of an axis: its key, and below it the keys that vary together with it."""
-    return "\nwith ".join([key, *companions(result, key)])
+    """Return the title of an axis: its name, and below it the names of the keys that vary together with it."""
+    return "\nwith ".join(_word(result, each) for each in [key, *companions(result, key)])
+
+
+def _word(result: Result, key: str) -> str:
+    """Return a key in words: `scale` for `scorers[0].scale`, or `scale of dot` if another scale is swept, too."""
+    words = [_last_word(result, each) for each in swept_keys(result)]
+    word, parent = _last_word(result, key), key.rpartition(".")[0].rpartition(".")[2]
+    if words.count(word) < 2:
+        return word
+    entry = ENTRY_KEY.fullmatch(parent)
+    index = int(entry[1]) if entry else len(result.labels)
+    return f"{word} of {result.labels[index] if index < len(result.labels) else parent}"
+
+
+def _last_word(result: Result, key: str) -> str:
+    """Return the last part of a key without an index. The axis of a tensor has the name of what it counts."""
+    if shape := SHAPE.fullmatch(key):
+        tensor, heads = shape[1], ["heads"] * any(row.get("head") is not None for row in result.heads)
+        names = ["batch", *heads, tensor, f"size of {tensor}"]
+        return names[int(shape[2])] if int(shape[2]) < len(names) else key
+    return key.rpartition(".")[2].partition("[")[0]
 
 
 def _lines(
@@ -124,6 +146,8 @@ def _lines(
             ]  # the mean of a single run has no interval
             draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
         _x_axis(axes_, x, values)
+    places[0].set_yscale("log" if is_log else "linear")
+    frame(places, "bands")
     for axes_ in places if is_log else ():
         decades_axis(axes_)
     if x != "label":
@@ -185,7 +209,7 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
 def _named(result: Result, key: str, value: Any, values: Sequence[Any]) -> str:
     """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
     text, is_swept = _tick(key, value, values), key in swept_keys(result) and key != ENTRY
-    return f"{key.rpartition('.')[2]} = {text}" if is_swept or not isinstance(value, str) or key == "layer" else text
+    return f"{_word(result, key)} = {text}" if is_swept or not isinstance(value, str) or key == "layer" else text
 
 
 def _tick(key: str, value: Any, values: Sequence[Any]) -> str:

@@ -96,7 +96,9 @@ def test_default_scorers(tmp_path: Path) -> None:
         assert problems_of(tmp_path, text, "scale=2") == [expected]
 
 
-KNOWN = "known: name, about, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, "
+KNOWN = (
+    "known: name, about, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, "
+)
 OPTIONS = f"{KNOWN}train, weights, save, compile; options of the scorers: scale, num_hiddens"
 
 

@@ -139,7 +139,7 @@ FACTS = "normal entries, mean 0, std 1; 400 samples; "
 def test_facts_stay_below_the_title_whatever_it_is(looks: dict[str, Any], title: str, subtitle: str) -> None:
     figure = variance(**looks)
     assert figure.get_suptitle() == title
-    (text,) = set(figure.texts) - {figure.title}
+    text = figure.subtitle
     assert text.get_text().startswith(subtitle) if subtitle else not text.get_text()
     figure.draw_without_rendering()
     (lines, below), panel = (each.get_window_extent() for each in (figure.title, text)), figure.axes[0]

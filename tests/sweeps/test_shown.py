@@ -1,6 +1,7 @@
 """sweep.png and the page of a sweep: values of matplotlib's artists against means by hand."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.reports import report
 from attncli.runs.loading import StoredRun
+from attncli.show.figures import Picture
 from attncli.show.looks import looks_of
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
 from attncli.sweeps.tables import heading, tables
@@ -33,7 +34,7 @@ def numbers(line: Any) -> tuple[list[float], list[float]]:
     return [float(each) for each in x], [float(each) for each in y]
 
 
-def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Figure, Result]:
+def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Picture, Result]:
     result = swept("attention", over, attention(over, *labels))
     note = notes.append if notes is not None else pytest.fail
     return figures(result, note, Look())["sweep"](), result
@@ -48,18 +49,80 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert numbers(lines["entropy-cosine"])[1] == pytest.approx([each + 1 + MEAN for each in (0.1, 1, 10)])
     assert lines["entropy-dot"].get_color() == looks_of(["dot"])["dot"].light
     assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
-    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scorers[0].scale", "entropy (nats)")
+    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scale", "entropy (nats)")
 
 
 def test_keys_that_go_together_are_named_together() -> None:
     together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
     figure, result = drawn([SEEDS, together])
-    assert figure.axes[0].get_xlabel() == "scorers[0].scale\nwith scorers[1].scale"
+    assert figure.axes[0].get_xlabel() == "scale of dot\nwith scale of cosine"
     (*_, table) = tables(result, width=100, most=40, csv=None)
     console = Console(width=100)
     with console.capture() as printed:
         console.print(table)
     assert "scorers[1].scale" in printed.get()
+
+
+@pytest.mark.parametrize(
+    ("over", "heads", "x"),
+    [
+        ([{"scorers[0].scale": [1.0, 2.0]}], False, "scale"),
+        ([{"scorers[1].normalizer.alpha": [1.0, 2.0]}], False, "alpha"),
+        ([{"keys.shape[1]": [4, 16]}], False, "keys"),
+        ([{"data.keys.shape[1]": [4, 16], "data.queries.shape[1]": [4, 16]}], False, "keys\nwith queries"),
+        ([{"keys.shape[2]": [4, 16]}], False, "size of keys"),
+        ([{"keys.shape[2]": [4, 16]}], True, "keys"),
+        ([{"queries.shape[1]": [4, 16]}], True, "heads"),
+        ([{"keys.shape[0]": [4, 16]}], False, "batch"),
+        ([{"keys.shape[7]": [4, 16]}], False, "keys.shape[7]"),
+        ([{"keys.std": [1.0, 2.0], "queries.std": [1.0, 3.0]}], False, "std of keys\nwith std of queries"),
+        ([{"d": [16, 64]}], False, "d"),
+    ],
+)
+def test_axes_are_named_in_words(over: Over, heads: bool, x: str) -> None:
+    result = swept("attention", over, attention(over))
+    result = replace(result, heads=[{**row, "batch": 0, "head": 0} for row in result.records] if heads else [])
+    (axes,) = figures(result, pytest.fail, Look())["sweep"]().axes
+    assert axes.get_xlabel() == x
+
+
+def test_panels_and_tables_of_a_sweep_are_named_in_words() -> None:
+    figure, _ = drawn(
+        [{"scorers[0].scale": [1.0, 2.0]}, {"keys.shape[1]": [4, 16, 64]}, {"dtype": ["float64", "float32"]}]
+    )
+    assert figure.axes[0].get_title() == "scale = 1\ndtype = float64"
+    assert figure.axes[2].get_xlabel() == "keys"
+    table, _ = drawn([{"scorers[0].scale": [1.0, 2.0]}, {"keys.shape[1]": [4, 16, 64]}])
+    assert table.get_supylabel() == "scale"
+    assert "keys" in {axes.get_xlabel() for axes in table.axes}
+
+
+def spread_over(low: float) -> Result:
+    """Return a sweep over three seeds, of two scorers from 1 down to 0.001, where a seed has `low` at the largest d."""
+    rows = [
+        {"seed": seed, "d": d, "scorer": label, "label": label, "normalizer": "softmax", "entropy": value}
+        for seed in range(3)
+        for label in ("dot", "cosine")
+        for d, value in zip((16, 64, 256), (1.0, 0.03, low if seed == 0 else 0.0015), strict=True)
+    ]
+    return swept("attention", [SEEDS, {"d": [16, 64, 256]}], rows)
+
+
+@pytest.mark.parametrize(("low", "cut"), [(1e-12, True), (0.00149, False)])
+def test_a_band_does_not_swallow_the_lines(low: float, cut: bool) -> None:
+    figure = figures(spread_over(low), pytest.fail, Look())["sweep"]()
+    (axes,) = figure.axes
+    assert axes.get_yscale() == "log"
+    values = np.concatenate([np.asarray(line.get_ydata()) for line in axes.lines])
+    bottom, top = axes.get_ylim()
+    assert bottom < values.min() < values.max() < top
+    assert math.log(values.max() / values.min()) > 0.45 * math.log(top / bottom)
+    bands = [each.get_datalim(axes.transData) for each in axes.collections if isinstance(each, PolyCollection)]
+    assert (min(box.y0 for box in bands) < bottom) == cut
+    assert (
+        figure.subtitle.get_text()
+        == "means of 3 runs; bands: 95 % intervals" + "; bands far beyond the lines are cut off" * cut
+    )
 
 
 def test_values_out_of_order_and_words() -> None:

@@ -10,12 +10,11 @@ from matplotlib.ticker import MaxNLocator
 from attncli.common.study import Result
 from attncli.errors import printable
 from attncli.show.figures import Note
-from attncli.show.panels import Numbers, decades_axis, draw_line, name, sizes_axis, unit_axis
+from attncli.show.panels import Numbers, decades_axis, draw_line, frame, name, sizes_axis, unit_axis
 
 Curve = dict[str, Numbers]  # columns of numbers, one per point
 DODGE = 0.5  # share of a head's place, or of the only size, over which the labels are spread
 MARGIN = 1.6  # between a size and the edge of its place, as a factor
-BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic panel ends there
 
 
 class Points:
@@ -49,19 +48,19 @@ class Points:
         heads = "heads of all layers" if self.captured else "head" if "head" in next(iter(self.curves.values())) else ""
         name(axes, title, heads if self.real else "d")
         axes.set_yscale("log" if decades else "linear")
-        lowest, highest, lost = 1.0, 1.0, []
+        highest, lost = 1.0, []
         for label, curve in self.curves.items():
             shown = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
             if not shown.all():
                 lost.append(printable(label))
             points = [curve[column][shown] for column in columns]
-            lowest, highest = min([lowest, *points[0]]), max([highest, *points[2]])
+            highest = max([highest, *points[2]])
             if bands and not self.real and shown.sum() > 1:
                 draw_line(axes, curve["place"][shown], points, self.lines[label], bands=len(self.curves))
             else:
                 draw_line(axes, curve["place"][shown], points, self.lines[label], linestyle="none")
         if decades:
-            axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest / BELOW))
+            frame([axes], "bands" if bands and not self.real else "bars")
         if decades or highest <= 1.0:
             (decades_axis if decades else unit_axis)(axes)
         if not self.real:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from scipy import stats
 
 from attncli.common.study import Result
 from attncli.config.looks import Look, Theme
 from attncli.numbers import number
+from attncli.show.figures import Picture
 from attncli.show.looks import looks_of
 from attncli.show.themes import THEMES
 from attncli.studies.variance.figure import MOST_PANELS, figures
@@ -50,12 +50,12 @@ def result_of(
     return Result("variance", "variance", {**ENTRIES, "formulas": {}, **settings}, records, tensors=tensors)
 
 
-def draw(result: Result, note: Any = pytest.fail, **looks: Any) -> Figure:
-    figure: Figure = figures(result, note, Look(**looks))["variance"]()
+def draw(result: Result, note: Any = pytest.fail, **looks: Any) -> Picture:
+    figure: Picture = figures(result, note, Look(**looks))["variance"]()
     return figure
 
 
-def panels(figure: Figure) -> tuple[Axes, list[Axes]]:
+def panels(figure: Picture) -> tuple[Axes, list[Axes]]:
     """Return the panel of variances and the panels of densities."""
     left, *right = sorted(figure.axes, key=lambda axes: axes.get_title() != "variance of the\nscores")
     return left, right
@@ -125,15 +125,11 @@ def test_dotted_densities_are_normal_with_the_moments_of_the_theory() -> None:
     for line, d in zip(dotted, SIZES, strict=True):
         x, y = line.get_xydata().T
         np.testing.assert_allclose(y, stats.norm(d / 100, math.sqrt(1.1 * d)).pdf(x), rtol=1e-9)
-    assert "dotted: normal with the theory's mean and variance" in subtitle(figure)
+    assert "dotted: normal with the theory's mean and variance" in figure.subtitle.get_text()
     unknown = draw(result_of(["dot"], theory=None))
     assert panels(unknown)[1][0].lines[:] == solid(panels(unknown)[1][0])
-    assert "theory" not in subtitle(unknown)
+    assert "theory" not in unknown.subtitle.get_text()
     assert "normal density" not in [text.get_text() for text in unknown.legends[0].get_texts()]
-
-
-def subtitle(figure: Figure) -> str:
-    return " ".join(text.get_text() for text in figure.texts)
 
 
 @pytest.mark.parametrize("label", STDS)
@@ -221,6 +217,7 @@ def test_histograms_of_scores_at_each_size() -> None:
         edges, counts = (result.tensors[f"histogram/dot/{d}/{part}"].numpy() for part in ("edges", "counts"))
         assert counts.sum() == pytest.approx(4000, abs=20)
         assert edges[[0, -1]] == pytest.approx([-5 * math.sqrt(d), 5 * math.sqrt(d)], rel=0.1)
-    left, (right,) = panels(draw(result))
+    figure = draw(result)
+    _, (right,) = panels(figure)
     assert [line.get_label() for line in solid(right)] == ["d = 4", "d = 64"]
-    assert number(4000) in subtitle(left.figure)  # type: ignore[arg-type]
+    assert number(4000) in figure.subtitle.get_text()
