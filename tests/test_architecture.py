@@ -202,10 +202,10 @@ def test_only_the_command_line_prints() -> None:
     assert printing == {"show/tables.py"}, "which prints into a text"
 
 
-READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "rc_params_from_file", "safe_open"}
+READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "safe_open"}
 OPEN_OWN_FILES = {"commands/init.py", "show/report/page.py", "sweeps/work.py", "studies/bench/study.py"}
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
-    *("capturing/models.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py", "show/themes.py"),
+    *("capturing/models.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py"),
 }
 OPEN_WHAT_THEY_WRITE = {"runs/saving.py", "runs/run_folder.py", "sweeps/journal.py", "commands/streams.py"}
 

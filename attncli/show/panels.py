@@ -260,7 +260,7 @@ def frame(axes: Sequence[Axes], spreads: str) -> None:
     limits: Numbers = scale(np.array(axes[0].get_ylim()))
     framed = np.clip(limits, ends[0] - room, ends[1] + room)
     if (framed != limits).any():
-        axes[0].set_ylim(axes[0].yaxis.get_transform().inverted().transform(framed))
+        axes[0].set_ylim(*axes[0].yaxis.get_transform().inverted().transform(framed).tolist())
         figure.facts.append(f"{spreads} far beyond the lines are cut off")
 
 

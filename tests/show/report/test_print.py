@@ -1,5 +1,6 @@
 """A page on paper: everything within the sheet, whole matrices, and no number over another."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_all_is_within_the_sheet(open_page: Open, files: list[Path], sheet: str,
         open_all(page)
         page.emulate_media(media="print")
         page.set_viewport_size({"width": across, "height": down})
-        settles(page, lambda page=page: page.evaluate(BEYOND, [across, down, PARTS]), [])
+        settles(page, partial(page.evaluate, BEYOND, [across, down, PARTS]), [])
         assert page.evaluate(OVERLAPS) == [], file.name
 
 
@@ -68,9 +69,9 @@ def test_numbers_stand_in_cells_only_where_they_fit_on_paper(open_page: Open, fi
     for page, on_paper in ((few, 3 * 16), (many, 0)):
         assert page.locator(".numbers span").count()
         page.emulate_media(media="print")
-        settles(page, lambda page=page: page.locator(".numbers span").count(), on_paper)
+        settles(page, page.locator(".numbers span").count, on_paper)
         page.emulate_media(media="screen")
-        settles(page, lambda page=page: page.locator(".numbers span").count() > 0, True)
+        page.locator(".numbers span").first.wait_for(state="attached")
 
 
 def test_a_file_for_paper_has_whole_matrices(open_page: Open, files: list[Path]) -> None:

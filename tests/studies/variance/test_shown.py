@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from scipy import stats
 
@@ -22,7 +21,7 @@ from attncli.studies.variance.study import _with_densities
 from tests.common.pairs.samples import swept
 
 SIZES = (4, 16, 64, 256)
-STDS = {"dot": math.sqrt, "scaled_dot": lambda d: 1.0, "scaled_dot_1_over_d": lambda d: d**-0.5}
+STDS: dict[str, Any] = {"dot": math.sqrt, "scaled_dot": lambda d: 1.0, "scaled_dot_1_over_d": lambda d: d**-0.5}
 SAMPLES = 100_000
 ENTRIES = {"distribution": "normal", "df": None, "rho": 0.0}
 ENTRIES |= {f"{side}_{name}": float(name == "std") for side in ("query", "key") for name in ("mean", "std")}
@@ -55,13 +54,13 @@ def draw(result: Result, note: Any = pytest.fail, **looks: Any) -> Picture:
     return figure
 
 
-def panels(figure: Picture) -> tuple[Axes, list[Axes]]:
+def panels(figure: Picture) -> tuple[Any, list[Any]]:
     """Return the panel of variances and the panels of densities."""
     left, *right = sorted(figure.axes, key=lambda axes: axes.get_title() != "variance of the\nscores")
     return left, right
 
 
-def solid(axes: Axes) -> list[Any]:
+def solid(axes: Any) -> list[Any]:
     """Return the lines of measured densities."""
     return [line for line in axes.lines if line.get_linestyle() == "-"]
 
@@ -169,7 +168,7 @@ def test_many_labels_have_a_panel_each_that_can_be_read(count: int) -> None:
     _, right = panels(figure)
     assert len(right) == min(count, MOST_PANELS)
     assert notes == (["variance.png has the densities of 12 of 14 labels"] if count > MOST_PANELS else [])
-    rows = {axes.get_subplotspec().rowspan.start for axes in right}  # type: ignore[union-attr]
+    rows = {axes.get_subplotspec().rowspan.start for axes in right}
     assert len(rows) == math.ceil(len(right) / 4 if count > 9 else len(right) / 3 if count != 4 else 2)
     for axes in right:
         width, height = axes.get_position().size * figure.get_size_inches()
