@@ -16,7 +16,7 @@ FEWEST_DPI, MOST_DPI = 10, 2000
 Format = Literal["png", "svg", "pdf"]
 Theme = Literal["light", "dark", "print"]
 Colours = Literal["linear", "root", "log"]
-Scale = Literal["unit", "shared", "panel"]
+Scale = Literal["shared", "label", "panel"]
 Annotate = Literal["auto", "yes", "no"]
 
 
@@ -90,10 +90,12 @@ class HeatmapLook(Look):
 
     cmap: Annotated[str | None, Field(description="colour map of matplotlib")] = None
     scale: Annotated[
-        Scale | None, Field(description="colour scale: 0 to 1, one for all panels, or one for each panel")
+        Scale | None, Field(description="one colour scale for all panels, for each label, or for each panel")
     ] = None
     annotate: Annotated[Annotate, Field(description="write numbers into the cells"), Flag("WHEN")] = "auto"
-    colours: Annotated[Colours | None, Field(description="colour scale, linear unless that hides small values")] = None
+    colours: Annotated[Colours | None, Field(description="colours by the value, its square root or its logarithm")] = (
+        None
+    )
     vmax: Annotated[
         float | None, Field(gt=0, description="value at the end of the colours; larger ones have the same"), Flag("X")
     ] = None

@@ -1,6 +1,6 @@
 """Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -24,7 +24,7 @@ BAND_CELLS = 2**21  # cells averaged at a time, which bounds the memory used
 class Panel:
     """A matrix (n, m), its mask `valid` (n, m), True = may attend, and the tokens or indices of queries and keys.
 
-    If `minus`, another matrix (n, m), is given, the panel shows `values` - `minus`.
+    If `minus`, another matrix (n, m), is given, the panel shows `values` - `minus`. `quantity` labels the colour bar.
     """
 
     label: str
@@ -35,6 +35,7 @@ class Panel:
     queries: tuple[str, ...] | range
     keys: tuple[str, ...] | range
     minus: Tensor | None = None
+    quantity: str = ""
 
 
 def select(
@@ -148,11 +149,11 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
     return found
 
 
-def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
+def differences(panels: Sequence[Panel], label: str, note: Note, sorted_by: Set[str]) -> list[Panel]:
     """Return the panels of all other labels, each minus the panel of `label` with the same batch element and head.
 
-    Places (batch elements and heads), and labels in each place, are sorted by their mean absolute difference, largest
-    first. `note` is called with the range of these means.
+    Labels, places (batch elements and heads) or both, as named in `sorted_by`, are sorted by their mean absolute
+    difference, largest first; others keep their order. `note` is called with the range of these means.
 
     Raises:
         InputError: there is no other label, or `label` has no panel of the same shape in some place.
@@ -172,20 +173,24 @@ def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
             sizes[panel.label, panel.place] = _mean_size(found[-1])
     if not found:
         raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
-    by_label, by_place = (_means(sizes, axis) for axis in (0, 1))
-    (first, largest), *_, (last, least) = 2 * list((by_label if len(by_label) > 1 else by_place).items())
-    if largest > least:
-        means = f"from {first}, {largest:.2g}, to {last}, {least:.2g}"
-        note(f"panels are ordered by their mean difference from {shown}: {means}")
-    labels, places = list(by_label), list(by_place)
-    return sorted(found, key=lambda panel: (places.index(panel.place), labels.index(panel.label)))
+    labels, places = (_means(sizes, axis, name in sorted_by) for axis, name in enumerate(("label", "place")))
+    means = next((each for each in (labels, places) if len(each) > 1), labels)
+    (first, largest), *_, (last, least) = 2 * list(means.items())
+    if largest > least and ("label" if means is labels else "place") in sorted_by:
+        ends = f"from {first}, {largest:.2g}, to {last}, {least:.2g}"
+        note(f"panels are ordered by their mean difference from {shown}: {ends}")
+    order = list(labels), list(places)
+    return sorted(found, key=lambda panel: (order[1].index(panel.place), order[0].index(panel.label)))
 
 
-def _means(sizes: Mapping[tuple[str, str], float], axis: int) -> dict[str, float]:
-    """Return the mean of `sizes`, by label and place, for each label (axis 0) or place (axis 1), largest first."""
+def _means(sizes: Mapping[tuple[str, str], float], axis: int, is_sorted: bool) -> dict[str, float]:
+    """Return the mean of `sizes`, by label and place, for each label (axis 0) or place (axis 1).
+
+    The largest comes first if `is_sorted`.
+    """
     names = dict.fromkeys(key[axis] for key in sizes)
     means = {name: fmean(size for key, size in sizes.items() if key[axis] == name) for name in names}
-    return dict(sorted(means.items(), key=lambda item: -item[1]))
+    return dict(sorted(means.items(), key=lambda item: -item[1])) if is_sorted else means
 
 
 def _mean_size(panel: Panel) -> float:

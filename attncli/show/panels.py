@@ -3,8 +3,7 @@
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -147,32 +146,11 @@ def _execute(figure: Picture) -> bool:
     height, padding = figure.bbox.height, layout.get()["h_pad"] * figure.dpi
     room = subtitle.get_window_extent().height + padding if subtitle.get_text() else 0.0
     layout.set(rect=(0, 0, 1, max(0.1, 1 - room / height)))
-    with ExitStack() as stack:
-        for bar in (each for each in figure.axes if each.get_subplotspec() is None):
-            stack.enter_context(_measured_once(bar))
-        caught = stack.enter_context(warnings.catch_warnings(record=True))
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         layout.execute(figure)
     subtitle.set_y((figure.title.get_window_extent().y0 - padding) / height)
     return not any("constrained_layout" in str(each.message) for each in caught)
-
-
-@contextmanager
-def _measured_once(bar: Axes) -> Iterator[None]:
-    """Cache the bounding box of a colour bar inside the `with`; a layout asks for it once for each panel of the bar."""
-    found = dict[Any, Any]()
-
-    def measured(*args: Any, **options: Any) -> Any:
-        position = bar.get_position(original=True).bounds
-        if position not in found:
-            found[position] = type(bar).get_tightbbox(bar, *args, **options)
-        return found[position]
-
-    vars(bar)["get_tightbbox"] = measured
-    try:
-        yield
-    finally:
-        del vars(bar)["get_tightbbox"]
 
 
 def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:

@@ -1,23 +1,25 @@
 """Map values to colours in pictures and on the page, with matplotlib's norms.
 
-Colours are linear, or logarithmic where more than half of the values lie below 5 % of the largest one. Logarithmic
-colours cover all positive values except the smallest 5 %; arrows at the colour bar stand for the rest.
+Weights and other values of one sign have linear colours from 0, or colours by the square root where more than half of
+them lie below 5 % of the largest. Scores, differences and values of both signs have diverging colours around 0.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.colors import FuncNorm, LogNorm, Normalize, SymLogNorm
+from matplotlib.colors import CenteredNorm, FuncNorm, LogNorm, Normalize, PowerNorm, SymLogNorm
 
 Numbers = np.ndarray[Any, Any]
 Kind = Literal["linear", "root", "log"]
 Extend = Literal["neither", "min", "max", "both"]
-WORDS = {"linear": "", "root": "colours by the square root", "log": "colours by the logarithm"}
+WORDS = {"linear": "", "root": ", square root", "log": ", logarithm"}
+WEIGHTS = {"weights": "weight", "dropped": "weight after dropout"}  # stages of attention, and their quantities
+SCORES = {"scores": "score", "capped": "score after softcap", "biased": "score with its bias"}
 PALE = 0.05  # linear colours of values below this share of the largest are pale
-HALF = 0.5  # colours are logarithmic if a larger share of the values is pale
+HALF = 0.5  # colours are by the square root if a larger share of the values is pale
 FEW = 0.05  # share of the positive values below logarithmic colours
 SHORTEST, LONGEST = 10.0, 1e6  # ratio of the ends of logarithmic colours
 SIGNED_DECADES = 1e3  # ratio of the end of signed logarithmic colours to their linear part
@@ -28,91 +30,86 @@ ROUNDING = 1e-5  # share of the range; values this close to the ends count as wi
 
 @dataclass(frozen=True)
 class ColourScale:
-    """A scale from values to colours; `extend` names the ends of the colour bar with values beyond them."""
+    """A scale from values to colours; `extend` names the ends of the colour bar with values beyond them.
+
+    If `is_diverging`, the colours are those of a diverging map, with 0 in the middle.
+    """
 
     kind: Kind
     low: float
     high: float
+    is_diverging: bool = False
     extend: Extend = "neither"
 
     @property
     def norm(self) -> Normalize:
         """The norm of matplotlib; for a negative x, the root is -sqrt(-x), and the logarithm likewise."""
-        if self.kind == "log" and self.low > 0:
-            return LogNorm(self.low, self.high)
+        if self.is_diverging:
+            if self.kind == "log":
+                return SymLogNorm(self.high / SIGNED_DECADES, vmin=self.low, vmax=self.high)
+            if self.kind == "root":
+                functions = (lambda x: np.sign(x) * np.sqrt(np.abs(x)), lambda y: np.sign(y) * np.square(y))
+                return FuncNorm(functions, self.low, self.high)
+            return CenteredNorm(0.0, self.high)
         if self.kind == "log":
-            return SymLogNorm(max(-self.low, self.high) / SIGNED_DECADES, vmin=self.low, vmax=self.high)
-        if self.kind == "root":
-            functions = (lambda x: np.sign(x) * np.sqrt(np.abs(x)), lambda y: np.sign(y) * np.square(y))
-            return FuncNorm(functions, self.low, self.high)
-        return Normalize(self.low, self.high)
+            return LogNorm(self.low, self.high)
+        return PowerNorm(0.5, self.low, self.high) if self.kind == "root" else Normalize(self.low, self.high)
 
-    @property
-    def words(self) -> str:
-        """The scale in words, such as `colours by the logarithm`; empty if it is linear."""
-        return WORDS[self.kind]
+    def label(self, quantity: str) -> str:
+        """Return the label of the colour bar: the quantity and, unless it is linear, the scale."""
+        return f"{quantity}{WORDS[self.kind]}"
 
     def clip(self, values: Numbers) -> Numbers:
         """Return the values clipped to just beyond the ends, since a logarithm of 0 is not finite."""
-        below = self.low / 2 if self.kind == "log" and self.low > 0 else 2 * self.low - self.high
+        below = self.low / 2 if self.low > 0 else 2 * self.low - self.high
         return np.clip(values, below, 2 * self.high - self.low)
 
 
 def colour_scale(
-    values: Numbers | Sequence[Numbers],
+    values: Sequence[Numbers],
+    stage: str = "",
     *,
-    kind: Kind | None = None,
-    is_weight: bool = False,
-    is_signed: bool = False,
     is_difference: bool = False,
-    low: float | None = None,
+    kind: Kind | None = None,
     high: float | None = None,
 ) -> ColourScale:
     """Return the colour scale of the unmasked values of one panel or of several.
 
-    Linear colours begin at 0, or at the smallest value if it is negative, and end at the largest value. NaN is ignored;
-    infinite values only lie beyond the ends.
+    NaN is ignored; infinite values only lie beyond the ends.
 
     Args:
-        values: numbers of any shape, or a sequence of them.
-        kind: the kind of scale; None chooses linear or logarithmic colours.
-        is_weight: values are attention weights; linear colours end at 1 unless all weights are small.
-        is_signed: values are scores or similar; linear colours begin at the smallest value even if it is positive.
-        is_difference: values are differences; colours are linear by default, with 0 in the middle.
-        low: the start of the colours, unless they are logarithmic.
+        values: numbers of any shape.
+        stage: the stage of attention, if any. Scores are diverging; weights end at 1 unless all are small.
+        is_difference: values are differences, which are diverging.
+        kind: the kind of scale. By default diverging colours are linear, and others linear or by the square root.
         high: the end of the colours.
     """
-    found = np.concatenate([np.ravel(each) for each in ([values] if isinstance(values, np.ndarray) else values)])
+    found = np.concatenate([np.ravel(each) for each in values])
     found = found[~np.isnan(found)].astype(np.float64)
     finite = found[np.isfinite(found)]
-    least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    positive, top = finite[finite > 0], high
-    if top is None:
-        top = most if is_signed else max(most, 0.0)
-    start = max(float(np.quantile(positive, FEW, method="inverted_cdf")), top / LONGEST) if positive.size else 0.0
-    if kind is None:
-        is_pale = (finite < PALE * most).mean() > HALF if finite.size else False
-        can_be_log = is_pale and least >= 0 < SHORTEST * start < top
-        kind = "log" if can_be_log and not is_difference else "linear"
-    if is_difference:
+    least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    if stage in SCORES or is_difference or least < 0:
         top = high or max(-least, most) or 1.0
-        return _extended(kind, -top, top, found)
-    if kind == "log" and least >= 0:
-        top = top or 1.0
-        return _extended(kind, min(start or top, top / SHORTEST), top, found)
-    if is_weight and high is None and SMALL_WEIGHTS <= most <= 1 + ROUNDING:
-        top = 1.0
-    if low is None:
-        low = least if is_signed and least < top else min(least, 0.0)
-    return _extended(kind, low, top if low < top else low + 1.0, found)
+        return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), found)
+    top = high or (1.0 if stage in WEIGHTS and SMALL_WEIGHTS <= most <= 1 + ROUNDING else most) or 1.0
+    if kind is None:
+        is_pale = finite.size > 0 and float((finite < PALE * most).mean()) > HALF
+        kind = "root" if is_pale else "linear"
+    low = 0.0
+    if kind == "log":
+        positive = finite[finite > 0]
+        start = float(np.quantile(positive, FEW, method="inverted_cdf")) if positive.size else 0.0
+        low = min(max(start, top / LONGEST), top / SHORTEST)
+    return _extended(ColourScale(kind, low, top), found)
 
 
-def _extended(kind: Kind, low: float, high: float, values: Numbers) -> ColourScale:
-    """Return a scale, with `extend` set if values exceed its ends by more than rounding."""
-    slack = ROUNDING * (low if kind == "log" and low > 0 else high - low)
-    is_below, is_above = bool((values < low - slack).any()), bool((values > high + ROUNDING * (high - low)).any())
+def _extended(scale: ColourScale, values: Numbers) -> ColourScale:
+    """Return a scale with `extend` set if values exceed its ends by more than rounding."""
+    slack = ROUNDING * (scale.low if scale.low > 0 else scale.high - scale.low)
+    is_below = bool((values < scale.low - slack).any())
+    is_above = bool((values > scale.high + ROUNDING * (scale.high - scale.low)).any())
     extend: Extend = "both" if is_below and is_above else "min" if is_below else "max" if is_above else "neither"
-    return ColourScale(kind, low, high, extend)
+    return replace(scale, extend=extend)
 
 
 def spans_decades(values: Iterable[float]) -> bool:

@@ -15,7 +15,7 @@ from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import panels_figure
+from attncli.show.heatmaps import Heatmap, draw_heatmap
 from attncli.show.matrices import Panel
 from attncli.show.panels import INNER, decades_axis, draw_line, drawn, folded, frame, legend, panels
 from attncli.show.scales import spans_decades
@@ -46,8 +46,7 @@ def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = 
     title, facts = _metric(result), [f"means of {most} runs"] if most > 1 else []
     if len(axes) == 2 and with_tables:
         panels, sides = _tables(result, rows, axes, names["mean"])
-        is_signed = columns_of(result)[metric].signed
-        return panels_figure(panels, title, note, sides=sides, look=look, is_signed=is_signed, name="sweep")
+        return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
     facts += ["bands: 95 % intervals"] if most > 1 else []
     return drawn(
@@ -232,5 +231,6 @@ def _tables(
             if row["label"] == label:
                 table[-1 - down.index(row[y]), across.index(row[x])] = row[mean]
         names = [tuple(_tick(key, value, values) for value in values) for key, values in ((y, down), (x, across))]
-        found.append(Panel(printable(label), "", (0, 0), table, ~table.isnan(), names[0][::-1], names[1]))
+        sides = names[0][::-1], names[1]
+        found.append(Panel(printable(label), "", (0, 0), table, ~table.isnan(), *sides, quantity=_metric(result)))
     return found, (_axis(result, y), _axis(result, x))

@@ -48,12 +48,17 @@ def weights(*shape: int, seed: int = 0) -> Tensor:
 
 def panels(figure: Figure) -> list[Axes]:
     """Return the axes of the matrices."""
-    return [axes for axes in figure.axes if axes.images]
+    return [axes for axes in figure.axes if axes.images and axes.get_label() != "bar"]
 
 
 def bars(figure: Figure) -> list[Any]:
     """Return the axes of the colour bars, one for all panels or one for each."""
-    return [bar for axes in figure.axes for bar in (axes.child_axes if axes.images else [axes])]
+    return [axes for axes in figure.axes if axes.get_label() == "bar"]
+
+
+def bar_labels(figure: Figure) -> list[str]:
+    """Return the labels of the colour bars."""
+    return [f"{axes.get_xlabel()}{axes.get_ylabel()}".replace("\n", " ") for axes in bars(figure)]
 
 
 def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
@@ -62,8 +67,29 @@ def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
     return np.ma.masked_where(image.get_alpha() == 0, image.get_array())
 
 
+def above(figure: Figure) -> list[str]:
+    """Return the texts above the panels, which may be empty."""
+    return [axes.get_title().replace("_\n", "_").replace("\n", " ") for axes in panels(figure)]
+
+
+def beside(figure: Figure) -> list[str]:
+    """Return the texts beside the panels, which may be empty."""
+    return [axes.get_ylabel().replace("\n", ", ") for axes in panels(figure)]
+
+
 def titles(figure: Figure) -> list[str]:
-    return [axes.get_title().replace("\n", ", ") for axes in panels(figure)]
+    """Return the label above the column of each panel, and the place beside its row."""
+    columns, found, place = dict[int, str](), list[str](), ""
+    for axes, title, name in zip(panels(figure), above(figure), beside(figure), strict=True):
+        spec: Any = axes.get_subplotspec()
+        columns[spec.colspan.start], place = title or columns[spec.colspan.start], name or place
+        found.append(f"{columns[spec.colspan.start]}, {place}" if place else columns[spec.colspan.start])
+    return found
+
+
+def bar_panels(figure: Figure) -> list[Axes]:
+    """Return the axes with bars, one for each key."""
+    return [axes for axes in figure.axes if axes.containers]
 
 
 def labels(axes: Axes, axis: str) -> list[str]:
@@ -76,6 +102,8 @@ def ticks(axes: Axes, axis: str) -> list[Text]:
     """Return the labels within the view; matplotlib also keeps labels outside the view."""
     low, high = sorted(getattr(axes, f"get_{axis}lim")())
     places, found = getattr(axes, f"get_{axis}ticks")(), getattr(axes, f"get_{axis}ticklabels")()
+    if len(found) < len(places):  # no labels on an axis shared with the panel beside it
+        return []
     return [label for place, label in zip(places, found, strict=True) if low <= place <= high]
 
 
@@ -87,7 +115,7 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     """Return every text that is drawn, with its extent in pixels."""
     draw(figure)
     found = list(figure.texts)
-    for axes in panels(figure) + bars(figure):
+    for axes in figure.axes:
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, axes.yaxis.get_offset_text(), *axes.texts]
         found += ticks(axes, "x") + ticks(axes, "y")
     for box in figure.legends:

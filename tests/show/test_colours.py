@@ -16,7 +16,7 @@ from attncli.attention import masked_softmax, valid_mask
 from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
-from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
+from tests.show.drawn import bar_labels, bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
 
 NAN, INF = math.nan, math.inf
 
@@ -44,11 +44,6 @@ def check_colours(found: Any, places: Tensor, cmap: str, valid: Tensor | None = 
         assert min(np.abs(found[index] - colour).max() for colour in near) < 0.005, index
 
 
-def words(figure: Figure) -> str:
-    """Return the line below the panels."""
-    return "".join(legend.get_title().get_text() for legend in figure.legends)
-
-
 def uniform(n: int, *, causal: bool = False) -> tuple[Tensor, Tensor]:
     """Return equal weights at valid keys, and the mask of valid keys."""
     valid = torch.ones(n, n, dtype=torch.bool)
@@ -56,50 +51,69 @@ def uniform(n: int, *, causal: bool = False) -> tuple[Tensor, Tensor]:
     return valid / valid.sum(-1, keepdim=True), valid
 
 
-def test_causal_weights_of_many_keys_have_logarithmic_colours() -> None:
+def test_causal_weights_of_many_keys_have_colours_by_the_square_root() -> None:
     matrix, valid = uniform(100, causal=True)
     figure = heatmap(matrix, valid=valid).figure
-    assert words(figure) == "colours by the logarithm"
-    low = 1 / 98  # at most 5 % of the 5,050 weights are smaller
-    check_colours(pixels(figure), 1 - matrix.log() / math.log(low), "Reds", valid & (matrix >= low))
+    assert bar_labels(figure) == ["weight, square root"]
+    check_colours(pixels(figure), matrix.sqrt(), "Reds", valid)
     check_texts(figure)
 
 
-def test_one_pale_scorer_beside_a_sharp_one_is_seen() -> None:
+def test_an_even_scorer_beside_a_sharp_one_is_pale_and_the_sharp_one_nearly_white() -> None:
+    """Four scorers on random keys, as in a first exercise: 16 keys, d = 32."""
+    generator = torch.Generator().manual_seed(0)
+    queries, keys = (torch.randn(16, 32, generator=generator) for _ in range(2))
+    unit = torch.nn.functional.normalize
+    scores = {"dot": queries @ keys.T, "scaled_dot": queries @ keys.T / 32**0.5, "cosine": unit(queries) @ unit(keys).T}
+    scores["additive"] = (0.2 * queries[:, None] + 0.2 * keys).tanh().mean(-1)
+    figure = heatmap(*(each.softmax(-1) for each in scores.values())).figure
+    paleness = {name: pixels(figure, panel).min(-1) for panel, name in enumerate(scores)}
+    for name in ("cosine", "additive"):
+        assert paleness[name].min() > 0.6, name
+        assert np.ptp(paleness[name]) < 0.3, name
+    assert np.median(paleness["dot"]) > 0.9
+    assert 5 <= int((paleness["dot"] < 0.3).sum()) <= 32
+
+
+def test_one_scale_is_of_all_weights() -> None:
     sharp, flat = torch.eye(100), torch.full((100, 100), 0.01)
     figure = heatmap(sharp, flat).figure
-    assert [axes.images[0].get_clim() for axes in panels(figure)] == [pytest.approx((0.01, 1.0))] * 2
-    assert words(figure) == "colours by the logarithm"
-    assert words(heatmap(sharp).figure) == ""
+    assert [axes.images[0].get_clim() for axes in panels(figure)] == [(0.0, 1.0)] * 2
+    assert bar_labels(figure) == ["weight, square root"]
+    check_colours(pixels(figure, 1), flat.sqrt(), "Reds")
+    assert bar_labels(heatmap(flat).figure) == ["weight"]
+    assert bar_labels(heatmap(sharp, look=HeatmapLook(colours="linear")).figure) == ["weight"]
     check_texts(figure)
 
 
 def test_scores_are_linear_unless_asked() -> None:
     figure = heatmap(torch.randn(60, 60) ** 5, stage="scores").figure
-    assert words(figure) == ""
+    assert bar_labels(figure) == ["score"]
 
 
 @pytest.mark.parametrize("stage", ["weights", "scores"])
 def test_roots_by_hand(stage: str) -> None:
     matrix = weights(6, 7).double()
     figure = heatmap(matrix, stage=stage, look=HeatmapLook(colours="root", vmax=0.25, annotate="no")).figure
-    low = 0.0 if stage == "weights" else float(matrix.min())
-    places = (matrix.sqrt() - low**0.5) / (0.5 - low**0.5)
+    places = 2 * matrix.sqrt()
     assert int((places > 1).sum()) > 0
-    check_colours(pixels(figure), places, "Reds")
+    if stage == "weights":
+        check_colours(pixels(figure), places, "Reds")
+    else:
+        check_colours(pixels(figure), (1 + places) / 2, "RdBu_r")
 
 
 def test_roots_of_negative_scores_by_hand() -> None:
     matrix = torch.tensor([[-9.0, -4.0, -0.25, 0.0], [0.01, 1.0, 4.0, 16.0]], dtype=torch.float64)
     figure = heatmap(matrix, stage="scores", look=HeatmapLook(colours="root", annotate="no")).figure
-    assert words(figure) == "colours by the square root"
-    check_colours(pixels(figure), (matrix.sign() * matrix.abs().sqrt() + 3) / 7, "Reds")
+    assert bar_labels(figure) == ["score, square root"]
+    check_colours(pixels(figure), (matrix.sign() * matrix.abs().sqrt() + 4) / 8, "RdBu_r")
 
 
 def test_logarithms_by_hand() -> None:
     matrix = torch.tensor([[1e-5, 1e-4, 0.01], [0.1, 0.2, 0.5]], dtype=torch.float64)
-    figure = heatmap(matrix, look=HeatmapLook(colours="log", scale="unit", annotate="no")).figure
-    assert words(figure) == "colours by the logarithm"
+    figure = heatmap(matrix, look=HeatmapLook(colours="log", vmax=1, annotate="no")).figure
+    assert bar_labels(figure) == ["weight, logarithm"]
     check_colours(pixels(figure), matrix.log10() / 5 + 1, "Reds")
     assert legend(figure) == []
     assert len(bars(figure)[0].patches) == 0
@@ -112,7 +126,7 @@ def test_logarithms_of_both_signs_by_hand() -> None:
     sizes = matrix.abs()
     there = torch.where(sizes <= start, sizes / start * decade, decade + (sizes / start).log10())
     places = matrix.sign() * there
-    check_colours(pixels(figure), (places - places.min()) / (places.max() - places.min()), "PuOr")
+    check_colours(pixels(figure), (places / places.max() + 1) / 2, "PuOr")
 
 
 def test_zeros_beside_a_logarithm_have_a_colour_of_their_own() -> None:
@@ -127,14 +141,14 @@ def test_zeros_beside_a_logarithm_have_a_colour_of_their_own() -> None:
 
 
 def test_what_is_too_small_for_a_logarithm_has_an_arrow() -> None:
-    figure = heatmap(torch.tensor([[1e-20, 0.4, 0.6]]), look=HeatmapLook(colours="log")).figure
+    figure = heatmap(torch.tensor([[1e-20, 0.4, 0.6]] * 2), look=HeatmapLook(colours="log")).figure
     assert legend(figure) == []
     assert len(bars(figure)[0].patches) == 1
-    assert panels(figure)[0].images[0].get_clim() == pytest.approx((6e-7, 0.6))
+    assert panels(figure)[0].images[0].get_clim() == pytest.approx((1e-6, 1.0))
 
 
 @pytest.mark.parametrize("colours", ["linear", "root", "log"])
-@pytest.mark.parametrize("scale", ["unit", "shared", "panel"])
+@pytest.mark.parametrize("scale", ["shared", "label", "panel"])
 def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, scale: Any) -> None:
     matrix = torch.tensor([[NAN, 0.25, INF, 0.0], [0.5, 0.125, 0.125, 7.0]])
     valid, look = valid_mask((1, 2, 4), [[4, 3]]), HeatmapLook(colours=colours, scale=scale, annotate="no")
@@ -156,14 +170,14 @@ def test_panels_with_nothing_to_show_are_drawn(colours: Any) -> None:
 
 
 def test_vmax_ends_the_colours_with_an_arrow() -> None:
-    matrix = torch.tensor([[0.1, 0.2, 0.7]], dtype=torch.float64)
+    matrix = torch.tensor([[0.1, 0.2, 0.7]] * 2, dtype=torch.float64)
     figure = heatmap(matrix, look=HeatmapLook(vmax=0.4, annotate="no")).figure
     check_colours(pixels(figure), matrix / 0.4, "Reds")
     assert len(bars(figure)[0].patches) == 1
     assert heatmap(matrix, look=HeatmapLook(vmax=0.4)).notes == []
     assert len(bars(heatmap(matrix, look=HeatmapLook(vmax=0.8)).figure)[0].patches) == 0
     beyond = heatmap(matrix + 5, stage="scores", look=HeatmapLook(vmax=2)).figure
-    assert panels(beyond)[0].images[0].get_clim() == (0.0, 2.0)
+    assert panels(beyond)[0].images[0].get_clim() == (-2.0, 2.0)
     assert len(bars(beyond)[0].patches) == 1
 
 
@@ -184,23 +198,36 @@ def test_differences_are_those_of_the_tensors() -> None:
     assert {axes.images[0].get_clim() for axes in shown.values()} == {(-largest, largest)}
     index = list(shown).index("c, batch 1")
     check_colours(pixels(heat.figure, index), (differences["c"][1] / largest + 1) / 2, "RdBu_r")
-    quantity = "attention weight − that of b"
-    assert heat.figure.get_suptitle() == quantity
+    assert heat.figure.get_suptitle() == "attention weight − that of b"
+    assert bar_labels(heat.figure) == ["weight difference"]
     check_texts(heat.figure)
 
 
 def test_differences_are_ordered_by_their_size() -> None:
     b = torch.full((2, 2, 2), 0.5)
-    step = torch.tensor([[[1.0, -1.0]], [[2.0, -2.0]]])
+    step = torch.tensor([[[1.0, -1.0]] * 2, [[2.0, -2.0]] * 2])
     heat = heatmap(b + 0.01 * step, b, b + 0.1 * step, b - 0.05 * step, look=HeatmapLook(minus="b"))
     order = [f"{label}, batch {batch}" for batch in (1, 0) for label in "cda"]
     assert titles(heat.figure) == order
     assert heat.notes == ["panels are ordered by their mean difference from b: from c, 0.15, to a, 0.015"]
     one = heatmap(b + 0.01 * step, b, labels=["a"], look=HeatmapLook(minus="b", annotate="yes"))
-    assert titles(one.figure) == ["a, batch 1", "a, batch 0"]
+    assert titles(one.figure) == ["batch 1", "batch 0"]
+    assert one.figure.get_suptitle() == "attention weight, a − b"
     assert one.notes == ["panels are ordered by their mean difference from b: from batch 1, 0.02, to batch 0, 0.01"]
     texts = [text.get_text() for text in panels(one.figure)[0].texts]
     assert texts == ["+0.020", "−0.020"] * 2
+
+
+def test_differences_keep_the_order_that_was_asked_for() -> None:
+    b = torch.full((1, 3, 2, 2), 0.5)
+    step = torch.tensor([[1.0, -1.0]] * 2) * torch.tensor([3.0, 2.0, 1.0]).reshape(1, 3, 1, 1)
+    stack, look = (b + 0.01 * step, b, b + 0.1 * step), HeatmapLook(minus="b")
+    assert titles(heatmap(*stack, look=look).figure)[:2] == ["c, head 0", "a, head 0"]
+    heads = heatmap(*stack, heads=[1, 2, 0], look=look)
+    assert titles(heads.figure) == [f"{label}, head {head}" for head in (1, 2, 0) for label in "ca"]
+    chosen = heatmap(*stack, labels=["a", "c"], heads=[1, 0], look=look)
+    assert titles(chosen.figure) == [f"{label}, head {head}" for head in (1, 0) for label in "ac"]
+    assert (len(heads.notes), chosen.notes) == (1, [])
 
 
 @pytest.mark.parametrize(

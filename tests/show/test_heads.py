@@ -156,7 +156,8 @@ def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     assert titles(drawn["heatmaps"]()) == [
         f"{label}, batch 2, head {head}" for head in (0, 7) for label in ("scaled_dot", "sharp")
     ]
-    assert titles(drawn["heatmap_sharp"]()) == [f"sharp, batch 2, head {head}" for head in (0, 7)]
+    assert titles(drawn["heatmap_sharp"]()) == [f"batch 2, head {head}" for head in (0, 7)]
+    assert drawn["heatmap_sharp"]().get_suptitle() == "attention weight, sharp, 2 of 36 heads"
     assert notes == []
     (axes,) = panels(drawn["heads"]())
     assert (labels(axes, "x"), labels(axes, "y")) == (["0", "7"], ["2"])
@@ -177,7 +178,7 @@ def test_all_of_many_heads_are_drawn_in_the_order_of_their_difference() -> None:
     assert drawn == [f"{label}, head {head}" for head in best for label in ("scaled_dot", "sharp")]
     assert notes == ["the heatmaps show the largest difference first"]
     few = titles(figures(experiment(2, 2), notes.append, HeatmapLook())["heatmap_sharp"]())
-    assert few == [f"sharp, batch {batch}, head {head}" for batch in range(2) for head in range(2)]
+    assert few == [f"batch {batch}, head {head}" for batch in range(2) for head in range(2)]
     assert len(notes) == 1
 
 

@@ -1,4 +1,4 @@
-"""Colours: limits that hold for every panel, masked cells, NaN, infinities, numbers in cells, means of many cells."""
+"""Colours: limits of panels, masked cells, NaN, infinities, numbers in cells, means of many cells."""
 
 from typing import Any
 
@@ -8,13 +8,27 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
 from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.show import matrices
 from attncli.show.matrices import block_means
-from tests.show.drawn import bars, check_texts, contrast, heatmap, labels, legend, panels, titles, values, weights
+from tests.show.drawn import (
+    bar_labels,
+    bar_panels,
+    bars,
+    check_texts,
+    contrast,
+    heatmap,
+    labels,
+    legend,
+    panels,
+    titles,
+    values,
+    weights,
+)
 
 NAN, INF = torch.nan, torch.inf
 
@@ -24,7 +38,7 @@ def limits(figure: Figure) -> list[Any]:
 
 
 def bar_limits(figure: Figure) -> list[Any]:
-    return [axes.get_ylim() for axes in bars(figure)]
+    return [axes.get_ylim() if axes.get_ylabel() else axes.get_xlim() for axes in bars(figure)]
 
 
 def numbers(figure: Figure) -> list[str]:
@@ -46,19 +60,59 @@ def test_one_bar_from_0_to_1_is_true_of_every_panel() -> None:
 
 def test_shared_limits_are_those_of_all_valid_cells() -> None:
     scores = torch.tensor([[[-3.0, 2.0, 99.0]], [[0.0, 1.0, 7.0]]])  # 2 1 3
-    figure = heatmap(scores, scores / 2, stage="scores", valid=valid_mask(scores.shape, [2, 3])).figure
-    assert limits(figure) == [(-3.0, 7.0)] * 4
-    assert bar_limits(figure) == [(-3.0, 7.0)]
-    assert limits(heatmap(scores, stage="scores", batches=[1]).figure) == [(0.0, 7.0)]  # panels shown
+    scores, look = scores.expand(2, 2, 3), HeatmapLook(scale="shared")
+    figure = heatmap(scores, scores / 2, stage="scores", valid=valid_mask(scores.shape, [2, 3]), look=look).figure
+    assert limits(figure) == [(-7.0, 7.0)] * 4
+    assert bar_limits(figure) == [(-7.0, 7.0)]
+    assert limits(heatmap(scores, stage="scores", batches=[0]).figure) == [(-99.0, 99.0)]  # panels shown
+
+
+def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
+    scores = torch.tensor([[-3.0, 2.0], [0.5, 1.0]]).expand(2, 2, 2)
+    for look, ends in ((HeatmapLook(), [3.0, 60.0]), (HeatmapLook(scale="shared"), [60.0, 60.0])):
+        figure = heatmap(scores, 20 * scores, stage="scores", look=look).figure
+        assert limits(figure) == [(-end, end) for end in ends] * 2
+        assert bar_limits(figure) == [(-end, end) for end in sorted({*ends})]
+        assert bar_labels(figure) == ["score"] * len({*ends})
+        for axes in panels(figure):
+            assert isinstance(axes.images[0].norm, CenteredNorm)
+            assert axes.images[0].get_cmap()(axes.images[0].norm(0.0))[:3] == pytest.approx((0.969,) * 3, abs=0.01)
+        check_texts(figure)
+    alone = heatmap(scores[0], 20 * scores[0], stage="scores").figure
+    assert (limits(alone), len(bars(alone))) == ([(-3.0, 3.0), (-60.0, 60.0)], 2)
+
+
+@pytest.mark.parametrize(("scale", "count"), [("shared", 1), ("label", 2), ("panel", 4)])
+@pytest.mark.parametrize("shape", [(2, 3, 3), (2, 1, 3)])
+def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int, shape: tuple[int, ...]) -> None:
+    """Even if the limits of all panels are equal."""
+    figure = heatmap(weights(*shape), weights(*shape), look=HeatmapLook(scale=scale)).figure
+    if shape[1] > 1:
+        assert bar_labels(figure) == ["weight"] * count
+        assert limits(figure) == [(0.0, 1.0)] * 4
+    else:
+        a, b, c, d = bar_panels(figure)
+        shared = a.get_shared_y_axes()
+        assert [shared.joined(a, c), shared.joined(a, b)] == [count < 4, count == 1]
+        assert shared.joined(b, d) == (count < 4)
+    check_texts(figure)
 
 
 def test_panel_limits_have_a_bar_each() -> None:
-    scores = torch.tensor([[[-3.0, 2.0]], [[0.5, 4.0]]])
-    figure = heatmap(scores, look=HeatmapLook(scale="panel")).figure
-    assert limits(figure) == bar_limits(figure) == [(-3.0, 2.0), (0.0, 4.0)]
+    scores = torch.tensor([[[-3.0, 2.0]] * 2, [[0.5, 4.0]] * 2])
+    figure = heatmap(scores, scores, look=HeatmapLook(scale="panel")).figure
+    assert limits(figure) == bar_limits(figure) == [(-3.0, 3.0)] * 2 + [(0.0, 4.0)] * 2
     assert figure.get_suptitle() == "attention weight"
+    assert bar_labels(figure) == ["weight"] * 4
     check_texts(figure)
-    assert limits(heatmap(torch.full((2, 2), 4.0), stage="scores").figure) == [(0.0, 4.0)]
+
+
+@pytest.mark.parametrize(("theme", "cmap"), [("light", "RdBu_r"), ("dark", "berlin"), ("print", "RdGy_r")])
+def test_scores_have_the_diverging_colours_of_the_theme(theme: Any, cmap: str) -> None:
+    stack = weights(3, 3), weights(3, 3)
+    shown = [heatmap(*stack, stage=stage, look=HeatmapLook(theme=theme)).figure for stage in ("scores", "biased")]
+    shown.append(heatmap(*stack, look=HeatmapLook(theme=theme, minus="a")).figure)
+    assert {axes.images[0].get_cmap().name for figure in shown for axes in panels(figure)} == {cmap}
 
 
 @pytest.mark.parametrize(
@@ -66,14 +120,16 @@ def test_panel_limits_have_a_bar_each() -> None:
     [
         ("weights", "attention weight", (0.0, 1.25)),
         ("dropped", "attention weight after dropout", (0.0, 1.25)),
-        ("scores", "score", (0.5, 1.25)),
-        ("capped", "score after softcap", (0.5, 1.25)),
-        ("my_tensor", "my_tensor", (0.5, 1.25)),
+        ("scores", "score", (-1.25, 1.25)),
+        ("capped", "score after softcap", (-1.25, 1.25)),
+        ("biased", "score with its bias", (-1.25, 1.25)),
+        ("my_tensor", "my_tensor", (0.0, 1.25)),
     ],
 )
 def test_the_stage_names_the_quantity_and_its_usual_scale(stage: str, quantity: str, ends: Any) -> None:
-    figure = heatmap(torch.tensor([[0.5, 1.25]]), stage=stage).figure
+    figure = heatmap(torch.tensor([[0.5, 1.25], [1.0, 1.0]]), stage=stage).figure
     assert figure.get_suptitle() == quantity
+    assert bar_labels(figure) == [quantity.removeprefix("attention ")]
     assert limits(figure) == [ends]
     check_texts(figure)
 
@@ -82,7 +138,9 @@ def test_weights_that_dropout_comes_after_say_so() -> None:
     stack = weights(2, 2), weights(2, 2)
     both, one = heatmap(*stack, dropout=["a", "b"]).figure, heatmap(*stack, dropout=["b"]).figure
     assert (both.get_suptitle(), titles(both)) == ("attention weight before dropout", ["a", "b"])
-    assert (one.get_suptitle(), titles(one)) == ("attention weight", ["a", "b before, dropout"])  # on two lines
+    assert bar_labels(both) == ["weight before dropout"]
+    assert (one.get_suptitle(), titles(one)) == ("attention weight", ["a", "b before dropout"])
+    assert bar_labels(one) == ["weight"]
     after = heatmap(*stack, stage="dropped", dropout=["a", "b"]).figure
     assert (after.get_suptitle(), titles(after)) == ("attention weight after dropout", ["a", "b"])
 
@@ -104,14 +162,14 @@ def test_rows_without_a_valid_key_are_masked() -> None:
     figure = heatmap(masked_softmax(torch.zeros(1, 2, 3), [[0, 2]], empty_row="nan"), valid=valid).figure
     assert np.ma.getmaskarray(values(panels(figure)[0])).tolist() == [[True] * 3, [False, False, True]]
     nothing = heatmap(torch.full((1, 2, 3), NAN), stage="scores", valid=torch.zeros(1, 2, 3, dtype=torch.bool))
-    assert limits(nothing.figure) == [(0.0, 1.0)]
+    assert limits(nothing.figure) == [(-1.0, 1.0)]
     assert nothing.notes == []
 
 
 def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
     scores = torch.tensor([[NAN, 1.0, NAN], [2.0, 3.0, 4.0]])
     heat = heatmap(scores, scores.nan_to_num(), stage="scores", valid=valid_mask((2, 3), [2]))
-    assert limits(heat.figure) == [(0.0, 3.0)] * 2
+    assert limits(heat.figure) == [(-3.0, 3.0)] * 2
     image: Any = panels(heat.figure)[0].images[0]
     np.testing.assert_array_equal(image.get_array().mask, [[True, False, False], [False] * 3])
     np.testing.assert_array_equal(image.get_alpha(), [[1, 1, 0]] * 2)  # masked cells show the background
@@ -121,32 +179,25 @@ def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
 
 @pytest.mark.parametrize("name", ["Reds", "Greys", "viridis", "cool", "jet"])
 def test_nan_has_a_colour_of_its_own(name: str) -> None:
-    figure = heatmap(torch.tensor([[NAN, 1.0]]), look=HeatmapLook(cmap=name)).figure
+    figure = heatmap(torch.tensor([[NAN, 1.0]] * 2), look=HeatmapLook(cmap=name)).figure
     colour = panels(figure)[0].images[0].get_cmap().get_bad()
     assert np.abs(matplotlib.colormaps[name](np.arange(256))[:, :3] - colour[:3]).sum(axis=1).min() > 0.4
 
 
 def test_infinities_lie_beyond_the_ends() -> None:
-    heat = heatmap(torch.tensor([[-INF, -1.0, 3.0, INF]]), stage="scores")
-    assert limits(heat.figure) == [(-1.0, 3.0)]
+    heat = heatmap(torch.tensor([[-INF, -1.0], [3.0, INF]]), stage="scores")
+    assert limits(heat.figure) == [(-3.0, 3.0)]
     shown = values(panels(heat.figure)[0])
     assert np.isfinite(shown.data).all()
-    assert shown[0, 0] < -1.0
-    assert shown[0, 3] > 3.0
+    assert shown[0, 0] < -3.0
+    assert shown[1, 1] > 3.0
     assert arrows(heat.figure) == 2
     assert heat.notes == ["2 infinite values have the colours of the ends of the scale"]
 
 
-@pytest.mark.parametrize(("low", "ends"), [(-0.25, 2), (0.25, 1)])
-def test_values_beyond_the_unit_scale_have_arrows_where_it_was_asked_for(low: float, ends: int) -> None:
-    assert arrows(heatmap(torch.tensor([[low, 1.5]]), look=HeatmapLook(scale="unit")).figure) == ends
-    assert arrows(heatmap(torch.tensor([[low, 1.5]])).figure) == 0
-
-
 def test_colours_of_small_weights_end_at_the_largest() -> None:
     assert limits(heatmap(torch.full((30, 30), 1 / 32)).figure) == [(0.0, 1 / 32)]
-    unit = HeatmapLook(scale="unit")
-    assert limits(heatmap(torch.full((30, 30), 1 / 32), look=unit).figure) == [(0.0, 1.0)]
+    assert limits(heatmap(torch.full((30, 30), 1 / 32), look=HeatmapLook(vmax=1)).figure) == [(0.0, 1.0)]
 
 
 def test_few_cells_show_their_numbers() -> None:
@@ -170,7 +221,10 @@ def test_few_cells_show_their_numbers() -> None:
     ],
 )
 def test_numbers_are_short_and_have_no_negative_zero(largest: float, texts: list[str]) -> None:
-    assert numbers(heatmap(torch.tensor([[largest, -0.0]]), stage="scores").figure) == texts
+    matrix = torch.tensor([[largest, -0.0]])
+    assert numbers(heatmap(matrix.expand(2, 2), stage="scores").figure) == 2 * texts
+    (axes,) = bar_panels(heatmap(matrix, stage="scores").figure)
+    assert [text.get_text() for text in axes.texts] == texts
 
 
 @pytest.mark.parametrize("name", ["Reds", "viridis", "Greys", "Greys_r"])

@@ -15,9 +15,10 @@ A view is a mapping with these keys:
 - `tokens`: `queries` and `keys`, each null or lists of names: one for all, one for each batch element, or one for each
   batch element and layer, the layers fastest.
 - `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are
-  lists for each choice of colours ("", linear, log): the scale of the values, then the scales of their differences
-  from each of `labels`. A scale has `edges` (base64 of the 255 limits between 256 colours, as float32), `bounds`
-  (values beyond them are counted at the colour bar), `ticks` (pairs of a place along the bar and a text) and `words`.
+  mappings for each choice of colours ("", linear, root, log): `values` has one scale for all of `labels`, or one for
+  each; `differences` has the scales of differences from each of `labels`. A scale has `edges` (base64 of the 255
+  limits between 256 colours, as float32), `bounds` (values beyond them are counted at the colour bar), `ticks` (pairs
+  of a place along the bar and a text), `label`, and `diverging`, which chooses the colours.
 - `bytes`: 4 for numbers in float32, 2 for numbers in bfloat16, which is the upper half of float32.
 - `data`: all matrices, by stage, label and place, the last axis fastest: base64 of zlib of the lowest byte of all
   numbers, then of the next byte of all numbers, and so on. All bits of a masked cell are 1.
@@ -40,17 +41,16 @@ from attncli.errors import printable, shortened
 from attncli.numbers import number
 from attncli.show.looks import looks_of
 from attncli.show.matrices import block_means
-from attncli.show.scales import ROUNDING, ColourScale, Kind, colour_scale
+from attncli.show.scales import ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
-OF_WEIGHTS = ("weights", "dropped")
 EXACT, ROUNDED = 4, 2  # bytes of a number
 TEXT = {EXACT: 5.0, ROUNDED: 1.67}  # bytes of a number in the page, about
 LEAST_SIDE = 32  # rows and columns of a matrix; beyond that batch elements are left out
 MASKED = np.uint32(0xFFFFFFFF)
 LONGEST_TOKEN = 200  # characters
 COLOURS = 256
-KINDS: dict[str, Kind | None] = {"": None, "linear": "linear", "log": "log"}
+KINDS: dict[str, Kind | None] = {"": None, "linear": "linear", "root": "root", "log": "log"}
 SIDES = ("queries", "keys")
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # places along a colour bar
 Array = npt.NDArray[Any]
@@ -103,8 +103,8 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
     for stage, labels in stages.items():
         tensors = [stack(result.tensors, label, stage) for label in labels]
         is_double = is_double or tensors[0].dtype == torch.float64
-        numbers[stage] = own = [_numbers(each, valid, stage in OF_WEIGHTS, blocks, width) for each in tensors]
-        scales = {kind: _scales(own, stage in OF_WEIGHTS, value) for kind, value in KINDS.items()}
+        numbers[stage] = own = [_numbers(each, valid, stage in WEIGHTS, blocks, width) for each in tensors]
+        scales = {kind: _scales(own, stage, value) for kind, value in KINDS.items()}
         described.append({"name": stage, "labels": [result.labels.index(label) for label in labels], "scales": scales})
     names = {
         "batch": range(shown),
@@ -183,18 +183,23 @@ def _numbers(values: Tensor, valid: Tensor, is_weight: bool, blocks: tuple[int, 
     return rounded.numpy(), shown.numpy()
 
 
-def _scales(numbers: Sequence[Numbers], is_weight: bool, kind: Kind | None) -> list[Record]:
-    """Return the scale of the values, and the scales of their differences from each of several labels."""
+def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record:
+    """Return the scales of the values, of each label for scores, and of the differences from each of several labels."""
     every = [values[shown] for values, shown in numbers]
-    found = [_scale(colour_scale(every, kind=kind, is_weight=is_weight, is_signed=not is_weight))]
+    groups = [[each] for each in every] if stage in SCORES else [every]
+    quantity = {**SCORES, **WEIGHTS}[stage]
+    differences = list[Record]()
     for base in numbers if len(numbers) > 1 else ():
         with np.errstate(invalid="ignore", over="ignore"):
-            differences = [(each[0] - base[0])[each[1] & base[1]] for each in numbers if each is not base]
-        found.append(_scale(colour_scale(differences, kind=kind, is_difference=True)))
-    return found
+            changes = [(each[0] - base[0])[each[1] & base[1]] for each in numbers if each is not base]
+        differences.append(
+            _scale(colour_scale(changes, stage, is_difference=True, kind=kind), f"{quantity} difference")
+        )
+    values = [_scale(colour_scale(group, stage, kind=kind), quantity) for group in groups]
+    return {"values": values, "differences": differences}
 
 
-def _scale(scale: ColourScale) -> Record:
+def _scale(scale: ColourScale, quantity: str) -> Record:
     shares = np.linspace(0, 1, COLOURS + 1)
     values = np.asarray(scale.norm.inverse(shares))
     slack = ROUNDING * (scale.high - scale.low)
@@ -202,7 +207,8 @@ def _scale(scale: ColourScale) -> Record:
         "edges": base64.b64encode(values[1:-1].astype("<f4").tobytes()).decode(),
         "bounds": [scale.low - min(slack, ROUNDING * abs(scale.low) or slack), scale.high + slack],
         "ticks": [[share, number(float(scale.norm.inverse(share)), 3, trim=True)] for share in TICKS],
-        "words": scale.words,
+        "label": scale.label(quantity),
+        "diverging": scale.is_diverging,
     }
 
 

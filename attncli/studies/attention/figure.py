@@ -10,14 +10,15 @@ from attncli.common.study import Matrices, Record, Result, layers_of, matrices_o
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import heatmap_figure, panels_figure, stage_figure
+from attncli.show.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.matrices import Panel, select
 from attncli.studies.attention.layers import grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
 MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
-QUANTITIES = {"js_divergence": "JS divergence of the weights (bits)", "output_difference": "Difference of the outputs"}
+TITLES = {"js_divergence": "JS divergence of the weights (bits)", "output_difference": "Difference of the outputs"}
+QUANTITIES = {"js_divergence": "JS divergence (bits)", "output_difference": "difference"}
 
 
 def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Callable[[], Picture]]:
@@ -70,13 +71,13 @@ def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Calla
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Return a picture with a panel (layers, heads) for each metric; panels of one quantity share a colour scale."""
     heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
-    panels, quantities = list[Panel](), list[str]()
+    panels = list[Panel]()
     for title, (quantity, grid) in grids(result).items():
-        quantities.append(quantity)
         values = torch.tensor(grid, dtype=torch.float64)
-        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
+        names = layers, _names(heads)
+        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), *names, quantity=quantity))
     title, sides = "Layers and heads of a model", ("Layers", "Heads")
-    return panels_figure(panels, title, note, quantities=quantities, sides=sides, look=look, name="layers")
+    return draw_heatmap(Heatmap(panels, title, sides=sides, name="layers"), look, note)
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
@@ -89,7 +90,7 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
             panels.append(replace(panel, place=f"layer {numbers[layer]}, {panel.place or f'head {head}'}"))
     about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
-    return stage_figure(panels, "weights", look, note, about=about)
+    return stage_figure(panels, "weights", look, note, about=[about])
 
 
 def _heatmaps(
@@ -112,7 +113,7 @@ def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Pictu
         note(f"heads: {len(pairs)} pairs of scorers are too many; each scorer is compared with {printable(first)}")
         pairs = [pair for pair in pairs if pair[0] == first]
     panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], key) for pair in pairs]
-    return panels_figure(panels, QUANTITIES[key], note, look=look)
+    return draw_heatmap(Heatmap(panels, TITLES[key], sides=("Batch", "Heads"), name="heads"), look, note)
 
 
 def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:
@@ -122,7 +123,7 @@ def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:
     values = torch.tensor(figures, dtype=torch.float64).reshape(len(batches), len(heads))
     queries, keys = (_names(indices) for indices in (batches, heads))
     label = " and ".join(map(printable, pair))
-    return Panel(label, "", (0, 0), values, ~values.isnan(), queries, keys)
+    return Panel(label, "", (0, 0), values, ~values.isnan(), queries, keys, quantity=QUANTITIES[key])
 
 
 def _names(indices: Sequence[int]) -> tuple[str, ...] | range:

@@ -9,23 +9,32 @@ NOTHING = "·"
 LETTERS = {check.key: check.letter for check in CHECKS}
 
 
+Cell = Mapping[str, float]  # the values of a head's findings, by letter
+
+
 def grids(result: Result) -> dict[str, dict[str, dict[int, str]]]:
-    """Return the letters of the findings, by label, number of the layer ("" without layers), and head.
+    """Return the letters of the findings, by label, number of the layer ("" without layers), and head."""
+    return {
+        label: {layer: {head: "".join(cell) or NOTHING for head, cell in row.items()} for layer, row in grid.items()}
+        for label, grid in cells_of(result).items()
+    }
+
+
+def cells_of(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
+    """Return the values of the findings by letter, by label, number of the layer ("" without layers), and head.
 
     A finding without a head applies to all heads of the layer. If there is no axis of heads, the head is 0.
     """
-    found: dict[tuple[str, str | None, int | None], str] = {}
+    found: dict[tuple[str, str | None, int | None], dict[str, float]] = {}
     for row in result.records:
-        place = row["label"], row["layer"], row["head"]
-        found[place] = found.get(place, "") + LETTERS[row["check"]]
-    numbers, grids = result.settings.get("layers", {}), dict[str, dict[str, dict[int, str]]]()
+        found.setdefault((row["label"], row["layer"], row["head"]), {})[LETTERS[row["check"]]] = row["value"]
+    numbers, grids = result.settings.get("layers", {}), dict[str, dict[str, dict[int, Cell]]]()
     for label, rows in by_label(result.heads).items():
         for row in rows:
             layer, head = row["layer"], row["head"]
-            of_layer = found.get((label, layer, None), "") if head is not None else ""
-            letters = of_layer + found.get((label, layer, head), "")
+            of_layer = found.get((label, layer, None), {}) if head is not None else {}
             name = "" if layer is None else str(numbers[layer])
-            grids.setdefault(label, {}).setdefault(name, {})[head or 0] = letters or NOTHING
+            grids.setdefault(label, {}).setdefault(name, {})[head or 0] = of_layer | found.get((label, layer, head), {})
     return grids
 
 
@@ -35,6 +44,6 @@ def source_of(result: Result) -> str:
     return str(settings.get("model") or settings.get("capture", {}).get("file") or result.name)
 
 
-def heads_in(grid: Mapping[str, Mapping[int, str]]) -> list[int]:
+def heads_in(grid: Mapping[str, Mapping[int, object]]) -> list[int]:
     """Return the sorted numbers of the heads that occur in any layer."""
     return sorted({head for letters in grid.values() for head in letters})

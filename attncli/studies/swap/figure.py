@@ -14,7 +14,7 @@ from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.numbers import several
 from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import panels_figure
+from attncli.show.heatmaps import Heatmap, draw_heatmap
 from attncli.show.matrices import Panel
 from attncli.show.panels import drawn, legend, name, panels
 from attncli.show.themes import Sheet
@@ -76,9 +76,7 @@ def heads_figure(result: Result, note: Note, look: Look) -> Picture:
             if row[key] is not None:
                 grid[places.index(row["layer"]), heads.index(row["head"])] = row[key]
         values = torch.from_numpy(grid)
-        names = tuple(str(layers[layer]) for layer in places)
-        panels_.append(Panel(printable(label), "", (0, 0), values, ~values.isnan(), names, tuple(map(str, heads))))
-    quantities = [column.name_with_unit] * len(panels_)
-    return panels_figure(
-        panels_, "One head at a time", note, quantities=quantities, sides=("Layers", "Heads"), look=look, name="heads"
-    )
+        names = tuple(str(layers[layer]) for layer in places), tuple(map(str, heads))
+        quantity = column.name_with_unit
+        panels_.append(Panel(printable(label), "", (0, 0), values, ~values.isnan(), *names, quantity=quantity))
+    return draw_heatmap(Heatmap(panels_, "One head at a time", sides=("Layers", "Heads"), name="heads"), look, note)

@@ -179,7 +179,7 @@ def test_colours_are_those_of_the_scale(
         values = {label: each - values[minus] for label, each in values.items() if label != minus}
     shared = np.stack([each[valid] for each in values.values()])
     kind: Any = colours
-    scale = colour_scale(shared, kind=kind, is_weight=not minus, is_difference=bool(minus))
+    scale = colour_scale([shared], "weights", kind=kind, is_difference=bool(minus))
     address = urlencode({key: each for key, each in chosen.items() if each})
     for theme, maps in {"light": ("Reds", "RdBu_r"), "dark": ("inferno", "berlin")}.items():
         page = open_page(file, address, color_scheme=theme)
@@ -205,15 +205,32 @@ def test_cells_beyond_the_colours_are_counted_at_their_bar(open_page: Open, tmp_
     run(experiment(tmp_path / "causal.yaml", scorers=["scaled_dot"], **config), tmp_path / "run")
     weights = load_file(tmp_path / "run" / "tensors.safetensors")["scaled_dot/weights"][0, 0]
     cells = weights[np.tril(np.ones((160, 160), bool))]
-    below = int((cells < colour_scale(cells, is_weight=True).low * (1 - 1e-5)).sum())
+    below = int((cells < colour_scale([cells], "weights", kind="log").low * (1 - 1e-5)).sum())
     assert below > 0
-    page = open_page(report(tmp_path / "report.html", tmp_path / "run"))
+    page = open_page(report(tmp_path / "report.html", tmp_path / "run"), "colours=log")
     expect(page.locator(".beyond span").first).to_have_text(f"◀ {below} cells below")
-    expect(page.locator(".beyond span").nth(1)).to_have_text("colours by the logarithm")
+    expect(page.locator(".beyond span").nth(1)).to_have_text("weight, logarithm")
     expect(page.locator(".beyond span").nth(2)).to_be_empty()
     expect(page.locator(".cells")).to_have_attribute("aria-label", re.compile(f", {below} cells below$"))
-    page.evaluate("() => (location.hash = 'colours=linear')")
+    page.evaluate("() => (location.hash = '')")
+    expect(page.locator(".beyond span").nth(1)).to_have_text("weight, square root")
     expect(page.locator(".beyond span").first).to_be_empty()
+
+
+def test_scores_of_each_label_have_a_bar_and_colours_around_0(open_page: Open, file: Path, folder: Path) -> None:
+    tensors = load_file(folder / "tensors.safetensors")
+    valid, page = tensors["valid"], open_page(file, "stage=scores&batch=0&head=1", color_scheme="light")
+    expect(page.locator(".caption").first).to_contain_text("scores")
+    bars = page.locator(".scale:visible")
+    assert bars.locator(".beyond span:nth-child(2)").all_inner_texts() == [f"{label}: score" for label in LABELS]
+    for panel, label in enumerate(LABELS):
+        scores = tensors[f"{label}/scores"]
+        end = float(np.abs(scores[valid]).max())
+        ticks = [float(text) for text in bars.nth(panel).locator(".ticks span").all_inner_texts()]
+        assert [ticks[0], ticks[2], ticks[-1]] == pytest.approx([-end, 0, end], rel=0.06)
+        expected = colormaps["RdBu_r"]((scores[0, 1][valid[0, 1]] / end + 1) / 2, bytes=True)[:, :3].astype(int)
+        shown = np.array([pixel[:3] for pixel in pixels(picture(page, panel)) if pixel[3]])
+        assert np.abs(shown - expected).max() <= 8
 
 
 def test_panels_fit_into_one_row(open_page: Open, big: Path, file: Path) -> None:

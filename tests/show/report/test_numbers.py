@@ -15,7 +15,7 @@ from torch import Tensor
 import attncli
 from attncli.common.study import Result
 from attncli.show.report.matrices import views
-from attncli.show.scales import colour_scale
+from attncli.show.scales import ColourScale, colour_scale
 from tests.show.report.reading import MASKED, numbers, words
 
 LARGE = 10**8  # bytes: room for everything
@@ -229,25 +229,48 @@ def test_it_starts_where_weights_differ_most() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["", "linear", "log"])
+def check_scale(found: dict[str, Any], scale: ColourScale, values: Tensor) -> None:
+    """Assert that the values have the colours of the scale, and that the ends are right."""
+    edges = np.frombuffer(base64.b64decode(found["edges"]), "<f4")
+    indices = np.searchsorted(edges, values.flatten().numpy(), side="right")
+    shares = np.ma.filled(scale.norm(scale.clip(values.flatten().double().numpy())), 0)
+    assert np.abs(indices - np.clip(shares * 256, 0, 255)).max() <= 1
+    assert [share for share, _ in found["ticks"]] == [0, 0.25, 0.5, 0.75, 1]
+    ends = [float(found["ticks"][end][1]) for end in (0, -1)]
+    assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
+    assert found["bounds"] == pytest.approx([scale.low, scale.high], rel=1e-4, abs=1e-4)
+    assert found["diverging"] == scale.is_diverging
+
+
+@pytest.mark.parametrize("kind", ["", "linear", "root", "log"])
 def test_colours_are_those_of_the_scale_of_pictures(kind: Any) -> None:
-    """All places and labels share a scale; the differences from each label have a separate scale."""
+    """All weights share a scale; the differences from each label have a separate scale."""
     generator = torch.Generator().manual_seed(6)
     weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
     result = result_of(weights.log(), None, weights)
     other = weights.flip(0)
     view = view_of(replace(result, tensors={**result.tensors, "b/weights": other}))
     (stage,) = (each for each in view["stages"] if each["name"] == "weights")
-    own = colour_scale(torch.stack([weights, other]).numpy(), kind=kind or None, is_weight=True)
-    minus = colour_scale((weights - other).numpy(), kind=kind or None, is_difference=True)
-    for found, scale, values in zip(
-        stage["scales"][kind], (own, minus, minus), (other, weights - other, other - weights), strict=True
-    ):
-        edges = np.frombuffer(base64.b64decode(found["edges"]), "<f4")
-        indices = np.searchsorted(edges, values.flatten().numpy(), side="right")
-        shares = np.ma.filled(scale.norm(scale.clip(values.flatten().double().numpy())), 0)
-        assert np.abs(indices - np.clip(shares * 256, 0, 255)).max() <= 1
-        assert [share for share, _ in found["ticks"]] == [0, 0.25, 0.5, 0.75, 1]
-        ends = [float(found["ticks"][end][1]) for end in (0, -1)]
-        assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
-        assert found["bounds"] == pytest.approx([scale.low, scale.high], rel=1e-4, abs=1e-4)
+    scales = stage["scales"][kind]
+    own = colour_scale([torch.stack([weights, other]).numpy()], "weights", kind=kind or None)
+    assert own.kind == (kind or "root")
+    minus = colour_scale([(weights - other).numpy()], "weights", is_difference=True, kind=kind or None)
+    (values,), differences = scales["values"], scales["differences"]
+    check_scale(values, own, other)
+    for found, change in zip(differences, (weights - other, other - weights), strict=True):
+        check_scale(found, minus, change)
+    words = {"": ", square root", "linear": "", "root": ", square root", "log": ", logarithm"}
+    assert values["label"] == f"weight{words[kind]}"
+    assert differences[0]["label"] == f"weight difference{words[kind] if kind else ''}"
+
+
+def test_scores_of_each_label_have_a_scale_in_their_units() -> None:
+    scores = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(7))
+    result = result_of(scores)
+    view = view_of(replace(result, tensors={**result.tensors, "b/scores": 100 * scores}))
+    found = view["stages"][0]["scales"][""]["values"]
+    assert [each["label"] for each in found] == ["score", "score"]
+    for each, values in zip(found, (scores, 100 * scores), strict=True):
+        check_scale(each, colour_scale([values.numpy()], "scores"), values)
+        assert each["diverging"]
+        assert float(each["ticks"][2][1]) == 0

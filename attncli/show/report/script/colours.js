@@ -91,7 +91,7 @@ const theme = {
 // ---- colours
 
 const COLOURS = 256;
-/** Colours of values and of differences as pixels, by theme; the last colour is for NaN. */
+/** Sequential and diverging colours as pixels, by theme; the last colour is for NaN. */
 const colourMaps = JSON.parse(document.getElementById("colours").textContent);
 for (const [name, maps] of Object.entries(colourMaps)) {
   colourMaps[name] = maps.map((map) => {
@@ -101,8 +101,8 @@ for (const [name, maps] of Object.entries(colourMaps)) {
 }
 const painted = new Map(); // contents of canvases
 
-function colourMap({ isDifference }) {
-  return colourMaps[theme.isDark() ? "dark" : "light"][isDifference ? 1 : 0];
+function colourMap({ scale }) {
+  return colourMaps[theme.isDark() ? "dark" : "light"][Number(scale.diverging)];
 }
 
 /** Return the limits between the colours of a scale. */

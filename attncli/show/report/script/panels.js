@@ -157,14 +157,14 @@ class ColourBar {
   #beyond = make("div", { className: "beyond" });
   element = make("div", { className: "scale", "aria-hidden": "true" }, this.#canvas, this.#ticks, this.#beyond);
 
-  /** Show the scale of several pictures. Return it in words. */
-  show(pictures, unit) {
+  /** Show the scale of several pictures, or, with its title, of one. Return it in words. */
+  show(pictures, unit, isOfOne) {
     this.element.hidden = !pictures.length;
     if (!pictures.length) return "";
-    const { scale, isDifference } = pictures[0];
+    const { scale, title } = pictures[0];
     const edges = edgesOf(scale);
     const values = Float32Array.from(range(COLOURS), (i) => (i ? edges[i - 1] : -Infinity));
-    paint(this.#canvas, { values, shown: values.map(() => 1), scale, isDifference });
+    paint(this.#canvas, { values, shown: values.map(() => 1), scale });
     const ticks = scale.ticks.map(([share, text]) => {
       const tick = make("span", {}, text);
       tick.style.setProperty("--at", `${100 * share}%`);
@@ -178,7 +178,7 @@ class ColourBar {
     const [below, above] = counts.map((of) => of && counted(of, unit));
     this.#beyond.replaceChildren(
       make("span", {}, below ? `◀ ${below} below` : ""),
-      make("span", {}, [isDifference ? "differences" : "", scale.words].filter(Boolean).join(", ")),
+      make("span", {}, isOfOne ? `${title}: ${scale.label}` : scale.label),
       make("span", {}, above ? `${above} above ▶` : ""),
     );
     const words = [`colours from ${scale.ticks[0][1]} to ${scale.ticks.at(-1)[1]}`];

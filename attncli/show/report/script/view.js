@@ -15,7 +15,7 @@ class MatricesView {
   #search = make("input", { type: "search", placeholder: "token" });
   #found = make("span", { className: "note", role: "status" });
   #why = make("p", { className: "note" });
-  #bars = [new ColourBar(), new ColourBar()]; // of values and of differences
+  #bars; // of values, then of differences
   #scales = make("div", { className: "scales" });
   #ignored = null; // a place where the resting pointer is ignored
   #longest = 0; // pixels of a name
@@ -35,6 +35,7 @@ class MatricesView {
     this.group = this.#groupOfPanels();
     this.command = make("code");
     this.caption = make("p", { className: "caption" });
+    this.#bars = range(Math.max(2, data.labels.length)).map(() => new ColourBar());
     this.#scales.append(...this.#bars.map((bar) => bar.element));
     const command = make("p", { className: "note" }, ...(data.command ? ["As a file: ", this.command] : []));
     const parts = [this.#toolbar(), this.#why, this.caption, this.group, this.#scales, this.row.element];
@@ -111,7 +112,7 @@ class MatricesView {
       chosen("stage", pairs(stages.map(({ name }) => name))),
       ...axes.map(({ name, names }) => chosen(name, [...names.entries()], Number)),
       ...(hasSeveral ? [chosen("minus", [["", "nothing"], ...pairs(labels)])] : []),
-      chosen("colours", [["", "auto"], ["linear", "linear"], ["log", "log"]]),
+      chosen("colours", [["", "auto"], ...pairs(["linear", "root", "log"])]),
       ...(hasSeveral ? [largest] : []),
       labelled("cell size", typed(this.#cell, "cell", Number)),
       button("fit", () => this.choose({ cell: null })),
@@ -145,12 +146,14 @@ class MatricesView {
     this.found = data.labels.map((_, label) => this.matrices.at(choices.stage, this.place, label));
     const pictures = data.labels.map((_, label) => this.pictureOf(label, this.place));
     const drawn = pictures.filter(({ values }) => values);
-    const scales = [false, true].map((kind, i) =>
-      this.#bars[i].show(drawn.filter(({ isDifference }) => isDifference === kind), data.unit),
-    );
+    const scales = [...new Set(drawn.toSorted((a, b) => a.isDifference - b.isDifference).map(({ scale }) => scale))];
+    const words = this.#bars.map((bar, i) => {
+      const own = drawn.filter(({ scale }) => scale === scales[i]);
+      return bar.show(own, data.unit, scales.length > 1 && own.length === 1);
+    });
     const size = `${counted(data.n, "query", "queries")} by ${counted(data.m, "key")}`;
     pictures.forEach((picture, i) => {
-      const about = `${choices.stage}, ${this.placeText}: ${size}, ${scales[Number(picture.isDifference)]}`;
+      const about = `${choices.stage}, ${this.placeText}: ${size}, ${words[scales.indexOf(picture.scale)]}`;
       this.panels[i].show(picture, about);
     });
     this.caption.textContent = `${choices.stage}, ${this.placeText}`;
@@ -172,11 +175,13 @@ class MatricesView {
     const own = this.matrices.at(stage, place, label);
     const base = labels.indexOf(minus);
     const other = base < 0 || base === label ? null : this.matrices.at(stage, place, base);
-    if (!own || !other) return { ...own, scale: scales[colours][0], isDifference: false, title: labels[label], formula };
+    const { values, differences } = scales[colours];
+    const scale = values[there.indexOf(label)] ?? values[0];
+    if (!own || !other) return { ...own, scale, isDifference: false, title: labels[label], formula };
     return {
       values: own.values.map((value, i) => value - other.values[i]),
       shown: own.shown.map((each, i) => each & other.shown[i]),
-      scale: scales[colours][1 + there.indexOf(base)],
+      scale: differences[there.indexOf(base)],
       isDifference: true,
       title: `${labels[label]} − ${minus}`,
       formula,
