@@ -2,13 +2,11 @@
 
 import io
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.text import Text
 from PIL import Image
 
@@ -19,7 +17,6 @@ from attncli.show.panels import draw_line, grid
 from attncli.show.panels import panels as curves
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
-from tests.combinations import others_slow
 from tests.common.pairs.samples import swept
 from tests.show.drawn import check_texts, heatmap, panels, weights
 
@@ -55,28 +52,6 @@ def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Pat
     assert [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 4.1 * 72])
     save_figure(page, tmp_path / "a.svg")
     assert 'viewBox="0 0 237.6 295.2"' in (tmp_path / "a.svg").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    "looks",
-    others_slow(
-        [{"scale": "panel"}, {"theme": "dark", "font_size": 20}, {}, {"size": [5.0, 4.0]}, {"colours": "log"}], 2
-    ),
-)
-def test_measuring_a_colour_bar_once_changes_no_pixel(looks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pixels equal matplotlib's layout, which measures the colour bar for each panel."""
-    calls, measure = list[Any](), Axes.get_tightbbox
-
-    def counted(axes: Axes, *args: Any, **options: Any) -> Any:
-        calls.append(axes)
-        return measure(axes, *args, **options)
-
-    monkeypatch.setattr(Axes, "get_tightbbox", counted)
-    found, few = as_png(heat(**looks)), len(calls)
-    monkeypatch.setattr("attncli.show.panels._measured_once", nullcontext)
-    calls.clear()
-    assert as_png(heat(**looks)) == found
-    assert few < len(calls) or looks == {"scale": "panel"}
 
 
 @pytest.mark.parametrize(("width", "height", "points"), PAGES)
