@@ -226,7 +226,7 @@ def run(name: str, folder: Path) -> dict[str, Any]:
     out = folder / str(NAMES.index(name))
     result = attncli("run", *arguments(name, folder), "--out", out)
     assert result.exit_code in (0, 1), result.stderr
-    assert "warning" not in result.stderr
+    assert "warning" not in result.stderr, result.stderr
     return run_folder(out)
 
 
