@@ -32,13 +32,12 @@ from attncli.config.normalizer_entries import (
     normalizer_of,
 )
 from attncli.config.signatures import options_of
-from attncli.config.strict import Flag, Model, chosen, problem, schema_of
+from attncli.config.strict import TEMPERATURE, Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name
 from attncli.errors import InputError, Problem
 
 KIND = "scorer"  # in messages
 MODEL = "model"  # `scale: model` means the scale of the captured model
-TEMPERATURE = "temperature"  # no option: scores are multiplied by a scale
 SCORER = Field(description="name of the scorer")
 Count = Annotated[int, Field(ge=1, le=10**9)]
 ONCE = ("scorer", "label", "parameters")  # keys that no two entries share
@@ -129,14 +128,11 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
 
     @classmethod
     def cure_of_key(cls, key: str) -> str:
-        """Return which scorers have the unknown key as an option; `temperature` is answered with `scale`."""
-        option, words = key, list[str]()
-        if key == TEMPERATURE:
-            option, words = "scale", ["scale is 1 / temperature"]
+        """Return which scorers have the unknown key as an option."""
+        option = "scale" if key == TEMPERATURE else key
         owners = [name for name, model in entry_models().items() if option in model.model_fields]
-        if owners and option not in cls.model_fields:
-            words.append(f"{option} is an option of {errors.listed(owners)}")
-        return "; ".join(words)
+        has_option = option in cls.model_fields or not owners
+        return "" if has_option else f"{option} is an option of {errors.listed(owners)}"
 
     @property
     def options(self) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from attncli.errors import InputError, Problem
 M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # key of the KnownKeys in the context of a validation
 OPTIONS = "options"  # key, in that context, of a function that returns the paths of the scorers' options by name
-HINTS = {"temperature": "scale is 1 / temperature"}  # about keys that do not exist
+TEMPERATURE = "temperature"  # a key that does not exist, since scores are multiplied by a scale
+HINTS = {TEMPERATURE: f"scale is 1 / {TEMPERATURE}"}
 _adapter = functools.lru_cache(TypeAdapter)  # as sweeps validate thousands of configs
 
 
@@ -70,8 +71,8 @@ class KnownKeys:
         The model of `parent` may know better.
         """
         model = self.models.get(id(parent), Model)
-        if cure := model.cure_of_key(str(key)) or HINTS.get(str(key)):
-            return cure
+        if hints := [*filter(None, (HINTS.get(str(key)), model.cure_of_key(str(key))))]:
+            return "; ".join(hints)
         here, options = _keys_of(model), self.options() if "scorers" in parent else {}
         if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {

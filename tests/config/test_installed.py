@@ -155,8 +155,8 @@ def test_doctor_explain_and_a_sweep_in_processes(here: Path) -> None:
     good("doctor", config, "--set", "data.keys.fill=ones", *quiet, "doctor")
     same_rows([row for row in package.load("doctor").records if row["check"] == "uniform"], "value")
     assert "quarter" in good("explain", config, "--scorer", "quarter")
-    good("sweep", config, "--over", "scorers[0].power=0.25,0.5", "--jobs", 2, *quiet, "sweep")
-    swept = [row for row in package.load("sweep").records if row["scorers[0].power"] == 0.25]
+    good("sweep", config, "--over", "power=0.25,0.5", "--jobs", 2, *quiet, "sweep")
+    swept = [row for row in package.load("sweep").records if row["power"] == 0.25]
     same_rows(swept, "entropy", "score_std")
 
 
