@@ -9,6 +9,8 @@ from attncli.capturing.record import Record
 from attncli.errors import InputError, got
 
 Calls = Literal["first", "all"]
+Choice = int | str | list[range]  # of layers
+WILD = re.compile(r"[*?\[]")
 
 
 class Selection:
@@ -21,7 +23,7 @@ class Selection:
     """
 
     def __init__(self, layers: str | None, heads: str | None, calls: Calls) -> None:
-        self.layers = None if layers is None else _ranges(layers) or layers
+        self.layers: Choice | None = None if layers is None else _ranges(layers) or layers
         self.heads = None if heads is None else _ranges(heads)
         self.calls = calls
         if heads is not None and self.heads is None:
@@ -33,11 +35,7 @@ class Selection:
         """Whether to keep a call, given its layer, the number of the layer, and the number of the call in the layer."""
         if call and self.calls == "first":
             return False
-        if self.layers is None:
-            return True
-        if isinstance(self.layers, str):
-            return fnmatchcase(layer, self.layers)
-        return any(number in numbers for numbers in self.layers)
+        return self.layers is None or picks(self.layers, layer, number)
 
     def check(self, layers: Sequence[str]) -> None:
         """Raise an InputError if a layer was chosen by a number that none of `layers`, the layers that ran, has."""
@@ -61,6 +59,29 @@ class Selection:
         if not chosen:
             raise InputError.of(f"it has {h} head{'s' * (h > 1)}, none of them chosen")
         return record.of_heads(chosen)
+
+
+def picks(choice: Choice, name: str, number: int) -> bool:
+    """Whether a choice of layers includes the attention call `name`, given its number among all calls.
+
+    A choice is a number, ranges of numbers, the name of a call, or a pattern of names of layers, such as `decoder.*`.
+    """
+    if isinstance(choice, int):
+        return number == choice
+    if isinstance(choice, str):
+        return choice == name or bool(WILD.search(choice) and fnmatchcase(re.sub(r"#\d+$", "", name), choice))
+    return any(number in numbers for numbers in choice)
+
+
+def choice_of(layers: int | str) -> Choice:
+    """Return the choice for a number, a name or a pattern; `5-7` and `0,2` become ranges, the text `5` is a name."""
+    return layers if isinstance(layers, int) or layers.isdecimal() else _ranges(layers) or layers
+
+
+def calls_of(choice: Choice, names: Sequence[str]) -> list[str]:
+    """Return the chosen names of the `names` of all calls, in their order; none if a range ends beyond the last."""
+    is_beyond = isinstance(choice, list) and max(numbers[-1] for numbers in choice) >= len(names)
+    return [name for number, name in enumerate(names) if not is_beyond and picks(choice, name, number)]
 
 
 def _ranges(text: str) -> list[range] | None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attncli.capturing.capture import scorable
 from attncli.capturing.reading import UnreadableError
 from attncli.capturing.record import Record
+from attncli.capturing.selection import calls_of, choice_of, picks
 from attncli.capturing.watching import Read, Watch
 from attncli.errors import InputError, did_you_mean, got
 
@@ -25,7 +26,8 @@ class Replacing(Watch):
     layer must be called in the same way in every run.
 
     Args:
-        layers: names of calls, or their numbers in the order of the first run; None for all.
+        layers: numbers of calls in the order of the first run, ranges such as `5-7`, names of calls, or patterns of
+            names such as `decoder.*`; None for all.
         heads: numbers of the heads to replace; None for all.
         known: `Record.reading` of calls in an earlier run on the same inputs, by name; these are not verified again.
     """
@@ -63,13 +65,15 @@ class Replacing(Watch):
         """Raise an InputError if no call was replaced, or if a chosen call was not."""
         names = list(self._numbers)
         for layer in self.layers or ():
-            known = names[layer] if isinstance(layer, int) and layer < len(names) else layer
-            if known not in names:
-                cure = f"expected 0 to {len(names) - 1}" if isinstance(layer, int) else did_you_mean(layer, names)
+            choice = choice_of(layer)
+            known = dict.fromkeys([*names, *self.problems]) if isinstance(choice, str) else names
+            if not (chosen := calls_of(choice, list(known))):
+                cure = did_you_mean(layer, names) if isinstance(choice, str) else f"expected 0 to {len(names) - 1}"
                 raise InputError.of(got(layer, f"no attention call of the model; {cure}"), ["layers"])
-            if known not in self.swapped:
-                why = self.problems.get(str(known), "it did not run")
-                raise InputError.of(f"{known}: its attention was not replaced: {why}")
+            for name in chosen:
+                if name not in self.swapped:
+                    why = self.problems.get(name, "it did not run")
+                    raise InputError.of(f"{name}: its attention was not replaced: {why}")
         if self.layers is None and (not self.swapped or self.problems):
             reasons = [f"{name}: {problem}" for name, problem in self.problems.items()]
             raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
@@ -80,7 +84,7 @@ class Replacing(Watch):
         call = self._calls[layer] = self._calls.get(layer, -1) + 1
         name = f"{layer}#{call}" if call else layer
         number = self._numbers.setdefault(name, len(self._numbers))
-        if self.layers is not None and name not in self.layers and number not in self.layers:
+        if self.layers is not None and not any(picks(choice_of(each), name, number) for each in self.layers):
             return output
         if torch.is_grad_enabled() and output.requires_grad:
             raise InputError.of(GRADIENTS)

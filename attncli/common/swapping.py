@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 import torch
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
@@ -16,7 +16,7 @@ from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
 from attncli.config.tensors import Layer
-from attncli.config.values import Indices, each_once
+from attncli.config.values import Indices, as_list, each_once
 from attncli.inputs.captured import inputs_of
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
@@ -34,7 +34,8 @@ class Swap(Replacing):
         entry: an entry of `scorers`, as text, mapping or function of queries and keys; the name of a normaliser, which
             is applied to the model's own scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`,
             no output at all.
-        layers: numbers of attention calls in the order of their execution, or names of layers; None for all.
+        layers: numbers of attention calls in the order of their execution, ranges of numbers such as `5-7`, names of
+            layers, or patterns of names such as `decoder.*`; None for all.
         heads: numbers of heads; None for all.
 
     Raises:
@@ -84,8 +85,13 @@ class _Holder(Model):
     entry: Entry
 
 
+def _several(layers: Any) -> Any:
+    """Return a pattern, ranges or a name as a list; a text of digits, which may be a name or a number, is refused."""
+    return layers if isinstance(layers, str) and layers.isdecimal() else as_list(layers)
+
+
 class _Places(Model):
-    layers: Annotated[list[Layer], Field(min_length=1), AfterValidator(each_once)] | None
+    layers: Annotated[list[Layer], Field(min_length=1), BeforeValidator(_several), AfterValidator(each_once)] | None
     heads: Indices | None
 
 

@@ -90,6 +90,12 @@ Sizes = Annotated[
     SizeList, AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=Size | SizeList | SizeRange)
 ]
 
+
+def as_list(given: Any) -> Any:
+    """Return text or an integer as a list of one item, and anything else unchanged."""
+    return [given] if isinstance(given, str | int) and not isinstance(given, bool) else given
+
+
 Index = Annotated[int, Field(ge=0)]
 Indices = Annotated[list[Index], Field(min_length=1), AfterValidator(each_once)]
 

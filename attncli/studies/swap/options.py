@@ -10,7 +10,7 @@ from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_ent
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import Layer
 from attncli.config.texts import MODEL_NAME, ModelName, Texts
-from attncli.config.values import Indices, each_once
+from attncli.config.values import Indices, as_list, each_once
 from attncli.errors import got
 
 By = Literal["all", "layer", "head", "up_to", "from"]
@@ -25,14 +25,9 @@ PLACES, RUN = Flag(panel="Where"), Flag(panel="The model")
 Count = Annotated[int, Field(ge=1, le=10**6)]
 
 
-def _as_list(given: Any) -> Any:
-    """Return a single value, as a flag gives it, as a list."""
-    return [given] if isinstance(given, str | int) and not isinstance(given, bool) else given
-
-
 def _numbers(given: Any) -> Any:
     """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
-    given = _as_list(given)
+    given = as_list(given)
     if not isinstance(given, list):
         return given
     return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
@@ -41,18 +36,18 @@ def _numbers(given: Any) -> Any:
 Places = Annotated[
     list[By],
     Field(min_length=1),
-    BeforeValidator(_as_list, json_schema_input_type=list[By] | By),
+    BeforeValidator(as_list, json_schema_input_type=list[By] | By),
     AfterValidator(each_once),
 ]
 Layers = Annotated[
     list[Layer],
     Field(min_length=1),
-    BeforeValidator(_numbers, json_schema_input_type=list[Layer]),
+    BeforeValidator(_numbers, json_schema_input_type=list[Layer] | Layer),
     AfterValidator(each_once),
 ]
 
 
-Heads = Annotated[Indices, BeforeValidator(_as_list, json_schema_input_type=Indices)]
+Heads = Annotated[Indices, BeforeValidator(as_list, json_schema_input_type=Indices)]
 
 
 class SwapOptions(Experiment):
@@ -71,7 +66,11 @@ class SwapOptions(Experiment):
         Field(description="where scorers are put at a time: all layers, each layer, each head, all up to or from each"),
         PLACES,
     ] = DEFAULT_PLACES
-    layers: Annotated[Layers | None, Field(description="of these layers alone: numbers, or names"), PLACES] = None
+    layers: Annotated[
+        Layers | None,
+        Field(description="of these layers alone: numbers, ranges such as 5-7, names, or patterns such as decoder.*"),
+        PLACES,
+    ] = None
     heads: Annotated[Heads | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = None
     batch_size: Annotated[Count, Field(description="texts in one run of the model"), RUN] = 16
     attn: Annotated[

@@ -11,6 +11,7 @@ from torch import nn
 from attncli.capturing.capture import evaluating
 from attncli.capturing.models import Loaded, Request, load
 from attncli.capturing.record import Record as Call
+from attncli.capturing.selection import calls_of, choice_of
 from attncli.capturing.swap import Replacing
 from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import formulas_of, names_of, random_labels
@@ -162,16 +163,16 @@ def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[st
     names, collector, chosen = list(heads), Collector(), set[str]()
     for index, layer in enumerate(options.layers or ()):
         with collector.under("layers", index):
-            if isinstance(layer, int) and layer >= len(names):
-                raise InputError.of(
-                    got(layer, f"expected 0 to {len(names) - 1}, of {len(names)} layers with attention")
-                )
-            name = names[layer] if isinstance(layer, int) else layer
-            if name in problems:
+            choice = choice_of(layer)
+            calls = calls_of(choice, names)
+            for name in calls_of(choice, list(problems)) if isinstance(choice, str) else ():
                 raise InputError.of(f"got {name}, whose attention cannot be replaced: {problems[name]}")
-            if name not in heads:
-                raise InputError.of(got(name, "no layer with attention", did_you_mean(name, names)))
-            chosen.add(name)
+            if not calls and not isinstance(choice, str):
+                known = f"expected 0 to {len(names) - 1}, of {len(names)} layers with attention"
+                raise InputError.of(got(layer, known))
+            if not calls:
+                raise InputError.of(got(layer, "no layer with attention", did_you_mean(layer, names)))
+            chosen |= {*calls}
     found = [name for name in names if options.layers is None or name in chosen]
     for index, head in enumerate(options.heads or ()):
         for name in found:

@@ -73,6 +73,8 @@ def test_what_is_shown_and_drawn() -> None:
     [
         ([TOWER, "--layers", "7"], "--layers 7: got 7; expected 0 to 1, of 2 layers with attention"),
         ([TOWER, "--layers", "frist"], '--layers frist: got "frist"; no layer with attention; did you mean `first`?'),
+        ([TOWER, "--layers", "1-2"], '--layers 1-2: got "1-2"; expected 0 to 1, of 2 layers with attention'),
+        ([TOWER, "--layers", "x.*"], '--layers x.*: got "x.*"; no layer with attention; known: first, second'),
         ([TOWER, "--by=head", "--heads", "4"], "--heads 4: got 4; expected 0 to 3, of the heads of first"),
         ([TOWER, "--by", "sideways"], 'got "sideways"; expected all, layer, head, up_to or from'),
         ([TOWER, "--text", "a"], "a function, which brings its own inputs"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import attncli
 from attncli.errors import InputError
 from attncli.studies.swap.outputs import outputs_of
-from tests.studies.swap.models import Relu, Strides, Written, of_transformers, tower
+from tests.studies.swap.models import Mixed, Relu, Strides, Written, of_transformers, tower
 
 LESS = {"scorer": "scaled_dot", "scale": "1/d"}
 FAMILIES = [
@@ -99,6 +99,60 @@ def test_layers_by_name_and_number() -> None:
     assert min(relative(a, b) for a, b in ((first, own), (second, own), (first, second), (both, first))) > 1e-3
 
 
+LAYERS: dict[Any, list[int]] = {  # of twelve layers by ranges, names and patterns, as for `capture`
+    "layers.*": [*range(12)],
+    "layers.1?.*": [10, 11],
+    "layers.[03].attention": [0, 3],
+    "0,5-7": [0, 5, 6, 7],
+    "layers.4.attention": [4],
+    ("3-4", "*.7.*", 9): [3, 4, 7, 9],
+    ("1-1",): [1],
+    3: [3],
+}
+
+
+class Twelve(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleDict({"attention": Strides()}) for _ in range(12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + layer["attention"](x)  # type: ignore[index]
+        return x
+
+
+@pytest.mark.parametrize("layers", LAYERS, ids=str)
+def test_layers_by_ranges_and_patterns(layers: Any) -> None:
+    """The study chooses the same layers as `Swap`, and for text alone the same as `Capture`."""
+    model, x = Twelve().eval(), torch.randn(1, 4, 32)
+    chosen = [f"layers.{number}.attention" for number in LAYERS[layers]]
+    assert [*result(model, x, "zero", layers=layers)[1]] == chosen
+    torch.testing.assert_close(
+        result(model, x, "zero", layers=layers)[0], result(model, x, "zero", layers=LAYERS[layers])[0]
+    )
+    found = attncli.swap(model, x, scorers=["sparsemax"], by="layer", layers=layers)
+    assert [row["layer"] for row in found.records if row["label"] == "zero"] == chosen
+    if isinstance(layers, str):
+        with attncli.Capture(layers=layers) as seen, torch.no_grad():
+            seen.take_names(model)
+            model(x)
+        assert [record.layer for record in seen.records] == chosen
+
+
+def test_a_pattern_has_all_calls_of_a_layer_and_a_name_has_one() -> None:
+    model, inputs = of_transformers("albert", "sdpa")
+    first, second = result(model, inputs, "zero")[1]
+    assert [*result(model, inputs, "zero", layers=["*attention*"])[1]] == [first, second]
+    assert [*result(model, inputs, "zero", layers=[first])[1]] == [first]
+
+
+def test_a_name_of_digits_is_a_name() -> None:
+    model, x = nn.Sequential(nn.Identity(), Strides()).eval(), torch.randn(1, 4, 32)
+    assert [*result(model, x, "zero", layers=["1"])[1]] == ["1"]
+    assert [*result(model, x, "zero", layers=[0])[1]] == ["1"]
+
+
 def test_a_module_that_runs_twice_is_two_calls_and_a_cache_is_followed() -> None:
     model, inputs = of_transformers("albert", "sdpa")
     _, calls = result(model, inputs, "zero")
@@ -138,6 +192,9 @@ def test_inference_mode_and_bfloat16() -> None:
         (Relu(), "model", {}, "attention was not replaced: Relu: relu in place of a softmax"),
         (tower()[0], "model", {"layers": ["third"]}, '"third"; no attention call of the model; known: first, second'),
         (tower()[0], "model", {"layers": [2]}, "got 2; no attention call of the model; expected 0 to 1"),
+        (tower()[0], "model", {"layers": "1-2"}, '"1-2"; no attention call of the model; expected 0 to 1'),
+        (tower()[0], "model", {"layers": "x.*"}, '"x.*"; no attention call of the model; known: first, second'),
+        (Mixed(), "model", {"layers": ["*st"]}, "last: its attention was not replaced: relu in place"),
         (tower()[0], "model", {"heads": [4]}, "got 4; expected 0 to 3, of the 4 heads of first"),
         (tower()[0].train(), {"scorer": "dott"}, {}, "did you mean `dot`"),
         (nn.Linear(32, 4), "model", {}, "attention was not replaced: none ran"),
