@@ -13,7 +13,9 @@ from attncli.config.looks import HeatmapLook
 
 Source = Annotated[
     Path | None,
-    typer.Argument(metavar="SOURCE", help="A config, built-in experiment, run folder or tensor file; default: d2l."),
+    typer.Argument(
+        metavar="SOURCE", help="A config, built-in experiment, run folder, captured model or tensor file; default: d2l."
+    ),
 ]
 Scorers = Annotated[
     list[str] | None,

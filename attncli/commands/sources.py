@@ -17,8 +17,11 @@ from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
-from attncli.errors import InputError, did_you_mean, got, listed, looking_at
+from attncli.config.scorer_entries import MODEL, model_entry
+from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, looking_at
+from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
+from attncli.numbers import several
 from attncli.runs.loading import read_run
 from attncli.studies import STUDIES, part_of
 
@@ -71,7 +74,8 @@ def load_source(
     source = builtin_path("d2l") if source is None else experiment_path(source)
     with looking_at(source, "SOURCE"):
         is_folder = source.is_dir()
-    from_config = is_config(source)
+    is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
+    from_config = is_config(source) or is_capture
     if overrides and not from_config:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if tensors and (from_config or is_folder):
@@ -82,6 +86,7 @@ def load_source(
             _refuse_layer(layer)
             return Drawable(found, source.stem)
         if from_config:
+            overrides = [*(_of_model(source, layer, overrides) if is_capture else []), *overrides]
             result, look = _result_of_config(source, overrides, quiet)
         else:
             run = read_run(source, STUDIES)
@@ -93,6 +98,21 @@ def load_source(
         if error.problems[0].where:
             raise
         raise InputError.of(error.problems[0].message, where="SOURCE") from error
+
+
+def _of_model(path: Path, layer: str | None, overrides: Sequence[Override]) -> list[Override]:
+    """Return the overrides for the model's own scorer in one layer of a captured file; `overrides` are the user's.
+
+    Raises:
+        InputError: there are several layers and none is chosen, or the chosen layer does not exist.
+    """
+    found = [Override(("scorers",), [model_entry(MODEL)], "")]
+    captured = read_captured(path)
+    numbers = {name: captured.numbers[name] for name in captured.usable}
+    if numbers and not any(each.path[0] == "data" for each in overrides):
+        name = _chosen_layer(layer, numbers, f'got "{path}", {several(len(numbers), "layer")} of a model', "file")
+        found.append(Override(("data", "layers"), [name], f"--layer {layer}"))
+    return found
 
 
 def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) -> tuple[Result, dict[str, Any]]:
@@ -118,15 +138,29 @@ def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | No
         _refuse_layer(layer)
         return None, ""
     numbers: dict[str, int] = part_of("attention", "layers").layer_numbers(result)
-    if layer is None:
-        first = next(iter(numbers.values()))
-        raise InputError.of(f'got "{source}", a run over layers of a model; choose one, such as --layer {first}')
+    name = _chosen_layer(layer, numbers, f'got "{source}", a run over layers of a model', "run")
+    return name, f"layer {numbers[name]}"
+
+
+def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str, kind: str) -> str:
+    """Return the name of a layer, given its name or number; None means the only layer.
+
+    `numbers` has the numbers of all layers by name. `source` begins the message if there are several layers and none is
+    chosen, and `kind` is `run` or `file`.
+    """
     named = {str(number): name for name, number in numbers.items()}
+    if layer is None and len(numbers) == 1:
+        return next(iter(numbers))
+    if layer is None:
+        first, name = next(iter(named.items()))
+        known = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
+        raise InputError.of(f"{source}; choose one, such as --layer {first}; {known}")
     name = named.get(layer, layer)
     if name not in numbers:
         cure = did_you_mean(layer, [*numbers, *named])
-        raise InputError.of(got(layer, "expected the name or number of a layer of this run", cure), where="--layer")
-    return name, f"layer {numbers[name]}"
+        expected = f"expected the name or number of a layer of this {kind}"
+        raise InputError.of(got(layer, expected, cure), where="--layer")
+    return name
 
 
 def _refuse_layer(layer: str | None) -> None:

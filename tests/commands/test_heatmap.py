@@ -9,6 +9,9 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import Result
 
+import attncli as package
+from attncli.commands.sources import load_source
+from attncli.inputs.captured import read_captured
 from tests.cli import attncli, experiment, good, refusal
 
 CONFIG = """\
@@ -175,3 +178,66 @@ def test_a_character_without_a_font_is_a_warning_even_if_quiet(tmp_path: Path, m
 def test_unknown_choices(folder: Path) -> None:
     assert 'got "score"; did you mean `scores`?' in refusal("heatmap", "small.yaml", "--stage", "score")
     assert 'got "html"; known: text, md' in refusal("compare", "a", "b", "--format", "html")
+
+
+MINILM = Path(__file__).parents[2] / "experiments" / "minilm.safetensors"
+LAYER = "encoder.layer.{}.attention.self"
+
+
+@pytest.mark.parametrize("layer", ["3", LAYER.format(3)])
+def test_a_captured_file_has_the_weights_of_the_model(folder: Path, layer: str) -> None:
+    """The weights are computed from the captured tensors as the capture itself does; only this layer is computed."""
+    drawn = load_source(MINILM, None, layer, [], [], quiet=True)
+    assert (drawn.layer, drawn.name, drawn.matrices.layer) == (LAYER.format(3), "minilm", "layer 3")
+    weights = read_captured(MINILM).record(3).weights()
+    torch.testing.assert_close(dict(drawn.matrices.tensors), {"model": weights})
+    scores = load_source(MINILM, "scores", layer, [], [], quiet=True).matrices.tensors["model"]
+    torch.testing.assert_close(scores.softmax(-1), weights)
+    assert drawn.result is not None
+    assert list(drawn.result.settings["layers"]) == [LAYER.format(3)]
+    good("heatmap", MINILM, "--layer", layer, "--head", 2, "--head", 5, "--out", "two.svg")
+    assert titles(folder / "two.svg", "model, head 2", "model, head 5", "model, head 3") == [
+        "model, head 2",
+        "model, head 5",
+    ]
+
+
+def test_a_captured_file_with_one_layer_needs_no_choice(folder: Path) -> None:
+    with package.Capture(heads="4-5") as seen, torch.no_grad():
+        torch.nn.functional.scaled_dot_product_attention(*torch.randn(3, 1, 8, 5, 4))
+    package.save(seen, "one.safetensors")
+    good("heatmap", "one.safetensors", "--out", "one.svg")
+    assert titles(folder / "one.svg", "model, head 4", "model, head 5") == ["model, head 4", "model, head 5"]
+    good("heatmap", "one.safetensors", "--tensor", "function.queries", "--out", "queries.svg")
+    good("heatmap", "one.safetensors", "--set", "scorers=dot", "--head", 5, "--out", "dot.svg")
+    assert titles(folder / "dot.svg", "dot, head 5") == ["dot, head 5"]
+    good("heatmap", MINILM, "--set", "data.layer=1", "--head", 3, "--out", "set.svg")
+    assert "--head: got 6; expected head 4 to 5" in refusal("heatmap", "one.safetensors", "--head", 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            [],
+            f"6 layers of a model; choose one, such as --layer 0; expected 0 to 5, or a name such as {LAYER.format(0)}",
+        ),
+        (
+            ["--layer", "6"],
+            f'--layer: got "6"; expected the name or number of a layer of this file; known: {LAYER.format(0)}',
+        ),
+        (["--layer", "encoder.layer.1"], f"did you mean `{LAYER.format(1)}`?"),
+        (["--layer", "1", "--head", "12"], "--head: got 12; expected a head in 0..11"),
+        (["--layer", "1", "--scorer", "dot"], '--scorer: got "dot"; unknown label; known: model'),
+        (["--layer", "1", "--tensor", "x"], 'got "x"; MINILM has no such tensor'),
+    ],
+)
+def test_what_a_captured_file_does_not_have(folder: Path, arguments: list[str], message: str) -> None:
+    assert message in refusal("heatmap", MINILM, *arguments).replace(str(MINILM), "MINILM")
+    assert [path.name for path in folder.iterdir()] == ["small.yaml"]
+
+
+def test_a_run_over_layers_says_which_there_are(folder: Path) -> None:
+    good("run", MINILM, "--set", "data.layers=[1,3]", "--no-plots", "--quiet", "--out", "run")
+    lines = refusal("heatmap", "run")
+    assert f"choose one, such as --layer 1; expected 1 or 3, or a name such as {LAYER.format(1)}" in lines
