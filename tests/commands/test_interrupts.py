@@ -420,6 +420,7 @@ def test_a_signal_leaves_out_what_can_be_left_out(
     assert [row["label"] for row in content["records"]] == ["dot", "gaussian", "cosine"]
     assert len(content["comparisons"]) == (1 if "comparisons" in left_out else 3)
     assert len(content["head_comparisons"]) == 2 * len(content["comparisons"])
+    assert bool(content["findings"]) == ("comparisons" not in left_out)
     assert content.get("interrupted", False) == (presses == 2 or "comparisons" in left_out)
     drawn = {"heatmaps.png", "report.html"} - (left_out if presses == 2 or where != "compared" else set())
     assert {"heatmaps.png", "report.html"} & {*content["files"]} == drawn

@@ -281,6 +281,8 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             heads += [names | each for each in by_head]
             records.append(record)
     stages = {record["label"]: stages[record["label"]] for record in records}
+    random = random_labels(entries, part.scorers)
+    findings = list[Finding]()  # which are about all pairs, or there are none
     with Keeping(records if keeps_scorers else ()) as compared:
         for a, b in itertools.combinations(stages, 2):
             progress.step(len(entries), len(entries), "comparisons")
@@ -293,10 +295,10 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
             by_head = Groups(empty_in_both, inputs.heads).of_pair(weights, outputs)
             comparisons.append(pair | row)
             head_comparisons += [pair | each for each in by_head]
+        findings += findings_of(_lessons(inputs, stages), comparisons, head_comparisons, random)
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"save": options.save, "heads": options.heads, "batch": options.batch}
-    random = random_labels(entries, part.scorers)
     return Result(
         options.study,
         options.name,
@@ -312,7 +314,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         },
         records,
         comparisons,
-        findings_of(_lessons(inputs, stages), comparisons, head_comparisons, random),
+        findings,
         inputs={
             tensor_name(name, layer=part.layer): each
             for name, each in saved_inputs(options.data, inputs, with_valid).items()
