@@ -24,6 +24,7 @@ Numbers = NDArray[np.float64]
 Size = tuple[float, float]  # in inches
 COLUMN, BOTH_COLUMNS = 4.2, 7.0  # inches, for the 3.3 or 6.9 of a paper
 FEW_PANELS = 4  # fit into one column
+SPARE = 30.0  # em of a page before its panels have their size
 ONE_ROW = 3  # most panels of curves that stand in one row, or in one column of a high page
 PAGE = 1.1, 1.0  # shape of a page without a given size
 LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
@@ -111,6 +112,9 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     figure.subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
     spec: Any = axes[0].get_gridspec()
+    if sheet.size is None:  # high enough to measure the room around the panels, whatever the texts need
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + SPARE * sheet.em)
     fits, file = _execute(figure), f"{name}.{sheet.look.format}"
     if sheet.size is None:
         page, sides = figure.get_size_inches(), _panel_size(figure, axes)

@@ -68,7 +68,7 @@ def _sharper(weights: Tensor, others: Tensor) -> str:
 
 def _holds(rule: Callable[..., bool], valid: Tensor, *tensors: Tensor) -> bool:
     """Whether a rule holds for matrices (..., n, m) and their mask: for the first few queries, then for all."""
-    parts = [tensor.reshape(-1, *tensor.shape[-2:])[0, :EXCERPT] for tensor in (valid, *tensors)]
+    parts = [tensor[(0,) * (tensor.ndim - 2)][:EXCERPT] for tensor in (valid, *tensors)]
     return rule(*parts) and rule(valid, *tensors)
 
 
