@@ -18,6 +18,7 @@ import pytest
 import torch
 import yaml
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import attncli
 from attncli import api
@@ -301,7 +302,7 @@ def test_frames_have_the_rows() -> None:
 def test_pictures_have_names() -> None:
     result = attncli.run(SMALL)
     assert result.pictures == ["heatmaps", "heatmap_dot", "heatmap_gaussian"]
-    titles = [axes.get_title() for axes in result.figure("heatmap_dot").axes]
+    titles = [text.get_text() for text in result.figure("heatmap_dot").findobj(Text)]
     assert any("dot" in title for title in titles)
     with pytest.raises(InputError, match="did you mean `heatmap_dot`"):
         result.figure("heatmap_dots")

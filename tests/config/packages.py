@@ -1,5 +1,6 @@
 """Packages for tests, installed as pip installs them: without a build backend, which may not be there."""
 
+import importlib
 import subprocess
 import sys
 import zipfile
@@ -66,6 +67,7 @@ def install(
     )
     for name, text in modules.items():
         (site / f"{name}.py").write_text(text)
+    importlib.invalidate_caches()  # folders that changed within the clock's resolution count as unchanged
     return site
 
 

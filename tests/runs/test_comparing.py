@@ -80,7 +80,7 @@ def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
 SCALED = [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]
 CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # study, changed keys, first difference, setting
     "scale": ("attention", {"scorers": SCALED}, "scores of scaled_dot, at [", "scorers.scaled_dot.scale"),
-    "variance": ("variance", {"seed": 1}, "mean of additive, d 4 (", "seed"),
+    "variance": ("variance", {"seed": 1}, "mean of additive (random parameters), d 4 (", "seed"),
     "train": ("train", {"lr": 0.5}, "accuracy of scaled_dot, seed 0 (", "lr"),
     "bench": ("bench", {"n": [8]}, "the row of scaled_dot, implementation ", "n"),
 }
@@ -142,7 +142,11 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
         lambda folder: flipped(folder, "scaled_dot/scores", times=1.01),
         f"{FIRST}scores of scaled_dot, at [1, 2, 0, 0] (",
     ),
-    "a number": ("attention", times("heads", 4, "entropy", 1.001), f"{FIRST}entropy of additive, batch 1, head 1 ("),
+    "a number": (
+        "attention",
+        times("heads", 4, "entropy", 1.001),
+        f"{FIRST}entropy of additive (random parameters), batch 1, head 1 (",
+    ),
     "no number": ("attention", figures("records", 0, entropy=None), f"{FIRST}entropy of additive ("),
     "a row less": (
         "attention",
@@ -153,7 +157,7 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "an interval": (
         "variance",
         figures("records", 0, variance_ci=[1e3, 2e3]),
-        f"{FIRST}variance of additive, d 4 (",
+        f"{FIRST}variance of additive (random parameters), d 4 (",
     ),
     "a time": ("bench", figures("records", -1, **APART), f"{FIRST}ratio of scaled_dot, implementation "),
     "a wide time": (

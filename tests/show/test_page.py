@@ -162,7 +162,7 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
 def test_a_strip_may_be_lower_than_a_panel_with_many_rows() -> None:
     names = [[f"token number {i}" for i in range(8)]]
     look = HeatmapLook(size=[3.3, 2.5])
-    strip = heatmap(*[weights(1, 8)] * 4, look=look)
+    strip = heatmap(*[weights(2, 8)] * 4, look=look)
     square = heatmap(*[weights(8, 8)] * 4, tokens=Tokens(names, names), look=look)
     for drawn in (strip, square):
         assert panels(drawn.figure)[0].get_position().height * 2.5 < 0.3
