@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -36,7 +36,7 @@ from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
-from attncli.sweeps.views import columns_of, frames_of, is_sweep, pictures_of, view_of
+from attncli.sweeps.views import Drawers, columns_of, frames_of, is_sweep, view_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -84,6 +84,13 @@ class Result(StudyResult):
             figure = self._figure(name, notes.append, look)
             if figure is None:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
+            if not {*look.words} <= figure.untranslated:
+                from attncli.show.figures import check_words
+
+                pictures = [figure]
+                if "words" not in looks:  # the run's words may be of another of its pictures
+                    pictures = [self._figure(each, Progress().note, look) or figure for each in self.pictures]
+                check_words(look, set().union(*(each.untranslated for each in pictures)))
         except InputError as error:
             raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
         for each in notes:
@@ -560,7 +567,8 @@ class Loaded:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                files = pictures_of(result, options.figure, progress.note) if pictures else {}
+                drawers = Drawers(result, options.figure, progress.note) if pictures else None
+                files: Mapping[str, Callable[[Path], None]] = drawers or {}
                 config, command = config_of(options), command or "attncli.run"
                 content = results_of(result, verdicts, options.seed, prepared.device, started, command)
                 if report:
@@ -569,6 +577,9 @@ class Loaded:
                     run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
                     files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
                 save_run(folder.path, result, content, config, files, progress.note)
+            if drawers is not None:
+                with below("figure"):
+                    drawers.check(folder.place)  # after the work, which is kept
         picture = next((folder.place / name for name in files if name in content["files"]), None)
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 

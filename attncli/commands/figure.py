@@ -1,6 +1,7 @@
 """`attncli figure`: draw the pictures of a run again, with another look."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,29 +38,33 @@ def figure(
     from attncli.runs.loading import read_run, reading
     from attncli.runs.run_folder import check_file, save_file_at
     from attncli.runs.saving import add_files
+    from attncli.show.figures import check_words, save_figure
     from attncli.studies import STUDIES
-    from attncli.sweeps.views import pictures_of
+    from attncli.sweeps.views import view_of
 
     stored = read_run(run, STUDIES)
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
     look, notes = look_of(stored, overrides_of_flags(given)), list[str]()
     with reading(run), naming_options():
-        files = pictures_of(stored.result, look, notes.append)
-        if not files:
+        figures = view_of(stored.result, "figure").figures(stored.result, notes.append, look)
+        if not figures:
             message = f'got "{run}", which has nothing to draw; expected a run with weights or other pictures'
             raise InputError.of(message, where="RUN")
-        there = [Path(name).stem for name in files]
         for name in only or ():
-            if name not in there:
-                message = got(name, "expected the name of a picture", did_you_mean(name, there))
+            if name not in figures:
+                message = got(name, "expected the name of a picture", did_you_mean(name, figures))
                 raise InputError.of(message, where="--only")
-        files = {name: draw for name, draw in files.items() if not only or Path(name).stem in only}
+        names = {name: f"{name}.{look.format}" for name in figures if not only or name in only}
+        if out is not None:
+            for name in names.values():  # raises InputError before anything is drawn
+                check_file(out / name, overwrite)
+        pictures = {name: figures[name]() for name in names}
+        check_words(look, set().union(*(picture.untranslated for picture in pictures.values())))
+        files = {names[name]: partial(save_figure, picture) for name, picture in pictures.items()}
         if out is None:
             places = add_files(run, files)
         else:
-            for name in files:  # raises InputError before anything is drawn
-                check_file(out / name, overwrite)
             places = [save_file_at(out / name, draw) for name, draw in files.items()]
     print_notes(notes, quiet)
     if not quiet:

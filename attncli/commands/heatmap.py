@@ -64,15 +64,15 @@ def heatmap(
     from attncli.config.strict import validated
     from attncli.errors import InputError, got
     from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
-    from attncli.show.figures import picture_ending, save_figure
+    from attncli.show.figures import check_words, drawing, ignore_note, picture_ending, save_figure
     from attncli.show.heatmaps import colour_map, heatmap_figure
-    from attncli.show.themes import sheet_of
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     flags = {each.path[-1]: each.value for each in overrides_of_flags(given)}
     with naming_options():
         look = validated(HeatmapLook, flags, {})
-        colour_map(sheet_of(look), look)
+        with drawing((), ignore_note, look) as sheet:
+            colour_map(sheet, look)
         if out is not None and picture_ending(out) != f".{look.format}" and "format" in flags:
             raise InputError.of(got(look.format, f'expected the ending of --out, "{out}"', "leave it out"), ["format"])
     if out is not None:  # raises InputError before the work
@@ -84,6 +84,7 @@ def heatmap(
         places = None if batches or heads else drawn.places(scorers, look.minus, notes.append)
         chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": places}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
+        check_words(look, figure.untranslated)
     place = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
     place = (save_file_at if out else save_numbered)(place, lambda path: save_figure(figure, path))
     print_notes(notes, quiet)

@@ -63,7 +63,7 @@ class StudyFlag:
         more = ["repeatable"] * self.is_list
         if isinstance(default, list) and len(default) > LONGEST_LIST:
             more.insert(0, f"default: {default[0]} to {default[-1]}")
-        elif default is not None and default is not False and default != []:
+        elif default is not None and default is not False and default not in ([], {}):
             more.insert(0, f"default: {_listed(default if isinstance(default, list) else [default], 'and')}")
         return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
 

@@ -31,6 +31,7 @@ TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
 PARAMETERS = "parameters.safetensors"  # in a run folder
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
 CAPTURED = "capture.safetensors"  # in a run folder: captured calls of a real model
+FONT = "font"  # in a run folder, with the ending of the user's file: the font of pictures
 REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
 

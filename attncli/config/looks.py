@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from attncli.config.strict import Flag, Model, problem
+from attncli.config.values import FileName
 from attncli.errors import InputError, got
 
 NUMBER = r"\s*(\d+\.?\d*|\.\d+)\s*"
@@ -65,6 +66,16 @@ class Look(Model):
         str | None,
         Field(description='text below the title, in place of the picture\'s facts; "" for none'),
         Flag("TEXT"),
+    ] = None
+    words: Annotated[
+        dict[str, str],
+        Field(description="translations of the picture's texts, such as {Queries: Anfragen, masked: maskiert}"),
+        Flag("MAPPING"),
+    ] = Field(default_factory=dict)
+    font: Annotated[
+        FileName | None,
+        Field(description="font file of all texts (.ttf, .otf or .ttc), installed or not"),
+        Flag("FILE", is_path=True),
     ] = None
     size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH", is_text=True)] = None
     font_size: Annotated[

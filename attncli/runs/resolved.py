@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from attncli.common.study import Result
-from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
+from attncli.config.document import CAPTURED, FONT, PARAMETERS, TENSORS
 from attncli.config.models import Experiment
 from attncli.config.yaml_loader import Loader
 
@@ -61,6 +61,8 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
         resolved["from"] = TENSORS
     elif "data" in resolved:
         _use_stored_inputs(resolved["data"], resolved["mask"], result)
+    if "font" in resolved.get("figure", {}):
+        resolved["figure"]["font"] = FONT + Path(resolved["figure"]["font"]).suffix
     for entry in resolved["scorers"]:
         own = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
         if "parameters" in entry and own:

@@ -33,7 +33,7 @@ from attncli.common.study import (
     stage_of,
     tokens_of,
 )
-from attncli.config.document import CAPTURED, PARAMETERS, REPORT, TENSORS, Document
+from attncli.config.document import CAPTURED, FONT, PARAMETERS, REPORT, TENSORS, Document
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
@@ -137,6 +137,8 @@ def save_run(
             written = beside.submit(save_named, folder / TENSORS, kept)  # while pictures are drawn
             if (captured := captured_file(config, result)) is not None:
                 shutil.copyfile(captured, folder / CAPTURED)
+            if (font := config.get("figure", {}).get("font")) is not None:
+                shutil.copyfile(font, folder / (FONT + Path(font).suffix))
             if result.parameters:
                 save_named(folder / PARAMETERS, result.parameters)
             if reason := save_weights_csv(folder / "weights.csv", result):

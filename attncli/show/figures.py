@@ -4,8 +4,9 @@ import io
 import logging
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font
+from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font, ttfFontProperty
 from matplotlib.text import Text
 
 from attncli.config.looks import Look
-from attncli.errors import InputError, got, printable
+from attncli.config.opening import check_regular
+from attncli.errors import InputError, Problem, did_you_mean, got, printable, shortened
 from attncli.show.themes import Settings, Sheet, most_dpi, sheet_of
 
 Note = Callable[[str], None]  # called with a sentence for the reader of a figure
@@ -41,7 +43,7 @@ class Picture(Figure):
     """A matplotlib figure with the settings and size of a sheet. Notebooks display it without pyplot.
 
     `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
-    `facts` are the phrases of the subtitle.
+    `facts` are the phrases of the subtitle, and `untranslated` all texts before the look's words replace them.
     """
 
     title: Text
@@ -49,7 +51,7 @@ class Picture(Figure):
     shape = 1.25  # width to height of a panel of curves
 
     def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:
-        self.sheet, self.facts = sheet, list(facts)
+        self.sheet, self.facts, self.untranslated = sheet, list(facts), set[str]()
         width, height = sheet.size or (width, height)
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
         FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one
@@ -89,16 +91,18 @@ def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
     fonts that are not available.
 
     Raises:
-        InputError: the picture would have too many dots.
+        InputError: the picture would have too many dots, or its font cannot be read.
     """
-    sheet = sheet_of(look)
+    sheet, first = sheet_of(look), [] if look.font is None else [font_of(Path(look.font))]
+    own = [look.title or "", look.subtitle or "", *look.words.values()]
     with applied(sheet.settings):
-        families, lost = fonts_for(map(printable, [*texts, look.title or "", look.subtitle or ""]))
+        families, lost = fonts_for(map(printable, filter(None, [*texts, *own])), first)
     if lost:
         note(lost)
     sheet.settings["font.family"] = families
     # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
-    sheet.settings["pdf.fonttype"] = 42 if families == [DEFAULT_FONT] else 3
+    is_true_type = families == [*first, DEFAULT_FONT] and (look.font or ".ttf").lower().endswith(".ttf")
+    sheet.settings["pdf.fonttype"] = 42 if is_true_type else 3
     with applied(sheet.settings):
         yield sheet
 
@@ -113,11 +117,6 @@ def save_figure(figure: Picture, path: Path) -> None:
     ending = picture_ending(path)
     with applied(figure.sheet.settings):
         figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
-
-
-def drawn_by(make: Callable[[], Picture]) -> Callable[[Path], None]:
-    """Return a function that makes a figure by `make` and saves it at a path."""
-    return lambda path: save_figure(make(), path)
 
 
 def as_png(figure: Picture) -> bytes:
@@ -136,10 +135,50 @@ def picture_ending(path: Path) -> str:
     return ending
 
 
-def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
-    """Return the default font and the installed fonts needed for all characters, and a note on missing characters."""
-    families = [DEFAULT_FONT]
-    lacking = _lacking({char for text in texts for char in text if not char.isascii()}, DEFAULT_FONT)
+def font_of(path: Path) -> str:
+    """Return a name of the font in a file, under which matplotlib then finds it.
+
+    Raises:
+        InputError: the file cannot be read, or has no font.
+    """
+    try:
+        check_regular(path)
+        font = get_font(path)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "it has no font"
+        message = f"which cannot be read: {reason}; expected a font file, such as .ttf, .otf or .ttc"
+        raise InputError.of(f'got "{path}", {message}', ["font"]) from error
+    names = (font.family_name, f"{font.family_name} {font.style_name}", f"{font.family_name} ({path})")
+    for name in names:
+        known = [entry for entry in fontManager.ttflist if entry.name == name]
+        if not known:  # of any style, so that matplotlib takes it for all texts
+            plain: dict[str, Any] = {"style": "normal", "variant": "normal", "weight": "normal", "stretch": "normal"}
+            fontManager.ttflist.append(replace(ttfFontProperty(font), name=name, **plain))
+        if not known or Path(findfont(FontProperties(family=[name]))).samefile(path):
+            break
+    return name
+
+
+def check_words(look: Look, texts: Collection[str], more: str = "") -> None:
+    """Raise an InputError, which ends with `more`, unless each word that the look replaces is a text of a picture."""
+    known = sorted(text for text in texts if any(map(str.isalpha, text)))
+    problems = []
+    for word in look.words:
+        if word not in texts:
+            near = did_you_mean(word, known)
+            cure = f"{near} " if near.startswith("did") else ""
+            message = got(word, "no text of the picture", f"{cure}its texts: {', '.join(map(shortened, known))}{more}")
+            problems.append(Problem(message, ("words", word), at_key=True))
+    if problems:
+        raise InputError(problems)
+
+
+def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str], str]:
+    """Return the fonts `first`, the default font and those needed for other characters, and a note on missing ones."""
+    families = [*first, DEFAULT_FONT]
+    lacking = {char for text in texts for char in text if not char.isascii()}
+    for family in families:
+        lacking = _lacking(lacking, family)
     if lacking:
         _add_new_fonts()
     for name in _candidates(lacking) if lacking else ():

@@ -22,7 +22,7 @@ from attncli.show.figures import Note, Picture, drawing, ignore_note
 from attncli.show.matrices import Panel, block_means, differences, part_shown, select, zoom
 from attncli.show.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out
 from attncli.show.scales import SCORES, WEIGHTS, ColourScale, Numbers, colour_scale
-from attncli.show.themes import Settings, Sheet, sheet_of
+from attncli.show.themes import Settings, Sheet
 
 Cells = np.ma.MaskedArray[Any, Any]
 QUANTITIES = {**SCORES, **WEIGHTS}
@@ -184,9 +184,8 @@ def runs_figure(
 
 
 def check_look(look: Look) -> None:
-    """Raise InputError, located at the key `figure`, for an invalid size or colour map."""
-    with below("figure"):
-        sheet = sheet_of(look)
+    """Raise InputError, located at the key `figure`, for a size with too many dots, a wrong font or colour map."""
+    with below("figure"), drawing((), ignore_note, look) as sheet:
         if isinstance(look, HeatmapLook):
             colour_map(sheet, look)
 

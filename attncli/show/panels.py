@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -109,9 +110,11 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     readable width and height in em.
     """
     sheet, axes = figure.sheet, [each for each in figure.axes if each.get_subplotspec() is not None]
+    _translate(figure, axes)
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     figure.subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
-    spec: Any = axes[0].get_gridspec()
+    spec, smallest = axes[0].get_gridspec(), np.array(least) * sheet.em
+    assert spec is not None
     if sheet.size is None:  # high enough to measure the room around the panels, whatever the texts need
         width, height = figure.get_size_inches()
         figure.set_size_inches(width, height + SPARE * sheet.em)
@@ -122,7 +125,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
         figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
         fits = _execute(figure)
-    elif figure.subtitle.get_text() and not (fits and _are_readable(figure, axes, least)):
+    elif figure.subtitle.get_text() and not (fits and (_panel_size(figure, axes) >= smallest).all()):
         note(f"{file}: no room for the subtitle")
         figure.subtitle.set_text("")
         fits = _execute(figure)
@@ -132,15 +135,35 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
             each.remove()
         fits = _execute(figure)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
-    if not (fits and _are_readable(figure, axes, least)):
+    for axes_ in axes:  # the solver's last digits vary, and with them the bytes of files
+        axes_.set_position(np.round(axes_.get_position().bounds, 9).tolist())
+        axes_.set_in_layout(True)
+    if not (fits and (_panel_size(figure, axes) >= smallest).all()):
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
         note(f"warning: {file}: the panels are too small to read on {given}; make the page larger")
 
 
-def _are_readable(figure: Picture, axes: Sequence[Axes], least: Size) -> bool:
-    """Whether all panels have at least the size `least` in em."""
-    return bool((_panel_size(figure, axes) >= np.array(least) * figure.sheet.em).all())
+def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
+    """Replace texts by the look's words for them, if it has any, and keep all texts as they were before."""
+    sheet, words = figure.sheet, figure.sheet.look.words
+    if not words:
+        return
+    widths: dict[Any, float] = {text: column_width(each) for each in axes for text in (each.title, each.xaxis.label)}
+    widths[figure.title], other = figure.get_figwidth(), LONGEST * CHARACTER * sheet.em
+    figure.untranslated |= {*figure.facts}
+    figure.facts = [words.get(fact, fact) for fact in figure.facts]
+    for text in figure.findobj(Text):
+        plain = " ".join(text.get_text().replace(TOGETHER, " = ").split())
+        figure.untranslated |= {plain} - {*words.values()}  # a legend is translated already
+        if plain in words:
+            text.set_text(folded(words[plain], widths.get(text, other), sheet))
+    for axis in (axis for each in axes for axis in (each.xaxis, each.yaxis)):
+        places = axis.get_majorticklocs().tolist()
+        labels = axis.get_major_formatter().format_ticks(places)
+        figure.untranslated |= {*labels}
+        if words.keys() & {*labels}:
+            axis.set_ticks(places, [words.get(label, label) for label in labels])
 
 
 def _execute(figure: Picture) -> bool:
@@ -150,8 +173,7 @@ def _execute(figure: Picture) -> bool:
     height, padding = figure.bbox.height, layout.get()["h_pad"] * figure.dpi
     room = subtitle.get_window_extent().height + padding if subtitle.get_text() else 0.0
     layout.set(rect=(0, 0, 1, max(0.1, 1 - room / height)))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         layout.execute(figure)
     subtitle.set_y((figure.title.get_window_extent().y0 - padding) / height)
     return not any("constrained_layout" in str(each.message) for each in caught)
@@ -182,20 +204,31 @@ def panels(
 
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:
-    """Return a text wrapped to this width in inches, after spaces and underscores, but not inside `name = value`."""
-    together = _together(text).replace("_", "_\v")
+    """Return a text wrapped to this width in inches, long words after underscores; not inside `name = value`."""
+    together = _together(text)
     character = sheet.em * CHARACTER * max(1.0, cell_len(together) / max(1, len(together)))  # Chinese is wider
-    lines = textwrap.wrap(together, max(8, int(inches / character)), replace_whitespace=False)
+    width = max(8, int(inches / character))
+    if max(map(len, together.split()), default=0) > width:
+        together = together.replace("_", "_\v")
+    lines = textwrap.wrap(together, width, replace_whitespace=False)
     return "\n".join(lines).replace("\v", "").replace(TOGETHER, " = ")
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
-    """Set the titles of a panel and of its axes."""
-    figure, spec = axes.figure, axes.get_gridspec()
+    """Set the titles of a panel and of its axes; `title` and `x` may have several lines."""
+    figure, inches = axes.figure, column_width(axes)
     assert isinstance(figure, Picture)
-    assert spec is not None
-    inches = INNER * figure.get_figwidth() / spec.ncols
-    axes.set(title=folded(title, inches, figure.sheet), xlabel=x and folded(x, inches, figure.sheet), ylabel=y)
+    title, x = ("\n".join(folded(line, inches, figure.sheet) for line in text.split("\n")) for text in (title, x))
+    axes.set(title=title, xlabel=x, ylabel=y)
+
+
+def column_width(axes: Axes) -> float:
+    """Return about the width of a panel in inches, before it is laid out."""
+    figure: Any = axes.figure
+    place: Any = axes.get_subplotspec()
+    ratios = place.get_gridspec().get_width_ratios()
+    share = sum(ratios[column] for column in place.colspan) / sum(ratios)
+    return float(INNER * figure.get_figwidth() * share)
 
 
 def reference(sheet: Sheet) -> dict[str, Any]:
@@ -242,7 +275,7 @@ def frame(axes: Sequence[Axes], spreads: str) -> None:
     limits: Numbers = scale(np.array(axes[0].get_ylim()))
     framed = np.clip(limits, ends[0] - room, ends[1] + room)
     if (framed != limits).any():
-        axes[0].set_ylim(*axes[0].yaxis.get_transform().inverted().transform(framed).tolist())
+        axes[0].set_ylim(*axes[0].yaxis.get_transform().inverted().transform(framed))
         figure.facts.append(f"{spreads} far beyond the lines are cut off")
 
 
@@ -296,7 +329,9 @@ def unit_axis(axes: Axes) -> None:
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw a legend below all panels in as many columns as fit; `looks` has the options of the line for each text."""
     lines = [Line2D([], [], **look) for look in looks.values()]
-    texts = [textwrap.fill(printable(text), LONGEST) for text in looks]
+    words = figure.sheet.look.words
+    figure.untranslated |= {*looks}
+    texts = [textwrap.fill(printable(words.get(text, text)), LONGEST) for text in looks]
     for columns in range(len(texts), 0, -1):
         drawn = figure.legend(lines, texts, loc="outside lower center", ncols=columns)
         if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:

@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
-from attncli.config.looks import SMALLEST, Look
+from attncli.config.looks import Look
 from attncli.errors import InputError
 from attncli.show.looks import looks_of
 
@@ -68,31 +68,19 @@ THEMES = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """The page of a figure: the user's look, and the settings derived from it. `points` is the size of all text."""
+    """The page of a figure: the user's look, and what follows from it.
+
+    `settings` are matplotlib's, `points` is the size of all text, `theme` the name of the theme and `ground` the colour
+    of its background. `dpi` is the resolution of the file, and `size` the requested size in inches, if any.
+    """
 
     look: Look
     settings: Settings
     points: float
-
-    @property
-    def theme(self) -> str:
-        """The name of the theme."""
-        return self.look.theme
-
-    @property
-    def ground(self) -> str:
-        """The colour of the background."""
-        return THEMES[self.theme].ground
-
-    @property
-    def size(self) -> Sequence[float] | None:
-        """The requested size of the page in inches, if any."""
-        return self.look.size
-
-    @property
-    def dpi(self) -> float:
-        """The resolution of the file."""
-        return self.look.dpi or DPI
+    theme: str
+    ground: str
+    dpi: float
+    size: Sequence[float] | None
 
     @property
     def unit(self) -> float:
@@ -137,8 +125,11 @@ def sheet_of(look: Look) -> Sheet:
         InputError: the picture would have too many dots.
     """
     theme, (width, _) = THEMES[look.theme], look.size or (PAGE, PAGE)
-    points = look.font_size or POINTS * max(1.0, width / PAGE)
-    _check_size(look)
+    points, dpi = look.font_size or POINTS * max(1.0, width / PAGE), look.dpi or DPI
+    if look.size and dpi > most_dpi(*look.size):
+        given = f"{' x '.join(f'{side:g}' for side in look.size)} inches at {dpi:g} dots per inch"
+        expected = f"expected at most {MOST_DOTS:,} dots, and {MOST_ALONG:,} along a side"
+        raise InputError.of(f"got {given}; {expected}; make the size or dpi smaller", ["size"])
     settings = {
         **{key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")},
         **SHARED,
@@ -149,17 +140,7 @@ def sheet_of(look: Look) -> Sheet:
         "grid.color": mixed(theme.ink, theme.ground, 0.1),
         "image.cmap": theme.colour_map,
     }
-    return Sheet(look, settings, points)
-
-
-def _check_size(look: Look) -> None:
-    """Raise InputError if the picture has too many dots."""
-    width, height = look.size or (SMALLEST, SMALLEST)
-    dpi = look.dpi or DPI
-    if dpi > most_dpi(width, height):
-        given = f"{width:g} x {height:g} inches at {dpi:g} dots per inch"
-        expected = f"expected at most {MOST_DOTS:,} dots, and {MOST_ALONG:,} along a side"
-        raise InputError.of(f"got {given}; {expected}; make the size or dpi smaller", ["size"])
+    return Sheet(look, settings, points, look.theme, theme.ground, dpi, look.size)
 
 
 def most_dpi(width: float, height: float) -> float:

@@ -17,7 +17,7 @@ from attncli.errors import printable
 from attncli.show.figures import Note, Picture
 from attncli.show.heatmaps import Heatmap, draw_heatmap
 from attncli.show.matrices import Panel
-from attncli.show.panels import INNER, decades_axis, draw_line, drawn, folded, frame, legend, panels
+from attncli.show.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
 from attncli.show.scales import spans_decades
 from attncli.show.themes import Sheet
 from attncli.studies import metric_of
@@ -48,7 +48,6 @@ def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = 
         panels, sides = _tables(result, rows, axes, names["mean"])
         return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
-    facts += ["bands: 95 % intervals"] if most > 1 else []
     return drawn(
         partial(_lines, rows=rows, axes=axes, names=names, title=title, facts=facts), result, note, look, "sweep"
     )
@@ -121,9 +120,11 @@ def _lines(
 ) -> Picture:
     """Draw lines over the first of `axes`, in a panel for each combination of values on the other axes.
 
-    `rows` are from `summary`, and `names` from `summary_names`.
+    `rows` are from `summary`, and `names` from `summary_names`. `facts` are on the means, if there are any.
     """
     (x, values), *others = axes
+    spreads = "bars" if x == "label" or len(values) == 1 else "bands"
+    facts = [*facts, f"{spreads}: 95 % intervals"] if facts else []
     facets, step = _facets(rows, others, note)
     figure, places = panels(sheet, len(facets), title, facts, quantities=1, step=step)
     lines, is_log = sheet.lines(result.labels), spans_decades(row[names["mean"]] for row in rows)
@@ -131,9 +132,8 @@ def _lines(
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=True)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
         about = [_named(result, key, value, of) for (key, of), value in zip(others, facet, strict=True)]
-        axes_.set_title("\n".join(folded(each, INNER * figure.get_figwidth() / grid.ncols, sheet) for each in about))
         is_lowest, is_first = index + grid.ncols >= len(facets), index % grid.ncols == 0
-        axes_.set(xlabel=_axis(result, x) if is_lowest else "", ylabel=_metric(result) if is_first else "")
+        name(axes_, "\n".join(about), _axis(result, x) if is_lowest else "", _metric(result) if is_first else "")
         axes_.tick_params(which="both", labelleft=is_first)
         for label, line in lines.items():
             own = [row for row in here if row["label"] == label]
@@ -146,7 +146,7 @@ def _lines(
             draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
         _x_axis(axes_, x, values)
     places[0].set_yscale("log" if is_log else "linear")
-    frame(places, "bands")
+    frame(places, spreads)
     for axes_ in places if is_log else ():
         decades_axis(axes_)
     if x != "label":

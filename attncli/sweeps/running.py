@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +16,7 @@ from attncli.common.progress import Progress
 from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result
 from attncli.config.sweep import as_data
+from attncli.errors import below
 from attncli.expect.judging import judge
 from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
@@ -26,7 +27,7 @@ from attncli.sweeps.journal import STATES, Journal, Row, rows_of
 from attncli.sweeps.points import Plan, Point
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.summary import summary
-from attncli.sweeps.views import pictures_of
+from attncli.sweeps.views import Drawers
 from attncli.sweeps.work import ALIKE, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that was not computed
@@ -81,9 +82,13 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
     result, points = result_of(plan, folder, kept.interrupted)
     verdicts = judge(result, plan.options.expect, plan.rows)
     pictures = task.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
-    drawn = pictures_of(result, plan.options.figure, progress.note) if pictures else {}
+    drawers = Drawers(result, plan.options.figure, progress.note) if pictures else None
+    drawn: Mapping[str, Callable[[Path], None]] = drawers or {}
     content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
     save_sweep(folder, result, content, points, summary(result), drawn)
+    if drawers is not None:
+        with plan.document.locating(), below("figure"):
+            drawers.check(folder)  # after the work, which is kept
     picture = next((folder / name for name in drawn if name in content["files"]), None)
     return Finished(result, content, folder, plan.document, verdicts, picture), problem
 

@@ -15,7 +15,7 @@ from attncli.sweeps.columns import is_repeated
 from attncli.sweeps.summary import summary, summary_columns
 
 if TYPE_CHECKING:
-    from attncli.show.figures import Note
+    from attncli.show.figures import Note, Picture
 
 
 def view_of(result: Result, part: str) -> ModuleType:
@@ -53,12 +53,27 @@ def listings_of(result: Result) -> list[Listing]:
     return [Listing(title, columns[kind], getattr(result, kind)) for kind, title in titles.items()]
 
 
-def pictures_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """Return functions that draw the pictures, by file name; `note` receives remarks on anything left out."""
-    from attncli.show.figures import drawn_by
+class Drawers(dict[str, Callable[[Path], None]]):
+    """Functions that draw the pictures of a result at a path, by file name; `note` receives remarks on omissions."""
 
-    figures = view_of(result, "figure").figures(result, note, look)
-    return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
+    def __init__(self, result: Result, look: Look, note: "Note") -> None:
+        figures = view_of(result, "figure").figures(result, note, look)
+        super().__init__({f"{name}.{look.format}": partial(self._draw, make) for name, make in figures.items()})
+        self.look, self.texts = look, set[str]()
+
+    def _draw(self, make: "Callable[[], Picture]", path: Path) -> None:
+        from attncli.show.figures import save_figure
+
+        picture = make()
+        self.texts |= picture.untranslated
+        save_figure(picture, path)
+
+    def check(self, folder: Path) -> None:
+        """Raise an InputError for words of the look that no drawn picture of the run in `folder` has."""
+        from attncli.show.figures import check_words
+
+        if self.texts:
+            check_words(self.look, self.texts, f"; the run is in {folder}, and `attncli figure` draws it again")
 
 
 def is_sweep(result: Result) -> bool:

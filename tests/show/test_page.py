@@ -98,6 +98,14 @@ def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows() -> None:
         assert figure.get_figwidth() <= 7.0 + 1e-9
 
 
+@pytest.mark.parametrize("make", [variance, heat])
+def test_the_last_digits_of_the_layout_are_cut_off_as_they_vary(make: Any) -> None:
+    for axes in make(size=[6.1, 4.3]).axes:
+        if axes.get_subplotspec() is not None:
+            assert axes.get_position().bounds == pytest.approx(np.round(axes.get_position().bounds, 9), abs=1e-15)
+            assert axes.get_in_layout()
+
+
 FACTS = "normal entries, mean 0, std 1; 400 samples; "
 
 

@@ -280,3 +280,9 @@ def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scor
 def test_runs_that_depend_on_no_number_have_no_picture() -> None:
     rows = [{"scorer": "dot", "label": "dot", "entropy": 1.0}, {"scorer": "cosine", "label": "cosine", "entropy": 2.0}]
     assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", {}, rows)), Look(), pytest.fail) == {}
+
+
+def test_the_intervals_of_single_points_are_bars() -> None:
+    assert drawn([SEEDS])[0].subtitle.get_text().startswith("means of 3 runs; bars: 95 % intervals")
+    without = drawn([{"scale": [1.0, 2.0]}])[0]
+    assert without.subtitle.get_text() == ""

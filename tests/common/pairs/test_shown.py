@@ -13,7 +13,7 @@ from attncli.config.looks import Look
 from attncli.numbers import number
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
-from attncli.show.figures import drawn_by
+from attncli.show.figures import save_figure
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.variance.columns import density
@@ -195,6 +195,6 @@ def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure:
     notes: list[str] = []
     result = swept(study, scorers=DOT, **FEW[study], **keys)
     for name in "ab":
-        drawn_by(part_of(study, "figure").figures(result, notes.append, Look())[study])(tmp_path / f"{name}.png")
+        save_figure(part_of(study, "figure").figures(result, notes.append, Look())[study](), tmp_path / f"{name}.png")
     assert notes == [f"not drawn where it is not positive: {figure} of dot"] * 2
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
-from attncli.show.figures import drawn_by
+from attncli.show.figures import save_figure
 from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import findings_of, summary
 from tests.show.samples import drawn, many_scorers, shown
@@ -107,7 +107,7 @@ def test_findings() -> None:
 )
 def test_all_is_shown_whatever_was_found(result: Result, tmp_path: Path) -> None:
     assert max(map(cell_len, shown(result, width=60).splitlines())) <= 60
-    drawn_by(figures(result, lambda note: None, Look())["train"])(tmp_path / "train.png")
+    save_figure(figures(result, lambda note: None, Look())["train"](), tmp_path / "train.png")
 
 
 def test_what_is_drawn() -> None:

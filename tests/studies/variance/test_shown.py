@@ -1,14 +1,14 @@
 """variance.png of results made by hand: points with intervals and theory, and a panel of densities for each label."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from matplotlib.colors import to_rgb
-from scipy import stats
 
 from attncli.common.study import Result
 from attncli.config.looks import Look, Theme
@@ -21,8 +21,13 @@ from attncli.studies.variance.study import _with_densities
 from tests.common.pairs.samples import swept
 
 SIZES = (4, 16, 64, 256)
-STDS: dict[str, Any] = {"dot": math.sqrt, "scaled_dot": lambda d: 1.0, "scaled_dot_1_over_d": lambda d: d**-0.5}
+STDS: dict[str, Callable[[float], float]] = {
+    "dot": math.sqrt,
+    "scaled_dot": lambda d: 1.0,
+    "scaled_dot_1_over_d": lambda d: d**-0.5,
+}
 SAMPLES = 100_000
+STATS: Any = scipy.stats
 ENTRIES = {"distribution": "normal", "df": None, "rho": 0.0}
 ENTRIES |= {f"{side}_{name}": float(name == "std") for side in ("query", "key") for name in ("mean", "std")}
 
@@ -37,7 +42,7 @@ def result_of(
         for d in sizes:
             std, mean = STDS.get(label, math.sqrt)(d), d / 100
             edges = mean + std * np.linspace(-5, 5, 101)
-            counts = SAMPLES * np.diff(stats.norm(mean, std).cdf(edges))
+            counts = SAMPLES * np.diff(STATS.norm.cdf(edges, mean, std))
             tensors[f"histogram/{label}/{d}/edges"] = torch.from_numpy(edges)
             tensors[f"histogram/{label}/{d}/counts"] = torch.from_numpy(counts)
             row = {"d": d, "samples": SAMPLES, "mean": mean, "variance": std**2, "theory_mean": mean}
@@ -106,14 +111,14 @@ def test_each_label_has_its_densities_from_pale_to_its_colour(theme: Theme) -> N
         assert all(1.5 <= line.get_linewidth() <= 2 for line in axes.lines)
         for line, d in zip(lines, SIZES, strict=True):
             x, y = line.get_xydata().T
-            np.testing.assert_allclose(y, stats.norm(d / 100, STDS[label](d)).pdf(x), rtol=0.01, atol=1e-4)
+            np.testing.assert_allclose(y, STATS.norm.pdf(x, d / 100, STDS[label](d)), rtol=0.01, atol=1e-4)
 
 
 def test_bells_of_dot_widen_and_those_of_scaled_dot_coincide() -> None:
     _, (dot, scaled, _) = panels(draw(result_of(["dot", "scaled_dot", "falling"])))
     peaks = [max(line.get_ydata()) for line in solid(dot)]
-    assert peaks == pytest.approx([stats.norm.pdf(0) / math.sqrt(d) for d in SIZES], rel=0.01)
-    assert [max(line.get_ydata()) for line in solid(scaled)] == pytest.approx([stats.norm.pdf(0)] * 4, rel=0.01)
+    assert peaks == pytest.approx([STATS.norm.pdf(0) / math.sqrt(d) for d in SIZES], rel=0.01)
+    assert [max(line.get_ydata()) for line in solid(scaled)] == pytest.approx([STATS.norm.pdf(0)] * 4, rel=0.01)
 
 
 def test_dotted_densities_are_normal_with_the_moments_of_the_theory() -> None:
@@ -123,7 +128,7 @@ def test_dotted_densities_are_normal_with_the_moments_of_the_theory() -> None:
     assert len(dotted) == len(SIZES)
     for line, d in zip(dotted, SIZES, strict=True):
         x, y = line.get_xydata().T
-        np.testing.assert_allclose(y, stats.norm(d / 100, math.sqrt(1.1 * d)).pdf(x), rtol=1e-9)
+        np.testing.assert_allclose(y, STATS.norm.pdf(x, d / 100, math.sqrt(1.1 * d)), rtol=1e-9)
     assert "dotted: normal with the theory's mean and variance" in figure.subtitle.get_text()
     unknown = draw(result_of(["dot"], theory=None))
     assert panels(unknown)[1][0].lines[:] == solid(panels(unknown)[1][0])
@@ -154,7 +159,7 @@ def test_scores_far_outside_do_not_widen_the_axis() -> None:
     """One score in a thousand lies a hundred times as far out as the others."""
     result = result_of(["dot"], [64])
     edges = np.linspace(-500, 500, 101)
-    counts = SAMPLES * np.diff(stats.norm(0, 8).cdf(edges))
+    counts = SAMPLES * np.diff(STATS.norm.cdf(edges, 0, 8))
     counts[-1] = SAMPLES / 1000
     result.tensors["histogram/dot/64/edges"] = torch.from_numpy(edges)  # type: ignore[index]
     result.tensors["histogram/dot/64/counts"] = torch.from_numpy(counts)  # type: ignore[index]
