@@ -1,13 +1,15 @@
 """`attncli compare`: show the differences between runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from attncli.commands.options import Full, OverwriteFile, Quiet, naming_options
+from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
+from attncli.config.looks import HeatmapLook
 from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ Out = Annotated[
 
 
 def compare(
+    given: Mapping[StudyFlag, Any],
     runs: Runs,
     tolerance: Tolerance = None,
     fail: Fail = False,
@@ -57,7 +60,7 @@ def compare(
     from attncli.show.comparison import LINES, markdown, tables
     from attncli.studies import STUDIES
 
-    _check(runs, tolerance, fail, json and format_ == "md", out, overwrite)
+    look = _check(runs, tolerance, fail, json and format_ == "md", out, overwrite, given)
     collector, stored = Collector(), []
     for path in runs:
         with collector.under():
@@ -65,7 +68,7 @@ def compare(
     collector.check()
     found = [compare_stored(stored[0], other) for other in stored[1:]]
     if out is not None:
-        _draw(stored, found[0].weights, out, quiet)
+        _draw(stored, found[0].weights, out, look, quiet)
     if json:
         contents = [nan_to_null(asdict(each)) for each in found]
         print_json(contents if len(contents) > 1 else contents[0])
@@ -91,9 +94,19 @@ def compare(
 
 
 def _check(
-    runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
-) -> None:
-    """Raise InputError for flags that contradict each other; `both_forms` means --json beside `--format md`."""
+    runs: list[Path],
+    tolerance: float | None,
+    fail: bool,
+    both_forms: bool,
+    out: Path | None,
+    overwrite: bool,
+    given: Mapping[StudyFlag, Any],
+) -> HeatmapLook:
+    """Return the look that flags describe; raise InputError for wrong flags, and for flags that contradict each other.
+
+    `both_forms` means --json beside `--format md`.
+    """
+    overrides = overrides_of_flags(given)
     if len(runs) < 2:
         raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
     if tolerance is not None and not 0 <= tolerance < float("inf"):
@@ -103,18 +116,26 @@ def _check(
     if both_forms:
         raise InputError.of("got md beside --json; expected one of them", where="--format")
     if out is None:
-        return
+        if overrides:
+            raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
+        return HeatmapLook()
+    from attncli.config.strict import validated
     from attncli.runs.run_folder import check_file
-    from attncli.show.figures import picture_ending  # loads matplotlib
+    from attncli.show.figures import drawing, ignore_note, picture_ending  # loads matplotlib
+    from attncli.show.heatmaps import colour_map
 
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
     with naming_options():
+        look = validated(HeatmapLook, {each.path[-1]: each.value for each in overrides}, {})
+        with drawing((), ignore_note, look) as sheet:
+            colour_map(sheet, look)
         picture_ending(out)
     check_file(out, overwrite)
+    return look
 
 
-def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, quiet: bool) -> None:
+def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, look: HeatmapLook, quiet: bool) -> None:
     """Draw the difference of the weights of two runs, at the batch elements and heads that differ most.
 
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
@@ -123,7 +144,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, q
     from attncli.common.study import matrices_of
     from attncli.reports import names_of
     from attncli.runs.run_folder import save_file_at
-    from attncli.show.figures import save_figure
+    from attncli.show.figures import check_words, save_figure
     from attncli.show.heatmaps import runs_figure
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
@@ -136,6 +157,11 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, q
     notes: list[str] = []
     a, b = (matrices_of(run.result, "weights") for run in runs)
     first, second = names_of([run.path for run in runs])
-    figure = runs_figure(a, b, labels, sorted(places), (first, second), note=notes.append)
+    with naming_options():
+        figure = runs_figure(a, b, labels, sorted(places), (first, second), look, notes.append)
+        check_words(look, figure.untranslated)
     save_file_at(out, lambda path: save_figure(figure, path))
     print_notes(notes, quiet)
+
+
+COMMAND = with_flags("compare", compare, look_flags(HeatmapLook, without=("format", "minus")))

@@ -2,13 +2,14 @@
 
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
 import typer
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
 
 from attncli.commands.command import typer_command
 from attncli.commands.options import Output, Sets, import_quickly, naming_options, overrides_of
@@ -103,8 +104,8 @@ class StudyFlag:
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
-def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
-    """Return a typer command that calls a function, with flags added to the function's own options.
+def with_flags(name: str, function: Any, flags: list[StudyFlag], cls: type[TyperCommand] | None = None) -> Any:
+    """Return a typer command, of the class `cls` if given, that calls a function; flags are added to its own options.
 
     The function gets the values of the flags as the mapping `given`. If it has a parameter `output`, the command also
     has the options of `Output`.
@@ -121,15 +122,14 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
     listed = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
     keys, looks = ([flag.parameter() for flag in flags if bool(flag.above) is of_looks] for of_looks in (False, True))
     command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
-    made = typer_command(name, command)
+    made = typer_command(name, command, cls)
     made.choices = {value: f"{flag.option} {value}" for flag in reversed(flags) for value in flag.choices}
     return made
 
 
-def look_flags(model: type[Look] = Look) -> list[StudyFlag]:
-    """Return a command-line flag for each field of `model` (`Look` or a subclass), the keys under `figure`."""
-    fields = model.model_fields
-    return [StudyFlag(name, fields[name], ("figure",)) for name in fields]
+def look_flags(model: type[Look] = Look, without: Collection[str] = ()) -> list[StudyFlag]:
+    """Return a flag for each field of `model` (`Look` or a subclass), the keys under `figure`, but `without` some."""
+    return [StudyFlag(name, field, ("figure",)) for name, field in model.model_fields.items() if name not in without]
 
 
 def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:

@@ -3,13 +3,13 @@
 import json as stdjson
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from attncli.commands.command import typer_command
 from attncli.commands.options import (
     Device,
     DType,
@@ -26,6 +26,7 @@ from attncli.commands.options import (
     overrides_of,
 )
 from attncli.commands.streams import FAILED, print_line, print_note
+from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.common.stopping import signals
 from attncli.errors import InputError, as_line
 
@@ -84,6 +85,7 @@ class SweepCommand(TyperCommand):
 
 def sweep(
     ctx: typer.Context,
+    given: Mapping[StudyFlag, Any],
     config: Config = None,
     over: Over = None,
     with_: With = None,
@@ -123,9 +125,9 @@ def sweep(
         raise InputError.of("got no config; expected a YAML file, or --resume FOLDER", where="attncli sweep")
     if cluster is not None:
         _check_without_processes(jobs=jobs, timeout=timeout)
-    given = {"over": iter(over or ()), "with": iter(with_ or ())}
-    axes = typed_axes([(option, next(given[option])) for option in ctx.meta[ORDER]])
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    texts = {"over": iter(over or ()), "with": iter(with_ or ())}
+    axes = typed_axes([(option, next(texts[option])) for option in ctx.meta[ORDER]])
+    overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(given)]
     document = read_document(path, overrides)
     if cluster is None and not dry_run:
         from attncli.sweeps.starting import load_ahead
@@ -195,4 +197,4 @@ def _end(finished: "Finished", problem: str | None) -> None:
     check_verdicts([finished])
 
 
-COMMAND = typer_command("sweep", sweep, SweepCommand)
+COMMAND = with_flags("sweep", sweep, look_flags(), SweepCommand)

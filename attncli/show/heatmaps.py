@@ -168,7 +168,8 @@ def runs_figure(
 
     `labels` must have matrices of the same shape in both runs; `places` are pairs of batch element and head.
     """
-    ours, theirs = (select(each, labels, None, None, places, of) for each, of in ((a, ignore_note), (b, note)))
+    sides = ((a, ignore_note), (b, note))
+    ours, theirs = (zoom(select(each, labels, None, None, places, of), look) for each, of in sides)
     quantity = QUANTITIES[b.stage]
     panels = [
         replace(

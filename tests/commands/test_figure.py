@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import yaml
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 from PIL import Image
 
 import attncli
 from attncli.errors import InputError
 from attncli.runs.loading import read_run
 from attncli.studies import STUDIES
-from tests.cli import good, refusal
+from tests.cli import experiment, good, refusal
 
 
 def size(path: Path) -> tuple[int, int]:
@@ -84,3 +85,44 @@ def test_keys_of_an_earlier_version_do_not_keep_a_run_from_being_read(tmp_path: 
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     (run / "config.yaml").write_text(yaml.safe_dump(config | {"figure": {"style": "style.mplstyle", "theme": "dark"}}))
     assert to_hex(attncli.load(run).figure().get_facecolor()) == "#161618"
+
+
+def test_sweeps_take_the_options_of_pictures(here: Path) -> None:
+    path = experiment(here / "x.yaml", figure={"theme": "dark", "font_size": 8})
+    flags = ["--size", "6x4", "--dpi", "50", "--format", "png", "--subtitle", "", "--title", "Mine"]
+    good("sweep", path, "--over", "scorers[0]=dot,cosine", "--out", "out", "--jobs", 1, "--quiet", *flags)
+    assert size(here / "out/sweep.png") == (300, 200)
+    figure = attncli.load("out").figure()
+    assert (figure.get_suptitle(), figure.subtitle.get_text()) == ("Mine", "")
+    assert {text.get_fontsize() for text in figure.findobj(Text) if text.get_text()} == {8.0}
+    assert to_hex(figure.get_facecolor()) == "#161618"
+    good("sweep", "--resume", "out", "--theme", "light", "--size", "5x4", "--quiet")
+    assert size(here / "out/sweep.png") == (250, 200)
+    message = refusal("sweep", path, "--over", "seed=0,1", "--theme", "blue", "--out", "no")
+    assert 'figure.theme: got "blue"; expected light, dark or print' in message
+
+
+def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
+    path = experiment(here / "x.yaml", data={"queries": {"shape": [1, 3, 4]}, "keys": {"shape": [1, 5, 4]}})
+    for seed in (0, 1):
+        good("run", path, "--seed", seed, "--out", f"run{seed}", "--no-plots", "--quiet")
+    flags = ["--size", "4x3", "--dpi", 50, "--theme", "dark", "--keys", "1:4", "--cmap", "viridis", "--quiet"]
+    good("compare", "run0", "run1", "--out", "a.png", *flags)
+    assert size(here / "a.png") == (200, 150)
+    german = ["--words", "{Queries: Anfragen}", "--title", "Unterschied", "--subtitle", "zwei Läufe"]
+    good("compare", "run0", "run1", "--out", "a.svg", "--quiet", *german)
+    text = (here / "a.svg").read_text("utf-8")
+    assert all(f">{each}</text>" in text for each in ("Anfragen", "Unterschied", "zwei Läufe", "Keys"))
+    for option, value, message in [
+        ("--theme", "blue", '--theme: got "blue"; expected light, dark or print'),
+        ("--cmap", "redss", '--cmap: got "redss"; expected a colour map of matplotlib; did you mean `Reds`?'),
+        ("--keys", "7:", '--keys: got "7:"; there are n = 3 queries and m = 5 keys'),
+        ("--words", "{Querys: a}", '--words: got "Querys"; no text of the picture; did you mean `Queries`?'),
+        ("--font", "x.yaml", "which cannot be read: it has no font"),
+    ]:
+        assert message in refusal("compare", "run0", "run1", "--out", "b.png", option, value)
+    assert not (here / "b.png").exists()
+    assert (
+        refusal("compare", "run0", "run1", "--theme", "dark")
+        == "--theme dark: got no --out; expected the file of a picture"
+    )
