@@ -43,7 +43,8 @@ class Picture(Figure):
     """A matplotlib figure with the settings and size of a sheet. Notebooks display it without pyplot.
 
     `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
-    `facts` are the phrases of the subtitle, and `untranslated` all texts before the look's words replace them.
+    `facts` are the phrases of the subtitle, `untranslated` all texts before the look's words replace them, and
+    `translated` the artists with texts that are translated already.
     """
 
     title: Text
@@ -51,10 +52,16 @@ class Picture(Figure):
     shape = 1.25  # width to height of a panel of curves
 
     def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:
-        self.sheet, self.facts, self.untranslated = sheet, list(facts), set[str]()
+        self.sheet, self.facts, self.untranslated, self.translated = sheet, list(facts), set[str](), list[Text]()
         width, height = sheet.size or (width, height)
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
         FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one
+
+    def translation(self, text: str) -> str:
+        """Return a text with the look's words, if it has any for the text or for a part of it between commas."""
+        words, parts = self.sheet.look.words, text.split(", ")
+        self.untranslated |= {text, *parts}
+        return words[text] if text in words else ", ".join(words.get(part, part) for part in parts)
 
     def draw(self, renderer: Any) -> None:
         """Draw the figure with its sheet's settings, since matplotlib creates ticks as it draws."""

@@ -145,25 +145,24 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
 
 
 def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
-    """Replace texts by the look's words for them, if it has any, and keep all texts as they were before."""
-    sheet, words = figure.sheet, figure.sheet.look.words
-    if not words:
+    """Replace texts by the look's words for them, if it has any."""
+    sheet = figure.sheet
+    if not sheet.look.words:
         return
     widths: dict[Any, float] = {text: column_width(each) for each in axes for text in (each.title, each.xaxis.label)}
     widths[figure.title], other = figure.get_figwidth(), LONGEST * CHARACTER * sheet.em
-    figure.untranslated |= {*figure.facts}
-    figure.facts = [words.get(fact, fact) for fact in figure.facts]
-    for text in figure.findobj(Text):
-        plain = " ".join(text.get_text().replace(TOGETHER, " = ").split())
-        figure.untranslated |= {plain} - {*words.values()}  # a legend is translated already
-        if plain in words:
-            text.set_text(folded(words[plain], widths.get(text, other), sheet))
+    figure.facts = [figure.translation(fact) for fact in figure.facts]
+    for text in {*figure.findobj(Text)} - {*figure.translated}:
+        before = " ".join(text.get_text().replace(TOGETHER, " = ").split())
+        after = figure.translation(before)
+        if after != before:
+            text.set_text(folded(after, widths.get(text, other), sheet))
     for axis in (axis for each in axes for axis in (each.xaxis, each.yaxis)):
         places = axis.get_majorticklocs().tolist()
         labels = axis.get_major_formatter().format_ticks(places)
-        figure.untranslated |= {*labels}
-        if words.keys() & {*labels}:
-            axis.set_ticks(places, [words.get(label, label) for label in labels])
+        translations = [figure.translation(label) for label in labels]
+        if translations != labels:
+            axis.set_ticks(places, translations)
 
 
 def _execute(figure: Picture) -> bool:
@@ -329,11 +328,10 @@ def unit_axis(axes: Axes) -> None:
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw a legend below all panels in as many columns as fit; `looks` has the options of the line for each text."""
     lines = [Line2D([], [], **look) for look in looks.values()]
-    words = figure.sheet.look.words
-    figure.untranslated |= {*looks}
-    texts = [textwrap.fill(printable(words.get(text, text)), LONGEST) for text in looks]
+    texts = [textwrap.fill(printable(figure.translation(text)), LONGEST) for text in looks]
     for columns in range(len(texts), 0, -1):
         drawn = figure.legend(lines, texts, loc="outside lower center", ncols=columns)
         if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
+            figure.translated += drawn.get_texts()
             return
         drawn.remove()

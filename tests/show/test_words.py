@@ -55,14 +55,17 @@ def test_every_text_of_a_picture_can_be_replaced() -> None:
 
 
 def test_a_heatmap_in_german() -> None:
+    """A text may have several parts between commas."""
     words = {"Queries": "Anfragen", "Keys": "Schlüssel", "masked": "maskiert", "attention weight": "Gewicht"}
+    words |= {"weight": "Gewicht", "batch 0": "Folge 0", "a": "Modell"}
     matrix = weights(2, 3, 4)
-    look = HeatmapLook(words=words, annotate="no")
-    figure = heatmap(matrix, valid=matrix < 0.5, look=look).figure
-    assert figure.get_suptitle() == "Gewicht"
+    figure = heatmap(matrix, valid=matrix < 0.5, look=HeatmapLook(words=words, annotate="no")).figure
+    assert figure.get_suptitle() == "Gewicht, Modell"
     assert figure.get_supylabel() == "Anfragen"
-    assert {"Schlüssel", "maskiert"} <= {*texts_of(figure)}
+    assert {"Schlüssel", "maskiert", "Gewicht", "Folge 0", "batch 1"} <= {*texts_of(figure)}
     assert not {*words} & {*texts_of(figure)}
+    whole = HeatmapLook(words={"attention weight, a": "Alles auf einmal"})
+    assert heatmap(matrix, look=whole).figure.get_suptitle() == "Alles auf einmal"
 
 
 def test_labels_of_ticks_and_long_titles() -> None:
@@ -114,8 +117,9 @@ def test_words_of_a_run_may_be_of_another_of_its_pictures() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
-    good("run", "d2l", "--out", "run", "--quiet", "--no-plots")
-    good("figure", "run", "--out", "german", "--words", "{Queries: Anfragen, masked: maskiert}", "--format", "svg")
+    good("run", "multi_head", "--out", "run", "--quiet", "--no-plots")
+    words = "{Queries: Anfragen, masked: maskiert, Heads: Köpfe}"
+    good("figure", "run", "--out", "german", "--words", words, "--format", "svg")
     assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
     message = refusal("figure", "run", "--out", "wrong", "--words", "{Querys: Anfragen}")
     assert message.startswith(
