@@ -10,7 +10,6 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
@@ -19,13 +18,12 @@ from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look
 from attncli.errors import InputError, below, did_you_mean, got, printable
 from attncli.show.figures import Note, Picture, drawing, ignore_note
-from attncli.show.matrices import Panel, block_means, differences, part_shown, select, zoom
+from attncli.show.matrices import Panel, block_means, differences, part_shown, select, subtracted, zoom
 from attncli.show.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out
 from attncli.show.scales import SCORES, WEIGHTS, ColourScale, Numbers, colour_scale
 from attncli.show.themes import Settings, Sheet
 
 Cells = np.ma.MaskedArray[Any, Any]
-QUANTITIES = {**SCORES, **WEIGHTS}
 PLAIN = HeatmapLook()
 FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
@@ -51,14 +49,13 @@ SLOT = 0.7  # estimated share of the page that is cells
 class Heatmap:
     """The content of a picture of matrices, independent of its page.
 
-    `stage` is the stage of attention, if the matrices are of one. If `is_difference`, they are differences. `sides` are
-    the labels of the vertical and of the horizontal axes, and `name` is the name of the file in notes.
+    `stage` is the stage of attention, if the matrices are of one. `sides` are the labels of the vertical and of the
+    horizontal axes, and `name` is the name of the file in notes.
     """
 
     panels: Sequence[Panel]
     title: str
     stage: str = ""
-    is_difference: bool = False
     sides: tuple[str, str] = ("Queries", "Keys")
     name: str = "heatmaps"
 
@@ -67,13 +64,16 @@ class Heatmap:
         """Whether panels are drawn as bars, because each has a single query."""
         return bool(self.stage) and all(len(panel.queries) == 1 for panel in self.panels)
 
+    @property
+    def is_difference(self) -> bool:
+        """Whether panels show differences."""
+        return any(panel.minus is not None for panel in self.panels)
+
     def groups(self, look: HeatmapLook) -> list[tuple[str, str | int]]:
         """Return a name for each panel; panels with the same name share a colour scale."""
         by = look.scale or ("label" if self.stage in SCORES and not self.is_difference else "shared")
-        return [
-            (panel.quantity, panel.label if by == "label" else index if by == "panel" else "")
-            for index, panel in enumerate(self.panels)
-        ]
+        names = [{"label": panel.label, "panel": index}.get(by, "") for index, panel in enumerate(self.panels)]
+        return [(panel.quantity, name) for panel, name in zip(self.panels, names, strict=True)]
 
 
 def heatmap_figure(
@@ -132,18 +132,14 @@ def stage_figure(
         about: the end of the title.
         sorted_by: `label` or `place` or both, where differences are sorted by their size.
     """
-    quantity = printable(QUANTITIES.get(stage, stage))
     panels = zoom(panels, look)
     if {panel.label for panel in panels} <= before_dropout:
-        quantity, before_dropout = f"{quantity} before dropout", frozenset()
-    title = f"attention {quantity}" if stage in WEIGHTS else quantity
+        panels = [replace(panel, quantity=f"{panel.quantity} before dropout") for panel in panels]
+        before_dropout = frozenset()
+    title = _title(panels, stage)
     if look.minus is not None:
         panels = differences(panels, look.minus, note, sorted_by)
-        quantity = f"{quantity} difference"
-    panels = [
-        replace(p, quantity=quantity, label=f"{p.label} before dropout" if p.label in before_dropout else p.label)
-        for p in panels
-    ]
+    panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
     labels, places = ([*{getattr(panel, name) for panel in panels}] for name in ("label", "place"))
     names = places if len(places) == 1 else labels if len(labels) == 1 else []
     if look.minus is not None:
@@ -152,7 +148,11 @@ def stage_figure(
     queries = {str(panel.queries[0]) for panel in panels if len(panel.queries) == 1}
     names += [f"query {name}" for name in queries - {"0"} if len(queries) == 1]
     title = ", ".join(filter(None, (title, *about[:1], *names, *about[1:])))
-    return draw_heatmap(Heatmap(panels, title, stage, is_difference=look.minus is not None), look, note)
+    return draw_heatmap(Heatmap(panels, title, stage), look, note)
+
+
+def _title(panels: Sequence[Panel], stage: str) -> str:
+    return f"attention {panels[0].quantity}" if stage in WEIGHTS else panels[0].quantity
 
 
 def runs_figure(
@@ -170,18 +170,9 @@ def runs_figure(
     """
     sides = ((a, ignore_note), (b, note))
     ours, theirs = (zoom(select(each, labels, None, None, places, of), look) for each, of in sides)
-    quantity = QUANTITIES[b.stage]
-    panels = [
-        replace(
-            q,
-            valid=None if p.valid is None or q.valid is None else p.valid | q.valid,
-            minus=p.values,
-            quantity=f"{quantity} difference",
-        )
-        for p, q in zip(ours, theirs, strict=True)
-    ]
-    first, second = map(printable, names)
-    return draw_heatmap(Heatmap(panels, f"{quantity}, {second} − {first}", b.stage, is_difference=True), look, note)
+    title = f"{_title(theirs, b.stage)}, {printable(names[1])} − {printable(names[0])}"
+    panels = [subtracted(q, p) for p, q in zip(ours, theirs, strict=True)]
+    return draw_heatmap(Heatmap(panels, title, b.stage), look, note)
 
 
 def check_look(look: Look) -> None:
@@ -246,7 +237,7 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
             _Tile(every[slot], *divmod(slot, columns), panel, each, block, group, scales[group])
             for slot, panel, each, block, group in zip(slots, panels, cells, blocks, groups, strict=True)
         ]
-        figure.supylabel(panels[0].quantity if content.has_bars else content.sides[0], fontsize=sheet.points)
+        figure.supylabel(panels[0].shown_quantity if content.has_bars else content.sides[0], fontsize=sheet.points)
         if content.has_bars:
             _draw_bars(sheet, tiles)
         else:
@@ -412,11 +403,11 @@ def _draw_colour_bars(figure: Picture, tiles: Sequence[_Tile], panel: Size) -> N
     length, across = (high, wide) if is_beside else (wide, high)
     width = min(BAR * sheet.unit, length / 8)
     for group in groups:
-        scale, image = group[0].scale, group[0].axes.images[0]
+        scale = group[0].scale
         bar = figure.colorbar(
-            ScalarMappable(scale.norm, image.get_cmap()),
+            group[0].axes.images[0],
             ax=[tile.axes for tile in group],
-            label=folded(scale.label(group[0].panel.quantity), length + sheet.unit * AROUND[0], sheet),
+            label=folded(scale.label(group[0].panel.shown_quantity), length + sheet.unit * AROUND[0], sheet),
             extend=scale.extend,
             ticks=None if scale.kind == "log" else MaxNLocator("auto", steps=[1, 2, 5, 10]),
             format=PlainFormatter(),

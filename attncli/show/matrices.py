@@ -14,6 +14,7 @@ from attncli.common.study import Matrices, Names
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
 from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
 from attncli.show.figures import Note
+from attncli.show.scales import QUANTITIES
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -36,6 +37,11 @@ class Panel:
     keys: tuple[str, ...] | range
     minus: Tensor | None = None
     quantity: str = ""
+
+    @property
+    def shown_quantity(self) -> str:
+        """The quantity, or its difference."""
+        return self.quantity if self.minus is None else f"{self.quantity} difference"
 
 
 def select(
@@ -122,7 +128,8 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int,
     has_number = heads > 1 or matrices.heads is not None
     place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * has_number)
     queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
-    return Panel(printable(label), place, (batch, head), values, valid, queries, keys)
+    quantity = QUANTITIES.get(matrices.stage, printable(matrices.stage))
+    return Panel(printable(label), place, (batch, head), values, valid, queries, keys, quantity=quantity)
 
 
 def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | range:
@@ -168,8 +175,7 @@ def differences(panels: Sequence[Panel], label: str, note: Note, sorted_by: Set[
             expected = f"expected one of shape {list(panel.values.shape)} to subtract from {panel.label}"
             raise InputError.of(got(label, f"has {there}{panel.place and f' at {panel.place}'}; {expected}"), ["minus"])
         if panel is not other:
-            valid = None if panel.valid is None or other.valid is None else panel.valid | other.valid
-            found.append(replace(panel, valid=valid, minus=other.values))
+            found.append(subtracted(panel, other))
             sizes[panel.label, panel.place] = _mean_size(found[-1])
     if not found:
         raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
@@ -181,6 +187,12 @@ def differences(panels: Sequence[Panel], label: str, note: Note, sorted_by: Set[
         note(f"panels are ordered by their mean difference from {shown}: {ends}")
     order = list(labels), list(places)
     return sorted(found, key=lambda panel: (order[1].index(panel.place), order[0].index(panel.label)))
+
+
+def subtracted(panel: Panel, other: Panel) -> Panel:
+    """Return the panel minus another, masked where both are."""
+    valid = None if panel.valid is None or other.valid is None else panel.valid | other.valid
+    return replace(panel, valid=valid, minus=other.values)
 
 
 def _means(sizes: Mapping[tuple[str, str], float], axis: int, is_sorted: bool) -> dict[str, float]:

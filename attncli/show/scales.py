@@ -18,6 +18,7 @@ Extend = Literal["neither", "min", "max", "both"]
 WORDS = {"linear": "", "root": ", square root", "log": ", logarithm"}
 WEIGHTS = {"weights": "weight", "dropped": "weight after dropout"}  # stages of attention, and their quantities
 SCORES = {"scores": "score", "capped": "score after softcap", "biased": "score with its bias"}
+QUANTITIES = {**SCORES, **WEIGHTS}
 PALE = 0.05  # linear colours of values below this share of the largest are pale
 HALF = 0.5  # colours are by the square root if a larger share of the values is pale
 FEW = 0.05  # share of the positive values below logarithmic colours

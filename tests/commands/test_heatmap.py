@@ -38,23 +38,19 @@ def heatmap(*arguments: str) -> Result:
     return attncli("heatmap", *arguments)
 
 
-def texts(path: Path) -> list[str]:
-    """Return the lines of text of an SVG."""
-    return re.findall(r">([^<]+)</text>", path.read_text(encoding="utf-8"))
-
-
 def titles(path: Path, *labels: str) -> list[str]:
-    """Return the labels that an SVG has as text, on one line or folded over several."""
-    lines = texts(path)
-    text = "\n".join(lines) + "\n" + " ".join(lines)
-    return [label for label in labels if re.search(rf"(?:^|\s){re.escape(escape(label))}(?:$|\s)", text)]
+    """Return the labels that an SVG has as texts, on one line or folded over several."""
+    lines = "\n".join(re.findall(r">([^<]+)</text>", path.read_text(encoding="utf-8")))
+    patterns = {label: r"[ \n]".join(map(re.escape, escape(label).split(" "))) for label in labels}
+    return [label for label, pattern in patterns.items() if re.search(f"^{pattern}$", lines, re.MULTILINE)]
 
 
 def test_without_a_source_the_d2l_example_of_both_scorers(folder: Path) -> None:
     result = heatmap("--out", "d2l.svg")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "d2l.svg\n", "")
-    labels = ["additive", "scaled_dot", "batch 0", "batch 1"]
+    labels = ["additive", "scaled_dot", "batch 0", "batch 1", "weight"]
     assert titles(folder / "d2l.svg", *labels) == labels
+    assert (folder / "d2l.svg").read_text(encoding="utf-8").count(">additive</text>") == 1
 
 
 def test_default_place_is_numbered_and_never_reused(folder: Path) -> None:
@@ -76,13 +72,13 @@ def test_run_folder_gives_the_same_picture_as_its_config(folder: Path, train: st
 def test_selection(folder: Path) -> None:
     choice = ["--scorer", "dot", "--batch", "1", "--stage", "capped"]
     assert heatmap("small.yaml", *choice, "--out", "one.svg").exit_code == 0
-    assert titles(folder / "one.svg", "additive", "dot") == ["dot"]
-    assert "score after softcap" in " ".join(texts(folder / "one.svg"))
+    assert titles(folder / "one.svg", "additive", "dot", "batch 0", "batch 1") == ["dot"]
+    assert titles(folder / "one.svg", "score after softcap, batch 1, 1 of 2 batch elements")
 
 
 def test_dropped_weights_say_so(folder: Path) -> None:
     assert heatmap("small.yaml", "--set", "train=true", "--stage", "dropped", "--out", "after.svg").exit_code == 0
-    assert "dropout" in " ".join(texts(folder / "after.svg"))
+    assert titles(folder / "after.svg", "attention weight after dropout, additive")
     assert heatmap("small.yaml", "--set", "train=true", "--out", "before.svg").exit_code == 0
     words = ["additive before dropout", "dot"]
     assert titles(folder / "before.svg", *words, "dot before dropout") == words
@@ -124,7 +120,7 @@ def test_an_existing_file_is_not_replaced_unless_asked(folder: Path) -> None:
 def test_weights_of_a_query_without_keys_are_drawn(folder: Path) -> None:
     change = ["--set", "data.valid_lens=[0, 5]", "--set", "mask.empty_row=uniform"]
     assert heatmap("small.yaml", "--out", "uniform.svg", *change).exit_code == 0
-    assert titles(folder / "uniform.svg", "masked") == []
+    assert titles(folder / "uniform.svg", "weight", "masked") == ["weight"]
     assert heatmap("small.yaml", "--out", "zero.svg", "--set", "data.valid_lens=[0, 5]").exit_code == 0
     assert titles(folder / "zero.svg", "masked") == ["masked"]
 
@@ -141,8 +137,8 @@ def test_looks_of_a_config_are_those_of_its_pictures_and_flags_win(folder: Path)
         assert heatmap(*arguments, "--out", f"{name}.png").exit_code == 0
         assert (folder / f"{name}.png").read_bytes() == (run / "heatmaps.png").read_bytes(), name
     assert heatmap(str(run), "--colours", "log", "--minus", "additive", "--out", "other.svg").exit_code == 0
-    assert "b" in texts(folder / "other.svg")
-    assert "e" not in texts(folder / "other.svg")
+    words = ["attention weight, dot − additive", "weight difference, logarithm", "batch 1", "b", "e"]
+    assert titles(folder / "other.svg", *words) == words[:-1]
 
 
 def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
@@ -168,9 +164,16 @@ def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
     assert pictures == ["heads.png", "heatmap_dot.png", "heatmap_scaled_dot.png", "heatmaps.png"]
     assert heatmap("outputs/many/latest", "--out", "many.png").exit_code == 0
     assert (folder / "many.png").read_bytes() == (folder / "outputs/many/latest/heatmaps.png").read_bytes()
-    chosen = heatmap("many.yaml", "--head", "3", "--head", "1", "--minus", "dot", "--out", "two.svg")
-    assert [text for text in texts(folder / "two.svg") if text.startswith("head ")] == ["head 3", "head 1"]
-    assert chosen.stderr == ""
+    assert (
+        "panels are ordered by their mean difference from dot: from head "
+        in heatmap("many.yaml", "--minus", "dot").stderr
+    )
+    for heads in ((3, 1), (1, 3)):
+        flags = [word for head in heads for word in ("--head", str(head))]
+        assert heatmap("many.yaml", *flags, "--minus", "dot", "--out", "two.svg", "--overwrite").stderr == ""
+        text = (folder / "two.svg").read_text(encoding="utf-8")
+        first, second = (text.index(f">head {head}</text>") for head in heads)
+        assert first < second
 
 
 def test_a_character_without_a_font_is_a_warning_even_if_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +215,10 @@ def test_a_captured_file_with_one_layer_needs_no_choice(folder: Path) -> None:
         torch.nn.functional.scaled_dot_product_attention(*torch.randn(3, 1, 8, 5, 4))
     package.save(seen, "one.safetensors")
     good("heatmap", "one.safetensors", "--out", "one.svg")
-    assert titles(folder / "one.svg", "model", "head 4", "head 5") == ["model", "head 4", "head 5"]
+    assert titles(folder / "one.svg", "head 3", "head 4", "head 5") == ["head 4", "head 5"]
     good("heatmap", "one.safetensors", "--tensor", "function.queries", "--out", "queries.svg")
     good("heatmap", "one.safetensors", "--set", "scorers=dot", "--head", 5, "--out", "dot.svg")
-    assert titles(folder / "dot.svg", "dot") == ["dot"]
+    assert titles(folder / "dot.svg", "attention weight, layer 0, head 5, 1 of 2 heads")
     good("heatmap", MINILM, "--set", "data.layer=1", "--head", 3, "--out", "set.svg")
     assert "--head: got 6; expected head 4 to 5" in refusal("heatmap", "one.safetensors", "--head", 6)
 

@@ -123,7 +123,7 @@ def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
     assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
     message = refusal("figure", "run", "--out", "wrong", "--words", "{Querys: Anfragen}")
     assert message.startswith(
-        '--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: Keys, '
+        '--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: Batch, '
     )
     assert not Path("wrong").exists()
     assert "--words" in refusal("heatmap", "run", "--words", "{Querys: a}", "--out", "x.png")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.colors import LogNorm
+from matplotlib.colors import Normalize, PowerNorm
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -433,7 +433,7 @@ def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("look", [{}, {"size": [13.33, 7.5], "font_size": 18, "theme": "dark"}])
 def test_panels_of_one_quantity_share_their_colours(look: dict[str, Any], tmp_path: Path) -> None:
-    """Colours begin at 0, or are logarithmic over the decades of nearly all cells, with an arrow for the rest."""
+    """Colours begin at 0, and are by the square root if most cells are small."""
     file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
     scorers = ["dot", "cosine", {"scorer": "scaled_dot", "scale": 1e-4, "label": "flat"}]
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}, *scorers]})
@@ -452,9 +452,14 @@ def test_panels_of_one_quantity_share_their_colours(look: dict[str, Any], tmp_pa
     for image in shown.values():
         cells: Any = image.get_array()
         low, high = image.get_clim()
-        assert isinstance(image.norm, LogNorm) or low == 0
+        assert low == 0
         assert cells.max() <= high * (1 + 1e-6)
-    assert (scale[0] is LogNorm) == (max(means) > 100 * min(means))
+    is_root = sum(mean < 0.05 * max(means) for mean in means) > len(means) / 2
+    assert scale[0] is (PowerNorm if is_root else Normalize)
+    for image in changes:
+        bar: Any = image.colorbar
+        words = f"{bar.ax.get_xlabel()}{bar.ax.get_ylabel()}".replace("\n", " ")
+        assert (bar.extend, words) == ("neither", "output difference" + ", square root" * is_root)
 
 
 def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from attncli.errors import printable, shortened
 from attncli.numbers import number
 from attncli.show.looks import looks_of
 from attncli.show.matrices import block_means
-from attncli.show.scales import ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale
+from attncli.show.scales import QUANTITIES, ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT, ROUNDED = 4, 2  # bytes of a number
@@ -187,7 +187,7 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record
     """Return the scales of the values, of each label for scores, and of the differences from each of several labels."""
     every = [values[shown] for values, shown in numbers]
     groups = [[each] for each in every] if stage in SCORES else [every]
-    quantity = {**SCORES, **WEIGHTS}[stage]
+    quantity = QUANTITIES[stage]
     differences = list[Record]()
     for base in numbers if len(numbers) > 1 else ():
         with np.errstate(invalid="ignore", over="ignore"):
