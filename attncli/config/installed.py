@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attncli.errors import InputError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 GROUPS = {"attncli.scorers": "scorer", "attncli.normalizers": "normaliser"}  # kinds by entry point group
 
@@ -71,11 +75,18 @@ def _scan(path: tuple[tuple[str, float], ...]) -> Sequence[Listing]:
             points = [point for point in distribution.entry_points if point.group in GROUPS]
             if not points:
                 continue
-            package = distribution.metadata["Name"] or points[0].value.partition(":")[0]
+            package = _name(distribution) or points[0].value.partition(":")[0]
             by_package.setdefault(
                 package, [Listing(p.name, GROUPS[p.group], package, _target(p.value)) for p in points]
             )
     return sorted(listing for entries in by_package.values() for listing in entries)
+
+
+def _name(distribution: "Distribution") -> str | None:
+    """Return the name of a package, or None without metadata, for which some versions raise an error."""
+    with suppress(Exception):
+        return distribution.metadata["Name"]
+    return None
 
 
 def _target(value: str) -> str:
