@@ -40,7 +40,7 @@ from attncli.sweeps.views import Drawers, columns_of, frames_of, is_sweep, view_
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
-    from attncli.show.figures import Picture
+    from attncli.show.pictures.figures import Picture
 
 WARNING = "warning: "  # begins a note that warns; other notes are for the command line
 NO_QUERIES = "only experiments of the study attention have queries to explain"
@@ -85,7 +85,7 @@ class Result(StudyResult):
             if figure is None:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
             if not {*look.words} <= figure.untranslated:
-                from attncli.show.figures import check_words
+                from attncli.show.pictures.figures import check_words
 
                 pictures = [figure]
                 if "words" not in looks:  # the run's words may be of another of its pictures
@@ -172,9 +172,9 @@ class Result(StudyResult):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """Return the result as text, PNG and HTML; a notebook shows the richest format that it supports."""
-        from attncli.reports import report
         from attncli.show import notebook
-        from attncli.show.tables import findings, fit, opening
+        from attncli.show.page.report import report
+        from attncli.show.terminal.tables import findings, fit, opening
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
@@ -199,7 +199,7 @@ class Explanation(StudyExplanation):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from attncli.show import notebook
-        from attncli.show.explanation import lines
+        from attncli.show.terminal.explanation import lines
 
         return notebook.as_text(lines(self, notebook.WIDTH))
 
@@ -208,7 +208,7 @@ class Comparison(StudyComparison):
     """The differences between two runs. A notebook shows them as tables."""
 
     def _repr_markdown_(self) -> str:
-        from attncli.show.comparison import markdown
+        from attncli.show.terminal.comparison import markdown
 
         return markdown(self)
 
@@ -511,7 +511,7 @@ class Loaded:
         """Check the look and the expectations, and return the study prepared to run."""
         look = self.options.figure
         if not is_default(look):
-            from attncli.show.heatmaps import check_look
+            from attncli.show.pictures.heatmaps import check_look
 
             check_look(look)
         prepared: PreparedStudy = self.study.prepare(self.options, progress)
@@ -572,7 +572,7 @@ class Loaded:
                 config, command = config_of(options), command or "attncli.run"
                 content = results_of(result, verdicts, options.seed, prepared.device, started, command)
                 if report:
-                    from attncli.reports import report as page_of
+                    from attncli.show.page.report import report as page_of
 
                     run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
                     files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}

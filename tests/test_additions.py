@@ -75,7 +75,7 @@ FURTHER = [
 FOUND = (  # some of the tests that `pytest -k NAME` runs
     "scorers/test_oracles.py::test_every_shape[manhattan-",
     "config/test_schema.py::test_every_option_of_every_scorer_is_in_it[manhattan]",
-    "show/test_looks.py::test_scorers_are_told_apart_however_many_there_are[as it is-light]",
+    "show/pictures/test_looks.py::test_scorers_are_told_apart_however_many_there_are[as it is-light]",
     "normalizers/test_contract.py::test_weights_against_the_oracle[squared_relu-",
     "test_catalogues.py::test_each_has_an_oracle_and_every_oracle_is_of_one",
     "studies/test_columns.py::test_rows_are_as_expected[peak]",

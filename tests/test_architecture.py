@@ -42,6 +42,7 @@ MAY_IMPORT = {  # besides itself
     "common.threads": {"common.stopping"},
     "common.study": {"common", "numbers"},  # the records, which `show` draws
     "show": {"errors", "numbers", "scorers", "common.study", "config"},
+    "show.page": {"errors", "numbers", "common.study", "config", "studies", "show", "runs", "sweeps"},
     "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "capturing"},
     "common.pairs": STUDY,  # shared by variance and saturation
     "studies": {"errors", "common.study", "config"},  # the registry
@@ -56,9 +57,8 @@ MAY_IMPORT = {  # besides itself
     "expect": {"errors", "numbers", "common.study", "config", "show"},
     "runs": {"__init__", *RUNS, "show"},
     "sweeps": {"__init__", *RUNS, "common", "common.threads", "studies", "show", "runs"},
-    "reports": {"numbers", "common.study", "runs", "show", "studies", "sweeps"},
-    "api": {*API, "reports"},
-    "commands": {*API, "scorers", "normalizers", "reports", "api"},
+    "api": {*API, "show.page"},
+    "commands": {*API, "show.page", "scorers", "normalizers", "api"},
     "cli": {"__init__", "errors", "commands", "common", "common.stopping", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "capturing"},
@@ -68,18 +68,18 @@ LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py", "sweeps/tables.py"),
     "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py", "api.py"),
     "typer": ("cli.py", "commands/"),
-    "jinja2": ("show/report/",),
-    "markdown_it": ("show/report/",),
+    "jinja2": ("show/page/",),
+    "markdown_it": ("show/page/",),
 }
 
 
-OF_COMMON = [("common", name) for name in ("pairs", "stopping", "study", "threads")]
+INNER = [*(("common", name) for name in ("pairs", "stopping", "study", "threads")), ("show", "page")]
 
 
 def part_of(path: Path) -> str:
     """Return `studies.train` for studies/train/task.py, and `errors` for errors.py."""
     inner = path.relative_to(PACKAGE).with_suffix("").parts
-    is_part = (inner[:1] == ("studies",) and len(inner) > 2) or inner[:2] in OF_COMMON
+    is_part = (inner[:1] == ("studies",) and len(inner) > 2) or inner[:2] in INNER
     return ".".join(inner[:2]) if is_part else inner[0]
 
 
@@ -199,11 +199,11 @@ def callers(names: set[str]) -> set[str]:
 
 def test_only_the_command_line_prints() -> None:
     printing = {path for path in callers({"print"}) if not path.startswith(("cli.py", "commands/"))}
-    assert printing == {"show/tables.py"}, "which prints into a text"
+    assert printing == {"show/terminal/tables.py"}, "which prints into a text"
 
 
 READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "safe_open"}
-OPEN_OWN_FILES = {"commands/init.py", "show/report/page.py", "sweeps/work.py", "studies/bench/study.py"}
+OPEN_OWN_FILES = {"commands/init.py", "show/page/page.py", "sweeps/work.py", "studies/bench/study.py"}
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
     *("capturing/models.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py"),
 }

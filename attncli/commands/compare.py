@@ -57,7 +57,7 @@ def compare(
     from attncli.commands.streams import DIFFERENT, print_line, print_note
     from attncli.common.study import nan_to_null
     from attncli.runs.loading import read_run
-    from attncli.show.comparison import LINES, markdown, tables
+    from attncli.show.terminal.comparison import LINES, markdown, tables
     from attncli.studies import STUDIES
 
     look = _check(runs, tolerance, fail, json and format_ == "md", out, overwrite, given)
@@ -121,8 +121,8 @@ def _check(
         return HeatmapLook()
     from attncli.config.strict import validated
     from attncli.runs.run_folder import check_file
-    from attncli.show.figures import drawing, ignore_note, picture_ending  # loads matplotlib
-    from attncli.show.heatmaps import colour_map
+    from attncli.show.pictures.figures import drawing, ignore_note, picture_ending  # loads matplotlib
+    from attncli.show.pictures.heatmaps import colour_map
 
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
@@ -142,10 +142,10 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, l
     """
     from attncli.commands.streams import print_notes
     from attncli.common.study import matrices_of
-    from attncli.reports import names_of
     from attncli.runs.run_folder import save_file_at
-    from attncli.show.figures import check_words, save_figure
-    from attncli.show.heatmaps import runs_figure
+    from attncli.show.page.report import names_of
+    from attncli.show.pictures.figures import check_words, save_figure
+    from attncli.show.pictures.heatmaps import runs_figure
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:

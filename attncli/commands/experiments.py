@@ -31,7 +31,7 @@ from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
-from attncli.show.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
+from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
 from attncli.sweeps.findings import failures_of
 from attncli.sweeps.views import is_sweep, view_of
 

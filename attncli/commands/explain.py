@@ -57,8 +57,8 @@ def explain(
     from attncli.config.document import read_document
     from attncli.errors import InputError, looking_at
     from attncli.runs.loading import read_run
-    from attncli.show.explanation import lines
-    from attncli.show.tables import SCREEN
+    from attncli.show.terminal.explanation import lines
+    from attncli.show.terminal.tables import SCREEN
     from attncli.studies import STUDIES
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)

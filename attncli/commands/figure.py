@@ -38,7 +38,7 @@ def figure(
     from attncli.runs.loading import read_run, reading
     from attncli.runs.run_folder import check_file, save_file_at
     from attncli.runs.saving import add_files
-    from attncli.show.figures import check_words, save_figure
+    from attncli.show.pictures.figures import check_words, save_figure
     from attncli.studies import STUDIES
     from attncli.sweeps.views import view_of
 

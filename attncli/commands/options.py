@@ -81,7 +81,7 @@ def import_quickly(*, pictures: bool) -> None:
         import attncli.api
 
         if pictures:
-            import attncli.show.heatmaps  # noqa: F401
+            import attncli.show.pictures.heatmaps  # noqa: F401
     finally:
         gc.freeze()
         gc.enable()

@@ -11,7 +11,7 @@ from attncli.commands.streams import discard, until_gone
 from attncli.common.progress import Progress
 from attncli.common.stopping import signals
 from attncli.errors import as_line
-from attncli.show.console import SafeConsole
+from attncli.show.terminal.console import SafeConsole
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

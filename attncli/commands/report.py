@@ -42,11 +42,11 @@ def report(
     from attncli.api import compare_stored
     from attncli.commands.streams import print_line, print_notes
     from attncli.config.document import REPORT
-    from attncli.reports import report as page_of
     from attncli.runs.loading import read_run
     from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
     from attncli.runs.saving import add_files
-    from attncli.show.report.note import read_note
+    from attncli.show.page.note import read_note
+    from attncli.show.page.report import report as page_of
     from attncli.studies import STUDIES
 
     if out is not None:  # raises InputError before the work

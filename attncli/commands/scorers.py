@@ -37,7 +37,7 @@ def scorers(name: Name = None) -> None:
     from attncli.config.catalogue import KINDS, names_of
     from attncli.config.installed import listings
     from attncli.errors import InputError, did_you_mean, got
-    from attncli.show.catalogue import catalogue, details
+    from attncli.show.terminal.catalogue import catalogue, details
 
     packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}
     if name is None:

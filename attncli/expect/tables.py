@@ -14,7 +14,7 @@ from attncli.errors import plain, printable, show
 from attncli.expect.asking import described
 from attncli.expect.judging import Verdict
 from attncli.numbers import MISSING, number
-from attncli.show.tables import STRONG, length_of
+from attncli.show.terminal.tables import STRONG, length_of
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
 DIGITS = (4, 6, 9, 18)  # tried in turn, to distinguish a number from its limit

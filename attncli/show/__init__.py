@@ -1,1 +1,1 @@
-"""Display for all studies: numbers as text, tables from columns, figures, heatmaps."""
+"""How results are seen: in the terminal, as pictures, as a page and in a notebook."""

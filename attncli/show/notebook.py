@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from attncli.config.looks import Look
-from attncli.show.tables import recorded
+from attncli.show.terminal.tables import recorded
 
 if TYPE_CHECKING:
-    from attncli.show.figures import Picture
+    from attncli.show.pictures.figures import Picture
 
 WIDTH = 100  # characters of tables as text
 DPI = 100
@@ -38,7 +38,7 @@ def look_in_notebook(look: Look) -> Look:
 
 def mimebundle(tables: Sequence[RenderableType], picture: "Picture | None", page: str) -> dict[str, Any]:
     """Return the tables, the picture and the HTML page of a report by MIME type, for `_repr_mimebundle_`."""
-    from attncli.show.figures import as_png
+    from attncli.show.pictures.figures import as_png
 
     shown: dict[str, Any] = {"text/plain": recorded(tables, WIDTH).export_text()}
     html = FRAME.format(page=escape(page))

@@ -14,12 +14,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import printable
-from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import Heatmap, draw_heatmap
-from attncli.show.matrices import Panel
-from attncli.show.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
-from attncli.show.scales import spans_decades
-from attncli.show.themes import Sheet
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
+from attncli.show.pictures.matrices import Panel
+from attncli.show.pictures.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
+from attncli.show.pictures.scales import spans_decades
+from attncli.show.pictures.themes import Sheet
 from attncli.studies import metric_of
 from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown, swept_keys
 from attncli.sweeps.summary import summary, summary_names

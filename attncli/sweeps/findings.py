@@ -10,7 +10,7 @@ from typing import Any
 from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.numbers import finite, number, several
 from attncli.runs.run_folder import JOURNAL
-from attncli.show.trends import FLAT, course
+from attncli.show.pictures.trends import FLAT, course
 from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown, swept_keys
 from attncli.sweeps.summary import student_t
 

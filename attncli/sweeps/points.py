@@ -128,7 +128,7 @@ def plan_of(
     points, options = _points(base, axes)
     _check_given_once(base, changes_at(axes, (0,) * len(axes)))
     if not is_default(options.figure):
-        from attncli.show.heatmaps import check_look
+        from attncli.show.pictures.heatmaps import check_look
 
         with document.locating():
             check_look(options.figure)

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from attncli.common.study import Column, Record, Result
 from attncli.numbers import finite, several
-from attncli.show.tables import pivot, remark, titled
-from attncli.show.tables import tables as blocks
+from attncli.show.terminal.tables import pivot, remark, titled
+from attncli.show.terminal.tables import tables as blocks
 from attncli.sweeps.columns import (
     REPLICATES,
     axes_of,

@@ -15,7 +15,7 @@ from attncli.sweeps.columns import is_repeated
 from attncli.sweeps.summary import summary, summary_columns
 
 if TYPE_CHECKING:
-    from attncli.show.figures import Note, Picture
+    from attncli.show.pictures.figures import Note, Picture
 
 
 def view_of(result: Result, part: str) -> ModuleType:
@@ -62,7 +62,7 @@ class Drawers(dict[str, Callable[[Path], None]]):
         self.look, self.texts = look, set[str]()
 
     def _draw(self, make: "Callable[[], Picture]", path: Path) -> None:
-        from attncli.show.figures import save_figure
+        from attncli.show.pictures.figures import save_figure
 
         picture = make()
         self.texts |= picture.untranslated
@@ -70,7 +70,7 @@ class Drawers(dict[str, Callable[[Path], None]]):
 
     def check(self, folder: Path) -> None:
         """Raise an InputError for words of the look that no drawn picture of the run in `folder` has."""
-        from attncli.show.figures import check_words
+        from attncli.show.pictures.figures import check_words
 
         if self.texts:
             check_words(self.look, self.texts, f"; the run is in {folder}, and `attncli figure` draws it again")

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 
 import attncli
 from attncli.numbers import distinct
-from attncli.show.comparison import markdown, tables
-from attncli.show.tables import recorded
+from attncli.show.terminal.comparison import markdown, tables
+from attncli.show.terminal.tables import recorded
 from tests.cli import attncli as command
 from tests.cli import experiment, good, refusal, run
 

@@ -398,8 +398,8 @@ def test_a_picture_is_drawn_completely_or_not_at_all(
 
 PRESSES = {  # functions before which Ctrl-C is pressed, once in the work and once after it, and what is left out
     "compared": ("attncli.studies.attention.study.pair_rows", {"comparisons", "report.html", "heatmaps.png"}),
-    "page": ("attncli.reports.page", {"report.html", "heatmaps.png"}),
-    "drawn": ("attncli.show.figures.save_figure", {"heatmaps.png"}),
+    "page": ("attncli.show.page.report.page", {"report.html", "heatmaps.png"}),
+    "drawn": ("attncli.show.pictures.figures.save_figure", {"heatmaps.png"}),
 }
 
 

@@ -9,7 +9,7 @@ import attncli
 from attncli.commands import report as command
 from tests.cli import attncli as run_command
 from tests.cli import experiment, good, names_in, refusal, run
-from tests.show.report.reading import Read
+from tests.show.page.reading import Read
 
 
 @pytest.fixture

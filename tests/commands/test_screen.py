@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 import attncli
-from attncli.show.tables import SCREEN, findings, recorded
+from attncli.show.terminal.tables import SCREEN, findings, recorded
 from attncli.sweeps.views import view_of
 from tests import cli
 from tests.cli import good

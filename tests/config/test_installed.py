@@ -18,7 +18,7 @@ import attncli as package
 from attncli.commands.scorers import catalogue_names, scorer_names
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.show.looks import looks_of
+from attncli.show.pictures.looks import looks_of
 from tests.cli import attncli, experiment, good, refusal
 from tests.config.packages import MODULE, install, install_wheel
 from tests.studies.bench.small import hurry

@@ -15,7 +15,7 @@ from torch import Tensor
 from attncli.attention import softmax_over_valid, valid_mask
 from attncli.common.study import Record, Result, Tokens
 from attncli.config.looks import Look
-from attncli.show.themes import sheet_of
+from attncli.show.pictures.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.attention.findings import findings_of
 

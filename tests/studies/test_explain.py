@@ -19,8 +19,8 @@ from attncli.common.study import Explanation
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.show.explanation import fewer, lines
-from attncli.show.tables import SCREEN, recorded
+from attncli.show.terminal.explanation import fewer, lines
+from attncli.show.terminal.tables import SCREEN, recorded
 from tests import reference
 from tests.cli import attncli as attncli_command
 from tests.cli import good

@@ -21,10 +21,10 @@ from attncli.api import Result
 from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
-from attncli.show.report.matrices import views
+from attncli.show.page.matrices import views
 from tests.cli import good, refusal
 from tests.reference import for_each_matrix, masked_softmax
-from tests.show.report.reading import numbers
+from tests.show.page.reading import numbers
 from tests.studies.slow import slow_comparison, slow_record
 from tests.studies.test_captured import CAP, Layer, capped
 from tests.studies.test_captured import run as run_captured

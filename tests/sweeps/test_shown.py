@@ -13,14 +13,14 @@ from rich.console import Console
 
 from attncli.common.study import Result
 from attncli.config.looks import Look
-from attncli.reports import report
 from attncli.runs.loading import StoredRun
-from attncli.show.figures import Picture
-from attncli.show.looks import looks_of
+from attncli.show.page.report import report
+from attncli.show.pictures.figures import Picture
+from attncli.show.pictures.looks import looks_of
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
 from attncli.sweeps.tables import heading, tables
 from attncli.sweeps.views import columns_of
-from tests.show.report.reading import Read
+from tests.show.page.reading import Read
 from tests.sweeps.test_summary import NOISE, attention, swept
 
 Over = list[dict[str, list[Any]]]

@@ -9,8 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.common.study import Result
 from attncli.errors import printable
-from attncli.show.figures import Note
-from attncli.show.panels import Numbers, decades_axis, draw_line, frame, name, sizes_axis, unit_axis
+from attncli.show.pictures.figures import Note
+from attncli.show.pictures.panels import Numbers, decades_axis, draw_line, frame, name, sizes_axis, unit_axis
 
 Curve = dict[str, Numbers]  # columns of numbers, one per point
 DODGE = 0.5  # share of a head's place, or of the only size, over which the labels are spread

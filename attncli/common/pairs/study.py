@@ -43,7 +43,7 @@ from attncli.errors import InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.numbers import number, several
-from attncli.show.trends import trend
+from attncli.show.pictures.trends import trend
 
 DRAWN = 8  # bytes of a number as it is drawn, in float64
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time

@@ -9,9 +9,9 @@ import torch
 from attncli.common.study import Matrices, Record, Result, layers_of, matrices_of, tensor_name
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
-from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
-from attncli.show.matrices import Panel, select
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
+from attncli.show.pictures.matrices import Panel, select
 from attncli.studies.attention.layers import grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 

@@ -24,9 +24,22 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number, several
-from attncli.show.tables import STRONG, Cells, blocks, cells, ends, heading, ink, inked, left_out, pick, remark, titled
-from attncli.show.tables import tables as record_tables
-from attncli.show.weights import excerpt_of, legend, weight_tables
+from attncli.show.terminal.tables import (
+    STRONG,
+    Cells,
+    blocks,
+    cells,
+    ends,
+    heading,
+    ink,
+    inked,
+    left_out,
+    pick,
+    remark,
+    titled,
+)
+from attncli.show.terminal.tables import tables as record_tables
+from attncli.show.terminal.weights import excerpt_of, legend, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import (
     changes_by_label,

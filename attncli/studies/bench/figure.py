@@ -11,9 +11,9 @@ from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.numbers import duration, several
-from attncli.show.figures import Note, Picture
-from attncli.show.panels import decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
-from attncli.show.themes import Sheet
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.panels import decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
+from attncli.show.pictures.themes import Sheet
 from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, size_of

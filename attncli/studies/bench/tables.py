@@ -8,8 +8,8 @@ from rich.text import Text
 from attncli.common.study import Record, Result
 from attncli.errors import printable
 from attncli.numbers import MISSING, duration
-from attncli.show.tables import Cells, blocks, cells, formulas, pick, remark, titled
-from attncli.show.tables import tables as record_tables
+from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
+from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
 from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, place, size_of
 

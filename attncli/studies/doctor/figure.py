@@ -15,10 +15,10 @@ from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.numbers import number
-from attncli.show.figures import Note, Picture, drawing
-from attncli.show.looks import PALETTE
-from attncli.show.panels import columns_of, grid, lay_out
-from attncli.show.themes import Sheet, mixed
+from attncli.show.pictures.figures import Note, Picture, drawing
+from attncli.show.pictures.looks import PALETTE
+from attncli.show.pictures.panels import columns_of, grid, lay_out
+from attncli.show.pictures.themes import Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
 from attncli.studies.doctor.letters import Cell, cells_of, heads_in, source_of
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from attncli.common.study import Result
 from attncli.errors import printable
 from attncli.numbers import several
-from attncli.show.tables import (
+from attncli.show.terminal.tables import (
     FAINT,
     STRONG,
     Cells,
@@ -22,7 +22,7 @@ from attncli.show.tables import (
     remark,
     titled,
 )
-from attncli.show.tables import tables as record_tables
+from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE
 from attncli.studies.doctor.letters import NOTHING, grids, heads_in, source_of

@@ -4,9 +4,9 @@ from attncli.common.pairs.figure import Points
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result
 from attncli.numbers import entries, sizes
-from attncli.show.figures import Note, Picture
-from attncli.show.panels import legend, one_figure, panels, reference
-from attncli.show.themes import Sheet
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.panels import legend, one_figure, panels, reference
+from attncli.show.pictures.themes import Sheet
 
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}
 

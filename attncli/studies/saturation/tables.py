@@ -8,8 +8,8 @@ from rich.text import Text
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result, by_label
 from attncli.numbers import entries, sizes
-from attncli.show.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
-from attncli.show.tables import tables as blocks
+from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
 
 PIVOTS = ("jacobian_median", "max_weight_median")

@@ -13,11 +13,11 @@ from attncli.config.looks import Look
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.numbers import several
-from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import Heatmap, draw_heatmap
-from attncli.show.matrices import Panel
-from attncli.show.panels import drawn, legend, name, panels
-from attncli.show.themes import Sheet
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
+from attncli.show.pictures.matrices import Panel
+from attncli.show.pictures.panels import drawn, legend, name, panels
+from attncli.show.pictures.themes import Sheet
 from attncli.studies.swap.columns import COLUMNS, MAIN
 from attncli.studies.swap.tables import TITLES
 

@@ -9,8 +9,8 @@ from attncli.common.study import LABEL, Result
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.numbers import several
-from attncli.show.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
-from attncli.show.tables import tables as blocks
+from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, columns_of
 
 FEWEST = 8  # rows of a table that always have room

@@ -7,9 +7,9 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.common.study import Result
 from attncli.numbers import several
-from attncli.show.figures import Note, Picture
-from attncli.show.panels import draw_line, legend, name, one_figure, panels, reference, sizes_axis, unit_axis
-from attncli.show.themes import Sheet
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.panels import draw_line, legend, name, one_figure, panels, reference, sizes_axis, unit_axis
+from attncli.show.pictures.themes import Sheet
 from attncli.studies.train.rows import described
 
 APART = 0.15  # distance of markers on a learning curve, relative to the panel's diagonal

@@ -11,7 +11,7 @@ from attncli.common.scoring import of_softmax
 from attncli.common.study import Record, Result, by_label
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.show import tables as show
+from attncli.show.terminal import tables as show
 from attncli.studies.train.columns import COMPARISONS
 from attncli.studies.train.rows import described, mean_and_range
 

@@ -11,9 +11,18 @@ from matplotlib.ticker import MaxNLocator
 from attncli.common.pairs.figure import Curve, Points
 from attncli.common.study import Result
 from attncli.numbers import entries, number
-from attncli.show.figures import Note, Picture
-from attncli.show.panels import BOTH_COLUMNS, PlainFormatter, curve_columns, folded, legend, one_figure, page, reference
-from attncli.show.themes import THIN, Sheet, mixed
+from attncli.show.pictures.figures import Note, Picture
+from attncli.show.pictures.panels import (
+    BOTH_COLUMNS,
+    PlainFormatter,
+    curve_columns,
+    folded,
+    legend,
+    one_figure,
+    page,
+    reference,
+)
+from attncli.show.pictures.themes import THIN, Sheet, mixed
 from attncli.studies.variance.columns import density
 
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}

@@ -7,8 +7,8 @@ from rich.text import Text
 
 from attncli.common.study import Result, by_label
 from attncli.numbers import entries, number
-from attncli.show.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
-from attncli.show.tables import tables as blocks
+from attncli.show.terminal.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = (

@@ -13,8 +13,8 @@ from attncli.config.looks import Look
 from attncli.numbers import number
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
-from attncli.show.figures import save_figure
-from attncli.show.themes import sheet_of
+from attncli.show.pictures.figures import save_figure
+from attncli.show.pictures.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.variance.columns import density
 from tests.common.pairs.samples import swept

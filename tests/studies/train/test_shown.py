@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
-from attncli.show.figures import save_figure
+from attncli.show.pictures.figures import save_figure
 from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import findings_of, summary
 from tests.show.samples import drawn, many_scorers, shown

@@ -13,9 +13,9 @@ from matplotlib.colors import to_rgb
 from attncli.common.study import Result
 from attncli.config.looks import Look, Theme
 from attncli.numbers import number
-from attncli.show.figures import Picture
-from attncli.show.looks import looks_of
-from attncli.show.themes import THEMES
+from attncli.show.pictures.figures import Picture
+from attncli.show.pictures.looks import looks_of
+from attncli.show.pictures.themes import THEMES
 from attncli.studies.variance.figure import MOST_PANELS, figures
 from attncli.studies.variance.study import _with_densities
 from tests.common.pairs.samples import swept

@@ -1,0 +1,273 @@
+"""The report: one HTML page of runs that needs no other file and lets no text of a run act as code."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib import colormaps
+
+from attncli.common.study import Column, Comparison, Listing, Record, Result, nan_to_null
+from attncli.errors import plain, printable
+from attncli.numbers import MISSING, number
+from attncli.show.page.matrices import COLOURS, views
+from attncli.show.page.note import as_html
+from attncli.show.page.svg import PAGE_THEMES
+from attncli.show.pictures.themes import THEMES
+from attncli.show.terminal.comparison import Section, sections
+
+BUDGET = 5_500_000  # bytes of all matrices of a page
+MOST_ROWS = 2000  # of a table
+LONGEST_CONFIG = 100_000  # characters
+MANY_ROWS = 100  # of a table that is closed at first
+DIGITS = 6  # of a number in the table of expectations
+MOST_NAMES = 3  # of runs, in the title
+FACTS = ("study", "seed", "attncli")  # of results.json
+HERE = Path(__file__).parent
+SCRIPT = ("elements", "choices", "colours", "panels", "row", "heads", "save", "view", "start")  # files of one module
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+EXPECTATIONS = [
+    Column("claim", "claim", "What is claimed.", text=True),
+    Column("where", "of", "The rows in question.", format=lambda value: _words(value), text=True),
+    Column("metric", "metric", "The column in question.", text=True),
+    Column("expected", "expected", "The expected values.", format=lambda value: _words(value), text=True),
+    Column("got", "measured", "The value of the run.", format=lambda value: _measured(value)),
+    Column(
+        "holds", "holds", "Whether the value is as expected.", format=lambda value: "yes" if value else "no", text=True
+    ),
+    Column("reason", "reason", "The reason if it does not hold.", text=True),
+    Column("source", "source", "The source of the claim.", text=True),
+]
+INPUTS = [
+    Column("name", "tensor", "Name of the tensor.", text=True),
+    Column("shape", "shape", "Its shape.", format=lambda shape: " x ".join(map(str, shape)), text=True),
+    Column("dtype", "dtype", "Its dtype.", text=True),
+    Column("sha256", "SHA-256", "Digest of its numbers in row order.", text=True),
+]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run, ready for the page.
+
+    `name` is unique on the page, `listings` are its rows, `pictures` its pictures as SVG. `content` has the fields of
+    results.json, `config` the text of config.yaml, and `source` the run's path for commands that can read it.
+    """
+
+    name: str
+    result: Result
+    listings: Sequence[Listing]
+    pictures: Sequence[Record] = ()
+    content: Record = field(default_factory=dict)
+    config: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table, sorted by `number` if it has one, else by its text."""
+
+    text: str
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The heading of a column, and a description of the column."""
+
+    text: str
+    about: str
+    is_of_numbers: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page; `note` is the line below it."""
+
+    title: str
+    columns: Sequence[Heading]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the table is open at first."""
+        return len(self.rows) <= MANY_ROWS
+
+
+def page(
+    runs: Sequence[Record],
+    comparisons: Sequence[Comparison] = (),
+    pictures: Sequence[Record] = (),
+    *,
+    title: str | None = None,
+    note: str | None = None,
+) -> str:
+    """Return the page of runs, as `prepared` returns them, and of comparisons between them.
+
+    `pictures` show curves of several runs together. `title` and `note`, a text in Markdown, are given by the user.
+    """
+    css = (HERE / "page.css").read_text(encoding="utf-8")
+    javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["embedded"] = embedded
+    names = [run["name"] for run in runs]
+    return environment.get_template("page.html.j2").render(
+        title=printable(title) if title else _joined(names),
+        note=as_html(note or ""),
+        runs=runs,
+        pictures=pictures,
+        comparisons=list(map(_compared, comparisons)),
+        css=css,
+        javascript=javascript,
+        policy=POLICY.format(script=sha256(javascript), style=sha256(css)),
+        colours=_colours(),
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs"
+
+
+def sha256(text: str) -> str:
+    """Return the hash of an inline script or style, as written in a Content-Security-Policy."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def embedded(value: Any) -> str:
+    """Return JSON that is safe in a script element, without `<`, `>` and `&`. NaN and infinity are null."""
+    text = json.dumps(nan_to_null(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def prepared(run: Shown, budget: int = BUDGET) -> Record:
+    """Return the variables of the template for a run, with matrices of about `budget` bytes."""
+    result, content, source = run.result, run.content, run.source and shlex.quote(run.source)
+    tables = [_table(each.title, each.columns, each.rows) for each in run.listings]
+    tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
+    formulas = result.settings.get("formulas", {})
+    own = [] if run.name == result.name else [printable(result.name)]
+    swept = {key for axis in result.settings.get("sweep", {}).get("over", ()) for key in axis}
+    facts = [key for key in FACTS if key in content and key not in swept]
+    inputs = [{"name": name, **about} for name, about in content.get("inputs", {}).items()]
+    return {
+        "name": printable(run.name),
+        "created": _text(content.get("created", "")[:19].replace("T", " ")),
+        "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in facts)],
+        "about": _text(result.about or ""),
+        "is_interrupted": result.interrupted,
+        "views": list(views(result, budget, source and f"attncli heatmap {source}")),
+        "pictures": run.pictures,
+        "drawing": source and f"attncli figure {source}",
+        "findings": [printable(finding.text) for finding in result.findings],
+        "tables": [table for table in tables if table.rows],
+        "command": _text(content.get("command", "")),
+        "formulas": {printable(label): printable(text) for label, text in formulas.items()},
+        "config": "\n".join(map(_text, (run.config or "")[:LONGEST_CONFIG].splitlines())),
+        "is_cut": len(run.config or "") > LONGEST_CONFIG,
+        "inputs": _table("Inputs", INPUTS, inputs),
+        "environment": {printable(key): printable(str(value)) for key, value in content.get("environment", {}).items()},
+    }
+
+
+def _compared(found: Comparison) -> Record:
+    """Return the variables of the template for a comparison; runs have their names in place of A and B."""
+    names = {"A": printable(found.a), "B": printable(found.b)}
+    sentence, *notes = (
+        re.sub(r"\b[AB]\b(?= (is|was|alone) )", lambda run: names[run[0]], printable(text))
+        for text in (found.sentence, *found.notes)
+    )
+    return {
+        "names": list(names.values()),
+        "sentence": sentence,
+        "notes": notes,
+        "tables": [_table_of(section, names) for section in sections(found)],
+    }
+
+
+def _table_of(section: Section, names: Mapping[str, str]) -> Table:
+    columns = [(each, False) for each in section.words] + [(each, True) for each in section.numbers]
+    headings = [
+        Heading(names.get(each.heading, each.heading.replace("\n", " ")), "", is_of_numbers)
+        for each, is_of_numbers in columns
+    ]
+    cells = [
+        [Cell(text, _number(text) if is_of_numbers else None) for text in each.cells] for each, is_of_numbers in columns
+    ]
+    return Table(section.title.removesuffix(" of A and B"), headings, list(zip(*cells, strict=True)), section.left_out)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _text(text: str) -> str:
+    """Return printable text; blank text stays blank."""
+    return printable(text) if text.strip() else text
+
+
+def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> Table:
+    """Return a table of records, without empty columns."""
+    stated = {column.key: column for column in columns}
+    keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
+    shown = [stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)]
+    shown = [column for column in shown if column.key in keys]
+    rows = [[_cell(column, record.get(column.key)) for column in shown] for record in records[:MOST_ROWS]]
+    more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
+    of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
+    texts = [column.name for column in shown]
+    headings = [
+        Heading(
+            printable(text if texts.count(text) == 1 else column.key.replace("_", " ")),
+            f"{column.about} ({column.unit})" if column.unit else column.about,
+            is_of_numbers,
+        )
+        for column, text, is_of_numbers in zip(shown, texts, of_numbers, strict=False)  # none where there are no rows
+    ]
+    return Table(title, headings, rows, more)
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    if value is None:
+        return Cell(MISSING)
+    ends = value if isinstance(value, list) else [value]
+    is_number = not column.text and ends and isinstance(ends[0], int | float) and math.isfinite(ends[0])
+    return Cell(printable(column.format(value)), ends[0] if is_number else None)
+
+
+def _words(value: Mapping[str, Any]) -> str:
+    """Return words such as `label dot, d 64` or `between 0.9 and 1.1`."""
+    return ", ".join(f"{key} {_plain(part)}" for key, part in value.items())
+
+
+def _plain(value: Any) -> str:
+    is_pair = isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list)
+    return " and ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
+
+
+def _measured(value: Any) -> str:
+    return number(value, DIGITS) if isinstance(value, float) else plain(value)
+
+
+def _colours() -> dict[str, list[str]]:
+    """Return the colours of values and of differences by theme, as bytes of red, green and blue in base64."""
+
+    def bytes_of(name: str) -> str:
+        return base64.b64encode(colormaps[name](np.arange(COLOURS), bytes=True)[:, :3].tobytes()).decode()
+
+    return {name: [bytes_of(THEMES[name].colour_map), bytes_of(THEMES[name].diverging)] for name in PAGE_THEMES}

@@ -1,0 +1,1 @@
+"""Pictures drawn by matplotlib: their looks, panels, colours and files."""

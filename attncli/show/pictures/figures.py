@@ -1,0 +1,227 @@
+"""Write figures to files: the same figure gives the same bytes, in fonts that have all its characters."""
+
+import io
+import logging
+import unicodedata
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font, ttfFontProperty
+from matplotlib.text import Text
+
+from attncli.config.looks import Look
+from attncli.config.opening import check_regular
+from attncli.errors import InputError, Problem, did_you_mean, got, printable, shortened
+from attncli.show.pictures.themes import Settings, Sheet, most_dpi, sheet_of
+
+Note = Callable[[str], None]  # called with a sentence for the reader of a figure
+# Metadata left out of each kind of file, which must not depend on the date or on matplotlib's version.
+METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+}
+OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours compress well even so
+DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
+CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
+CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
+UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for everything; bitmaps
+
+# Some CJK fonts have only a medium weight; matplotlib would warn about it for each text size.
+logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in str(record.msg))
+
+
+class Picture(Figure):
+    """A matplotlib figure with the settings and size of a sheet. Notebooks display it without pyplot.
+
+    `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
+    `facts` are the phrases of the subtitle, `untranslated` all texts before the look's words replace them, and
+    `translated` the artists with texts that are translated already.
+    """
+
+    title: Text
+    subtitle: Text
+    shape = 1.25  # width to height of a panel of curves
+
+    def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:
+        self.sheet, self.facts, self.untranslated, self.translated = sheet, list(facts), set[str](), list[Text]()
+        width, height = sheet.size or (width, height)
+        super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
+        FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one
+
+    def translation(self, text: str) -> str:
+        """Return a text with the look's words, if it has any for the text or for a part of it between commas."""
+        words, parts = self.sheet.look.words, text.split(", ")
+        self.untranslated |= {text, *parts}
+        return words[text] if text in words else ", ".join(words.get(part, part) for part in parts)
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the figure with its sheet's settings, since matplotlib creates ticks as it draws."""
+        with applied(self.sheet.settings):
+            super().draw(renderer)
+
+    def savefig(self, *place: Any, **options: Any) -> None:
+        """Save the figure to a file."""
+        super().savefig(*place, dpi=min(self.sheet.dpi, most_dpi(*self.get_size_inches())), **options)
+
+    def _repr_png_(self) -> bytes:
+        return as_png(self)
+
+
+def ignore_note(text: str) -> None:
+    """Ignore a note."""
+
+
+@contextmanager
+def applied(settings: Settings) -> Iterator[None]:
+    """Apply settings of matplotlib in a context, and hide warnings that are given as notes instead."""
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
+        warnings.filterwarnings("ignore", message="The label")  # labels in a legend may begin with an underscore
+        yield
+
+
+@contextmanager
+def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
+    """Apply the settings of a look in a context, with fonts for `texts`, and yield the sheet with these settings.
+
+    The user's matplotlibrc is ignored, so pictures are the same everywhere. `note` is called about characters and
+    fonts that are not available.
+
+    Raises:
+        InputError: the picture would have too many dots, or its font cannot be read.
+    """
+    sheet, first = sheet_of(look), [] if look.font is None else [font_of(Path(look.font))]
+    own = [look.title or "", look.subtitle or "", *look.words.values()]
+    with applied(sheet.settings):
+        families, lost = fonts_for(map(printable, filter(None, [*texts, *own])), first)
+    if lost:
+        note(lost)
+    sheet.settings["font.family"] = families
+    # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
+    is_true_type = families == [*first, DEFAULT_FONT] and (look.font or ".ttf").lower().endswith(".ttf")
+    sheet.settings["pdf.fonttype"] = 42 if is_true_type else 3
+    with applied(sheet.settings):
+        yield sheet
+
+
+def save_figure(figure: Picture, path: Path) -> None:
+    """Save a figure as `.png`, `.svg` or `.pdf`, by the ending of the path.
+
+    Raises:
+        InputError: the path has another ending.
+        OSError: the file cannot be written.
+    """
+    ending = picture_ending(path)
+    with applied(figure.sheet.settings):
+        figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
+
+
+def as_png(figure: Picture) -> bytes:
+    """Return the figure as the bytes of a PNG."""
+    file = io.BytesIO()
+    with applied(figure.sheet.settings):
+        figure.savefig(file, format="png", metadata=METADATA[".png"], **OPTIONS[".png"])
+    return file.getvalue()
+
+
+def picture_ending(path: Path) -> str:
+    """Return the ending `.png`, `.svg` or `.pdf` of a path in lower case; raise InputError for any other."""
+    ending = path.suffix.lower()
+    if ending not in METADATA:
+        raise InputError.of(got(path.name, "expected a name ending in " + ", ".join(METADATA)), ["out"])
+    return ending
+
+
+def font_of(path: Path) -> str:
+    """Return a name of the font in a file, under which matplotlib then finds it.
+
+    Raises:
+        InputError: the file cannot be read, or has no font.
+    """
+    try:
+        check_regular(path)
+        font = get_font(path)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "it has no font"
+        message = f"which cannot be read: {reason}; expected a font file, such as .ttf, .otf or .ttc"
+        raise InputError.of(f'got "{path}", {message}', ["font"]) from error
+    names = (font.family_name, f"{font.family_name} {font.style_name}", f"{font.family_name} ({path})")
+    for name in names:
+        known = [entry for entry in fontManager.ttflist if entry.name == name]
+        if not known:  # of any style, so that matplotlib takes it for all texts
+            plain: dict[str, Any] = {"style": "normal", "variant": "normal", "weight": "normal", "stretch": "normal"}
+            fontManager.ttflist.append(replace(ttfFontProperty(font), name=name, **plain))
+        if not known or Path(findfont(FontProperties(family=[name]))).samefile(path):
+            break
+    return name
+
+
+def check_words(look: Look, texts: Collection[str], more: str = "") -> None:
+    """Raise an InputError, which ends with `more`, unless each word that the look replaces is a text of a picture."""
+    known = sorted(text for text in texts if any(map(str.isalpha, text)))
+    problems = []
+    for word in look.words:
+        if word not in texts:
+            near = did_you_mean(word, known)
+            cure = f"{near} " if near.startswith("did") else ""
+            message = got(word, "no text of the picture", f"{cure}its texts: {', '.join(map(shortened, known))}{more}")
+            problems.append(Problem(message, ("words", word), at_key=True))
+    if problems:
+        raise InputError(problems)
+
+
+def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str], str]:
+    """Return the fonts `first`, the default font and those needed for other characters, and a note on missing ones."""
+    families = [*first, DEFAULT_FONT]
+    lacking = {char for text in texts for char in text if not char.isascii()}
+    for family in families:
+        lacking = _lacking(lacking, family)
+    if lacking:
+        _add_new_fonts()
+    for name in _candidates(lacking) if lacking else ():
+        rest = _lacking(lacking, name)
+        if rest < lacking:
+            families.append(name)
+        lacking = rest
+    if not lacking:
+        return families, ""
+    shown = " ".join(sorted(lacking)[:8]) + (" …" if len(lacking) > 8 else "")
+    return families, f"warning: no installed font can draw {shown} (drawn as boxes); install {CURE}"
+
+
+@cache
+def _add_new_fonts() -> None:
+    """Add the fonts that were installed after matplotlib cached its list of fonts."""
+    for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
+        with suppress(Exception):  # for fonts that FreeType cannot read, such as bitmaps
+            fontManager.addfont(path)
+
+
+def _lacking(chars: set[str], family: str) -> set[str]:
+    """Return the characters without a glyph in the font. Joiners and variation selectors need no glyph."""
+    shaping = {char for char in chars if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"}
+    return {char for char in chars - shaping if not _font(family).get_char_index(ord(char))}
+
+
+@lru_cache(maxsize=64)
+def _font(family: str):  # type: ignore[no-untyped-def] # matplotlib.ft2font.FT2Font
+    return get_font(findfont(FontProperties(family=[family])))
+
+
+def _candidates(chars: set[str]) -> list[str]:
+    """Return the installed families, with fonts for the script of the characters first."""
+    scripts = " ".join(unicodedata.name(char, "") for char in chars)
+    region = "JP" if "KATAKANA" in scripts or "HIRAGANA" in scripts else "KR" if "HANGUL" in scripts else "SC"
+    names = {font.name for font in fontManager.ttflist if font.style == "normal"}
+    fitting = (name for name in names if not any(unfit in name for unfit in UNFIT))
+    return sorted(fitting, key=lambda name: (not name.startswith(CJK), not name.endswith(region), name))

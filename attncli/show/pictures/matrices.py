@@ -1,0 +1,245 @@
+"""Select the matrices of a heatmap, with the names of their axes, and average their cells."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from attncli.common.study import Matrices, Names
+from attncli.config.looks import HeatmapLook, check_ranges, ends_of
+from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
+from attncli.show.pictures.figures import Note
+from attncli.show.pictures.scales import QUANTITIES
+
+MOST_PANELS = 48
+LONGEST_TOKEN = 24  # characters
+BAND_CELLS = 2**21  # cells averaged at a time, which bounds the memory used
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A matrix (n, m), its mask `valid` (n, m), True = may attend, and the tokens or indices of queries and keys.
+
+    If `minus`, another matrix (n, m), is given, the panel shows `values` - `minus`. `quantity` labels the colour bar.
+    """
+
+    label: str
+    place: str  # such as "batch 1, head 0"; empty if there is only one
+    index: tuple[int, int]  # batch element and number of the head
+    values: Tensor
+    valid: Tensor | None
+    queries: tuple[str, ...] | range
+    keys: tuple[str, ...] | range
+    minus: Tensor | None = None
+    quantity: str = ""
+
+    @property
+    def shown_quantity(self) -> str:
+        """The quantity, or its difference."""
+        return self.quantity if self.minus is None else f"{self.quantity} difference"
+
+
+def select(
+    matrices: Matrices,
+    labels: Sequence[str] | None,
+    batches: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    places: Sequence[tuple[int, int]] | None,
+    note: Note,
+) -> list[Panel]:
+    """Return the requested panels by batch element, then head, then label; None selects all.
+
+    Axes between the first and the last two all count as heads. Heads are chosen by their numbers. `places` are pairs of
+    batch element and head, in place of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out, with
+    a call of `note`.
+
+    Raises:
+        InputError: a label, batch element or head does not exist, or a tensor has no matrices.
+    """
+    for label in labels or ():
+        if label not in matrices.tensors:
+            raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
+    stacks = {name: _stack(name, matrices.tensors[name]) for name in labels or matrices.tensors}
+    if any(heads or ()) and all(matrices.tensors[name].ndim <= 3 for name in stacks):
+        raise InputError.of(got(max(heads or ()), "there are no heads here", "leave it out"), ["head"])
+    wanted_batches = _indices("batch element", batches, range(max(stack.shape[0] for stack in stacks.values())))
+    numbers = matrices.heads or range(max(stack.shape[1] for stack in stacks.values()))
+    wanted_heads = _indices("head", heads, numbers)
+    if places is None:
+        places = [(b, h) for b in wanted_batches for h in wanted_heads]
+    there = [
+        (name, b, h)
+        for b, h in places
+        for name in stacks
+        if b < len(stacks[name]) and numbers.index(h) < stacks[name].shape[1]
+    ]
+    if not there:
+        raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
+    most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a place or none
+    shown = there if len(there) <= MOST_PANELS else there[:most]
+    if len(shown) < len(there):
+        last, batch, head = shown[-1]
+        upto = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}"
+        note(f"{upto}; attncli heatmap with --scorer, --batch or --head draws others")
+    return [_panel(matrices, name, stacks[name], b, h, numbers) for name, b, h in shown]
+
+
+def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
+    """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty string."""
+    batches, heads = map(max, zip(*(_four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
+    shown, count = len({panel.index for panel in panels}), batches * heads
+    return "" if shown == count else f"{shown} of {count} {'heads' if heads > 1 else 'batch elements'}"
+
+
+def _stack(label: str, tensor: Tensor) -> Tensor:
+    if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex():
+        kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
+        raise InputError.of(f"{label}: got {kind}; expected real matrices (..., n, m), no size 0")
+    return _four_axes(tensor.detach())
+
+
+def _four_axes(tensor: Tensor) -> Tensor:
+    """Return a tensor (..., n, m) as (b, heads, n, m)."""
+    return tensor.reshape(len(tensor) if tensor.ndim > 2 else 1, -1, *tensor.shape[-2:])
+
+
+def _indices(kind: str, wanted: Sequence[int] | None, known: Sequence[int]) -> list[int]:
+    for index in wanted or ():
+        if index not in known:
+            of_all = f"a {kind} in 0..{len(known) - 1}"
+            expected = of_all if isinstance(known, range) else f"{kind} {in_ranges(known)}"
+            raise InputError.of(got(index, f"expected {expected}"), [kind.split()[0]])
+    return list(dict.fromkeys(wanted or known))
+
+
+def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int, numbers: Sequence[int]) -> Panel:
+    (batches, heads, n, m), index = stack.shape, numbers.index(head)
+    values, valid = stack[batch, index], None
+    if matrices.valid is not None:
+        valid = _four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, index]
+        if matrices.stage in ("weights", "dropped"):
+            empty = ~valid.any(-1, keepdim=True)  # show nonzero weights of a query without valid keys
+            valid = valid | (empty & (values != 0))
+    has_number = heads > 1 or matrices.heads is not None
+    place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * has_number)
+    queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
+    quantity = QUANTITIES.get(matrices.stage, printable(matrices.stage))
+    return Panel(printable(label), place, (batch, head), values, valid, queries, keys, quantity=quantity)
+
+
+def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | range:
+    if names is None:
+        return range(count)
+    return tuple(shortened(printable(token), LONGEST_TOKEN) for token in names[batch])
+
+
+def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
+    """Return the panels cut to the ranges of queries and keys in the look.
+
+    Raises:
+        InputError: a range begins after the last query or key.
+    """
+    if look.queries is None and look.keys is None:
+        return list(panels)
+    rows, columns = (slice(*ends_of(text or ":")) for text in (look.queries, look.keys))
+    found = []
+    for panel in panels:
+        check_ranges(look, *panel.values.shape)
+        valid = None if panel.valid is None else panel.valid[rows, columns]
+        values = panel.values[rows, columns]
+        found.append(replace(panel, values=values, valid=valid, queries=panel.queries[rows], keys=panel.keys[columns]))
+    return found
+
+
+def differences(panels: Sequence[Panel], label: str, note: Note, sorted_by: Set[str]) -> list[Panel]:
+    """Return the panels of all other labels, each minus the panel of `label` with the same batch element and head.
+
+    Labels, places (batch elements and heads) or both, as named in `sorted_by`, are sorted by their mean absolute
+    difference, largest first; others keep their order. `note` is called with the range of these means.
+
+    Raises:
+        InputError: there is no other label, or `label` has no panel of the same shape in some place.
+    """
+    shown = printable(label)
+    base = {panel.place: panel for panel in panels if panel.label == shown}
+    found, sizes = [], {}
+    for panel in panels:
+        other = base.get(panel.place)
+        if other is None or other.values.shape != panel.values.shape:
+            there = f"a matrix {list(other.values.shape)}" if other else "none"
+            expected = f"expected one of shape {list(panel.values.shape)} to subtract from {panel.label}"
+            raise InputError.of(got(label, f"has {there}{panel.place and f' at {panel.place}'}; {expected}"), ["minus"])
+        if panel is not other:
+            found.append(subtracted(panel, other))
+            sizes[panel.label, panel.place] = _mean_size(found[-1])
+    if not found:
+        raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
+    labels, places = (_means(sizes, axis, name in sorted_by) for axis, name in enumerate(("label", "place")))
+    means = next((each for each in (labels, places) if len(each) > 1), labels)
+    (first, largest), *_, (last, least) = 2 * list(means.items())
+    if largest > least and ("label" if means is labels else "place") in sorted_by:
+        ends = f"from {first}, {largest:.2g}, to {last}, {least:.2g}"
+        note(f"panels are ordered by their mean difference from {shown}: {ends}")
+    order = list(labels), list(places)
+    return sorted(found, key=lambda panel: (order[1].index(panel.place), order[0].index(panel.label)))
+
+
+def subtracted(panel: Panel, other: Panel) -> Panel:
+    """Return the panel minus another, masked where both are."""
+    valid = None if panel.valid is None or other.valid is None else panel.valid | other.valid
+    return replace(panel, valid=valid, minus=other.values)
+
+
+def _means(sizes: Mapping[tuple[str, str], float], axis: int, is_sorted: bool) -> dict[str, float]:
+    """Return the mean of `sizes`, by label and place, for each label (axis 0) or place (axis 1).
+
+    The largest comes first if `is_sorted`.
+    """
+    names = dict.fromkeys(key[axis] for key in sizes)
+    means = {name: fmean(size for key, size in sizes.items() if key[axis] == name) for name in names}
+    return dict(sorted(means.items(), key=lambda item: -item[1])) if is_sorted else means
+
+
+def _mean_size(panel: Panel) -> float:
+    """Return the mean absolute value of the finite valid cells of a panel; 0 if there are none."""
+    total, count = 0.0, 0
+    for cells, inside in _bands(panel.values, panel.valid, panel.minus, max(1, BAND_CELLS // panel.values.shape[1])):
+        known = inside & cells.isfinite()
+        total, count = total + float(cells[known].abs().sum()), count + int(known.sum())
+    return total / max(count, 1)
+
+
+def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield `values` - `minus` in float64 and the mask of valid cells, in bands of `height` rows."""
+    if valid is None:
+        valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(values.shape)
+    for start in range(0, len(values), height):
+        rows = slice(start, start + height)
+        cells = values[rows].cpu().double()
+        yield cells if minus is None else cells - minus[rows].cpu().double(), valid[rows].cpu()
+
+
+def block_means(
+    values: Tensor, valid: Tensor | None, down: int, across: int, minus: Tensor | None = None
+) -> np.ma.MaskedArray[Any, Any]:
+    """Return the means of a matrix (n, m), or of its difference from `minus`, over blocks of `down` x `across` cells.
+
+    Blocks at the lower and right edges may be smaller. Only valid cells count: a block without any is masked, and a
+    block with a valid NaN is NaN. Means are computed in float64.
+    """
+    height = down * max(1, BAND_CELLS // (values.shape[1] * down))  # whole blocks
+    means, covered = [], []
+    for band, inside in _bands(values, valid, minus, height):
+        sums, shares = (
+            avg_pool2d(cells.double()[None], (down, across), ceil_mode=True)[0]
+            for cells in (band.where(inside, 0), inside)
+        )
+        means.append(sums / shares)
+        covered.append(shares > 0)
+    mask = ~torch.cat(covered)
+    return np.ma.MaskedArray(torch.cat(means).masked_fill(mask, 0.0).numpy(), mask=mask.numpy())

@@ -1,0 +1,1 @@
+"""Tables of results, comparisons, catalogues and explanations, printed by rich."""

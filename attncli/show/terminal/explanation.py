@@ -1,0 +1,229 @@
+"""One query worked out, as a student would write it down: scores, weights, output."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import fsum
+from typing import Any
+
+from rich.cells import cell_len, chop_cells
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.common.study import Explanation, Record
+from attncli.errors import listed, printable, shortened
+from attncli.numbers import number, several
+from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, length_of, titled
+
+STAGES = {"score": "score", "capped": "after\nsoftcap", "bias": "bias", "biased": "with\nbias"}  # with their headings
+WEIGHTS = {"weight": "weight", "dropped": "after\ndropout"}
+MOST_RANGES = 4  # of masked keys
+LONGEST_TOKEN = 16
+LEAST_NAME = 8  # cells of the terminal to which the name of a step is folded
+SUM_OF = "sum of "  # begins the name of a normaliser's number that is the sum of a step
+EMPTY_ROWS = {"zero": "all weights are 0", "uniform": "all weights are 1 / m", "nan": "all weights are NaN"}
+Line = tuple[str, Any]  # a name, and a number or a vector
+
+
+def lines(found: Explanation, width: int, most: int | None = SCREEN) -> list[RenderableType]:
+    """Return all steps of an explained query, in at most `most` lines.
+
+    To fit, the steps of the score are shown for fewer keys, and if that is not enough, fewer keys are listed.
+    """
+    keys = len(found.keys)
+    for written in range(keys, min(-keys, -1), -1):
+        parts = list(_parts(fewer(found, -written) if written < 0 else found, width, max(written, 0)))
+        if most is None or length_of(parts, width) <= most:
+            break
+    return parts
+
+
+def fewer(found: Explanation, count: int) -> Explanation:
+    """Return the explanation with the `count` listed keys with the smallest weights moved from `keys` to `rest`."""
+    ranked = [row["key"] for row in _by_weight(found.keys)]
+    kept, gone = ranked[:-count], ranked[-count:]
+    rows = [row for row in found.keys if row["key"] in gone] + ([found.rest] if found.rest else [])
+    rest = {
+        "keys": sum(row.get("keys", 1) for row in rows),
+        "weight_steps": {name: fsum(row["weight_steps"][name] for row in rows) for name in rows[0]["weight_steps"]},
+        **{name: fsum(row[name] for row in rows) for name in WEIGHTS if name in rows[0]},
+        "part": [fsum(each) for each in zip(*(row["part"] for row in rows), strict=True)],
+    }
+    return replace(found, keys=[row for row in found.keys if row["key"] in kept], rest=rest)
+
+
+def _by_weight(rows: Sequence[Record]) -> list[Record]:
+    """Return the rows of keys in order of their weights, the largest weight first."""
+    return sorted(rows, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
+
+
+def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    layer, number_of_layer = found.place["layer"], found.place["layer_number"]
+    place = [] if layer is None else [f"layer {number_of_layer} ({printable(layer)})"]
+    place += [f"{axis} {found.place[axis]}" for axis in ("batch", "head") if found.place[axis] is not None]
+    place.append(f"query {_name(found.place['query'], found.place['token'])}")
+    yield Text.assemble((f"{printable(found.name)}: {printable(found.label)}", STRONG), f", {', '.join(place)}")
+    yield Text(printable(found.formula))
+    if found.parameters:
+        shapes = (f"{printable(name)} {' x '.join(map(str, shape))}" for name, shape in found.parameters.items())
+        yield Text(f"parameters: {', '.join(shapes)}", FAINT)
+    if found.others:
+        yield Text(f"other labels: {printable(listed(found.others))}", FAINT)
+    yield from titled("1. Scores", _scores(found, width, written))
+    yield from titled(f"2. Weights: {found.normalizer}", _weights(found, width, written))
+    yield from titled(f"3. Output: the {found.formulas['output']}", _output(found, width))
+
+
+def _scores(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    """Yield the query, and the steps of the scores for the `written` keys with the largest weights."""
+    if found.formulas.get("score"):
+        yield Text(f"score = {found.formulas['score']}")
+    chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
+    written_out = list[Line](found.of_query.items())
+    for row in found.keys:
+        if row["key"] in chosen and row["valid"]:
+            own = {"k": row["k"], **row["steps"], "score": row["score"]}
+            written_out += [
+                (f"key {_name(row['key'], row['token'])}", []),
+                *((f"  {name}", value) for name, value in own.items()),
+            ]
+    yield from _aligned(written_out, width)
+    if 0 < written < len(found.keys) and found.empty_row is None:
+        others = len(found.keys) - written
+        yield Text(
+            "the other key goes the same way" if others == 1 else f"the other {others} keys go the same way", FAINT
+        )
+
+
+def _weights(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    """Yield a table of all listed keys from the score to the weight, with sums."""
+    if found.empty_row is not None:
+        yield Text(f"no key is valid, so {EMPTY_ROWS[found.empty_row]} (empty_row: {found.empty_row})")
+    for name, heading in {**STAGES, **WEIGHTS}.items():
+        if name != "score" and found.formulas.get(name):
+            yield Text(f"{heading} = {found.formulas[name]}".replace("\n", " "))
+    sums = {SUM_OF + name for name in _sums(found)}
+    numbers = {name: _texts([value])[0] for name, value in found.of_weights.items() if name not in sums}
+    if numbers:
+        yield Text(", ".join(f"{name} = {value}" for name, value in numbers.items()))
+    total = {"weight_steps": _sums(found), **{of: _total(found, of) for of in ("weight", "dropped")}}
+    masked = {"score": "masked", "weight": 0.0, "dropped": 0.0}
+    others = {f"{several(found.rest['keys'], 'other')}": found.rest} if found.rest else {}
+    sink = {"sink": {**found.sink, "score": None, _final(found): found.sink["score"]}} if found.sink else {}
+    left_out = {_ranges(found.masked): masked} if found.masked and found.empty_row in (None, "zero") else {}
+    rows = {
+        **{_name(row["key"], row["token"]): masked | row for row in found.keys},
+        **others,
+        **sink,
+        **left_out,
+        "sum": total,
+    }
+    headings = _headings(found, written)
+    cells = [Cells(heading, _texts([_at(row, path) for row in rows.values()])) for heading, path in headings.items()]
+    yield from blocks([Cells("key", [*rows])], cells, width)
+
+
+def _final(found: Explanation) -> str:
+    """Return the name of the last stage of the scores, the input of the normaliser."""
+    return next((name for name in reversed(STAGES) if found.keys and name in found.keys[0]), "score")
+
+
+def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
+    """Return the headings of the table of weights, and the path of each column's values in the row of a key."""
+    first = {"score": None, "weight": None, **(found.keys[0] if found.keys else {})}
+    steps = [name for name, value in first.get("steps", {}).items() if not isinstance(value, list)]
+    headings: dict[str, tuple[str, ...]] = {}
+    if written < len(found.keys):
+        headings |= {name: ("steps", name) for name in steps}
+    headings |= {STAGES[name] + " s" * (name == _final(found)): (name,) for name in STAGES if name in first}
+    headings |= {name: ("weight_steps", name) for name in first.get("weight_steps", {})}
+    return headings | {heading: (name,) for name, heading in WEIGHTS.items() if name in first}
+
+
+def _output(found: Explanation, width: int) -> Iterator[RenderableType]:
+    """Yield a table of weights, values and their products; the sum of the products is the output."""
+    used = "dropped" if found.keys and "dropped" in found.keys[0] else "weight"
+    rows = {_name(row["key"], row["token"]): row for row in found.keys}
+    if found.rest:
+        rows[several(found.rest["keys"], "other")] = found.rest
+    rows["sum = output"] = {used: _total(found, used), "part": found.output}
+    names = Cells("key", [*rows])
+    weights = Cells("weight", _texts([row[used] for row in rows.values()]))
+    room = (width - names.width - weights.width - 8) // 2
+    columns = {"v": [row.get("v") for row in rows.values()], "weight * v": [row["part"] for row in rows.values()]}
+    yield from blocks([names], [weights, *(_column(name, vectors, room) for name, vectors in columns.items())], width)
+
+
+def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) -> Cells:
+    """Return vectors as a column at most `room` cells wide; the end of long vectors is left out."""
+    length = max(len(vector or []) for vector in vectors)
+    begins = [(vector or [])[: max(room, 1)] for vector in vectors]
+    flat = iter(_texts([value for begin in begins for value in begin], 3))
+    texts = [[next(flat) for _ in begin] for begin in begins]
+    size = max((len(text) for line in texts for text in line), default=0)
+    shown = length if length * (size + 1) <= room + 1 else max((room - 2) // (size + 1), 1)
+    end = " …" if shown < length else ""
+    lines = [" ".join(text.rjust(size) for text in line[:shown]) + end * bool(line) for line in texts]
+    return Cells(
+        f"{heading} ({length} numbers)" if end else heading, [line.rjust(max(map(len, lines))) for line in lines]
+    )
+
+
+def _sums(found: Explanation) -> Record:
+    """Return the sums of the normaliser's steps, by the name of the step."""
+    steps = found.keys[0]["weight_steps"] if found.keys else ()
+    return {name: found.of_weights[SUM_OF + name] for name in steps if SUM_OF + name in found.of_weights}
+
+
+def _total(found: Explanation, name: str) -> float:
+    """Return the sum of the weights (`name` is `weight` or `dropped`) of all keys, listed or not."""
+    return fsum(row.get(name, 0.0) for row in (*found.keys, found.rest or {}))
+
+
+def _at(row: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the value at a path in nested mappings, None if there is none."""
+    for key in path:
+        row = row.get(key, {})
+    return None if row == {} else row
+
+
+def _name(position: int, token: object) -> str:
+    """Return a position, with its token if it has one; tokens of captured models include the position."""
+    word = "" if token is None else shortened(printable(str(token)), LONGEST_TOKEN)
+    return word if word.startswith(f"{position} ") else f"{position} {word}".rstrip()
+
+
+def _ranges(keys: Sequence[int]) -> str:
+    """Return positions as text, such as `2 to 9, 12`."""
+    found = list[list[int]]()
+    for key in keys:
+        if found and key == found[-1][1] + 1:
+            found[-1][1] = key
+        else:
+            found.append([key, key])
+    if len(found) > MOST_RANGES:
+        return several(len(keys), "masked key")
+    between = {0: "{}", 1: "{}, {}"}
+    return ", ".join(between.get(last - first, "{} to {}").format(first, last) for first, last in found)
+
+
+def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
+    """Return numbers as text: without decimals if all are whole, and None as an empty string."""
+    numbers = [value for value in values if isinstance(value, float | int)]
+    whole = all(float(value).is_integer() for value in numbers)
+    return ["" if value is None else number(value, decimals=0 if whole else decimals) for value in values]
+
+
+def _aligned(named: Sequence[Line], width: int) -> Iterator[Text]:
+    """Yield a line for each name with its numbers, in columns; a long name is folded, the end of a long vector cut."""
+    texts = [_texts(value[:width], 3) if isinstance(value, list) else _texts([value]) for _, value in named]
+    first = min(max((cell_len(name) for name, _ in named), default=0), max(width // 2, LEAST_NAME))
+    size = max((len(text) for line in texts for text in line if len(line) > 1), default=0)
+    for (name, value), line in zip(named, texts, strict=True):
+        *above, last = chop_cells(name, first)
+        yield from map(Text, above)
+        end = ""
+        if len(line) > 1 and first + len(line) * (size + 1) > width:
+            end = f" … ({len(value)} numbers)"
+            line = line[: max((width - first - len(end)) // (size + 1), 1)]
+        cells = "".join(f" {text:>{size}}" for text in line)
+        yield Text(f"{last}{' ' * (first - cell_len(last))}{cells}{end}".rstrip())

@@ -1,0 +1,346 @@
+"""Rich tables of records and of weights, split into blocks to fit the width of the console."""
+
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich import box
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, RenderableType
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from attncli.common.study import TIE, Column, Finding, Record, Result, by_label, layers_of, tensor_name
+from attncli.errors import printable
+from attncli.numbers import MISSING, finite, number
+from attncli.show.terminal.console import SafeConsole
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STRONG, FAINT = Style(bold=True), Style(dim=True)
+# Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
+INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), (0.05, Style.null()), (0.0, FAINT))
+GAPS = (2, 1)  # spaces between columns; the first that fits
+NARROW_NAME = 12  # names are folded down to this width before the columns are split over several tables
+SCREEN = 60  # lines that a command prints, unless --full
+ROWS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # of one table: the first number with which everything fits on the screen
+MOST_FINDINGS = 12
+ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
+MOST_LENGTHS = 8  # valid lengths that are listed
+LONGEST_LABEL = 14  # characters of a label above a column; longer ones are folded
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A column of a table. If there are `styles`, one for each cell, spaces in heading and cells align them."""
+
+    heading: str
+    cells: Sequence[str]
+    styles: Sequence[Style] | None = None
+
+    @property
+    def width(self) -> int:
+        """The width of the widest line, in cells of the terminal."""
+        return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
+
+    def folded(self, most: int) -> "Cells":
+        """Return the column with the lines of its heading at most `most` cells wide."""
+        lines = [chop_cells(line, max(most, NARROW_NAME)) for line in self.heading.split("\n")]
+        return replace(self, heading="\n".join("\n".join(pieces) for pieces in lines))
+
+    @property
+    def texts(self) -> list[Text]:
+        """The heading and the cells, ready to print."""
+        if self.styles is None:
+            return [*map(Text, (self.heading, *self.cells))]
+        styles = (Style.null(), *self.styles)
+        return [
+            Text(text, style, justify="left") for text, style in zip((self.heading, *self.cells), styles, strict=True)
+        ]
+
+
+def cells(columns: Iterable[Column], records: Sequence[Record]) -> list[Cells]:
+    """Return the columns of these rows, with `-` for missing values."""
+    return [Cells(column.heading, [_cell(column, record.get(column.key)) for record in records]) for column in columns]
+
+
+def ink(share: float | None) -> Style:
+    """Return the style of a number: dim near 0, bold from 0.5 on, and plain outside of 0 to 1."""
+    if share is None or not 0.0 <= share <= 1.0 + TIE:
+        return Style.null()
+    return next(style for limit, style in INKS if share >= limit)
+
+
+def inked(heading: str, texts: Sequence[str], styles: Sequence[Style]) -> Cells:
+    """Return a column of texts in these styles, aligned on the right."""
+    width = max(map(cell_len, [heading, *texts]))
+    return Cells(heading.rjust(width), [text.rjust(width) for text in texts], styles)
+
+
+def _cell(column: Column, value: object) -> str:
+    return MISSING if value is None else printable(column.format(value))
+
+
+def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
+    """Return the columns with these keys, in the order of the keys."""
+    by_key = {column.key: column for column in columns}
+    return [by_key[key] for key in keys]
+
+
+def tables(
+    names: Sequence[Column],
+    figures: Sequence[Column],
+    records: Sequence[Record],
+    width: int,
+    most: int | None = None,
+) -> Iterator[RenderableType]:
+    """Yield tables of the rows, with the columns that name a row on the left, split to fit `width`.
+
+    Of more than `most` rows the first and the last are shown, and a line below says how many are left out.
+    """
+    shown = ends(records, most)
+    yield from blocks(cells(names, shown), cells(figures, shown), width)
+    yield from left_out(len(records) - len(shown), len(records))
+
+
+def ends(rows: Sequence[Row], most: int | None) -> Sequence[Row]:
+    """Return the rows; if there are more than `most`, return `most` of them, from the start and from the end."""
+    if most is None or len(rows) <= most:
+        return rows
+    return [*rows[: most - most // 2], *rows[len(rows) - most // 2 :]]
+
+
+def left_out(count: int, of: int, rows: str = "rows", also: str = "") -> Iterator[Text]:
+    """Yield a line such as `3 of 10 rows left out; see them with --full`, then `also`, unless the count is 0."""
+    yield from remark(f"{count:,} of {of:,} {rows} left out; see them with --full{also}" if count else "")
+
+
+def fit(
+    parts: Callable[[int | None], Iterable[RenderableType]],
+    end: Sequence[RenderableType],
+    width: int,
+    lines: int | None = SCREEN,
+) -> Sequence[RenderableType]:
+    """Return `parts(most)` and `end` for the largest number of rows per table, `most`, that fits into these lines.
+
+    If not even one row per table fits, the last parts are left out. With `lines` None everything is shown.
+    """
+    if lines is None:
+        return [*parts(None), *end]
+    room, shown = lines - length_of(end, width), list[RenderableType]()
+    for most in ROWS:
+        shown = [*parts(most)]
+        if length_of(shown, width) <= room:
+            return [*shown, *end]
+    lengths = [length_of([part], width) for part in shown]
+    kept = sum(total < room for total in itertools.accumulate(lengths))
+    return [*shown[:kept], *remark("The rest is left out; see it with --full"), *end]
+
+
+def length_of(parts: Iterable[RenderableType], width: int) -> int:
+    """Return the number of lines that the parts take on a console of this width."""
+    return recorded(parts, width).export_text().count("\n")
+
+
+def pivot(
+    names: Sequence[Column],
+    metric: Column,
+    records: Sequence[Record],
+    width: int,
+    most: int | None = None,
+    spread: str = "",
+) -> Iterator[RenderableType]:
+    """Yield tables of a metric with a column for each label, and a row for each combination of values in `names`.
+
+    `spread` is the key of a standard deviation to show beside the metric.
+
+    A label with one value in all rows has a line below instead. If there are more than `most` rows, the table has the
+    layers and heads where the labels differ most; without layers and heads it has the first and the last rows.
+    """
+    places = dict[tuple[Any, ...], dict[str, Record]]()
+    for record in records:
+        places.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
+
+    def shown(row: Record) -> str:
+        value = _cell(metric, row.get(metric.key))
+        return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
+
+    found = {label: {shown(row) for row in rows} for label, rows in by_label(records).items()}
+    level = {label: texts.pop() for label, texts in found.items() if len(texts) == 1 and len(places) > 1}
+    labels = [label for label in found if label not in level]
+    rows = _most_different(places, metric.key, most) if len(names) > 1 or names[0].text else ends([*places], most)
+    first = [next(iter(places[place].values())) for place in rows]
+    columns = [
+        Cells(
+            _folded(printable(label)),
+            [shown(places[place].get(label, {})) for place in rows],
+        )
+        for label in labels
+    ]
+    if columns:
+        yield from blocks(cells(names, first), columns, width)
+        yield from left_out(len(places) - len(rows), len(places))
+    for label, text in level.items():
+        yield Text(f"{printable(label)}: {text} in all rows")
+
+
+def _folded(label: str) -> str:
+    """Return a label on several lines if it is long, broken at underscores where possible."""
+    lines = [""]
+    for part in re.findall(r"[^_]*_*", label):
+        if lines[-1] and cell_len(lines[-1] + part) > LONGEST_LABEL:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(piece for line in lines for piece in chop_cells(line, LONGEST_LABEL))
+
+
+def _most_different(
+    places: Mapping[tuple[Any, ...], Mapping[str, Record]], key: str, most: int | None
+) -> list[tuple[Any, ...]]:
+    """Return the `most` places where the values of the labels differ most, in the order of `places`."""
+
+    def spread(place: tuple[Any, ...]) -> float:
+        values = finite(record.get(key) for record in places[place].values())
+        return max(values, default=0.0) - min(values, default=0.0)
+
+    kept = set(sorted(places, key=spread, reverse=True)[:most])
+    return [place for place in places if place in kept]
+
+
+def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
+    """Yield one table if all columns fit into `width`, else several with equal shares of the columns.
+
+    Each table has the names on the left. Names and headings are folded if they must be, numbers never.
+    """
+    beside = width - sum(min(name.width, NARROW_NAME) + GAPS[-1] for name in names)
+    columns = [column.folded(beside) for column in columns]
+    room, size, gap = 0, len(columns), GAPS[0]
+    widths = list[int]()
+    for gap in GAPS:
+        room = width - sum(min(name.width, NARROW_NAME) + gap for name in names) + gap
+        widths = [column.width + gap for column in columns]
+        if sum(widths) <= room:
+            break
+    for count in range(1, len(columns) + 1):
+        size = ceil(len(columns) / count)
+        if all(sum(widths[start : start + size]) <= room for start in range(0, len(columns), size)):
+            break
+    for start in range(0, len(columns), size):
+        yield _table(names, columns[start : start + size], gap)
+
+
+def _table(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, gap - 1))
+    heads, *rows = zip(*(column.texts for column in (*names, *columns)), strict=True)
+    for head in heads[: len(names)]:
+        table.add_column(head, overflow="fold")
+    for head, column in zip(heads[len(names) :], columns, strict=True):
+        table.add_column(head, width=column.width, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:
+    """Yield a line with the label of a record, its scorer and some facts, and a line with the formula."""
+    scorer = "" if record["scorer"] == record["label"] else f" ({printable(record['scorer'])})"
+    details = f": {', '.join(facts)}" if facts else ""
+    yield Text.assemble((printable(record["label"]), STRONG), f"{scorer}{details}")
+    yield Text(printable(formula))
+
+
+def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
+    """Yield the formula of every label, for a table of several labels."""
+    for record in {record["label"]: record for record in records}.values():
+        name, formula = heading(record, settings["formulas"][record["label"]])
+        yield Text.assemble(name, ": ", formula)
+
+
+def formulas_if(most: int | None, records: Sequence[Record], settings: Record) -> Iterator[Text]:
+    """Yield the formula of every label, after an empty line, if there is room: if `most`, rows per table, is large."""
+    if most is None or most >= ROWS_BESIDE_FORMULAS:
+        yield Text()
+        yield from formulas(records, settings)
+
+
+def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: int | None) -> tuple[list[Record], str]:
+    """Return the rows with layers replaced by their numbers, and a line with the names of the numbers, if any.
+
+    If `most` is given, the line names only the first and the last of more than two layers.
+    """
+    if not layers:
+        return [*records], ""
+    rows = [row if row["layer"] is None else {**row, "layer": str(layers[row["layer"]])} for row in records]
+    named = [f"{number} {printable(name)}" for name, number in layers.items()]
+    few = most is not None and len(named) > 2
+    return rows, f"layers: {' to '.join([named[0], named[-1]]) if few else ', '.join(named)}"
+
+
+def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    """Yield the parts below a title, after an empty line."""
+    yield Text()
+    yield Text(title, style=STRONG)
+    yield from parts
+
+
+def remark(line: str) -> Iterator[Text]:
+    """Yield a faint line, unless it is empty."""
+    if line:
+        yield Text(line, style=FAINT)
+
+
+def opening(result: Result) -> Iterator[Text]:
+    """Yield a line with the name and the question of an experiment, and one with its shapes and valid keys, if any."""
+    yield Text.assemble((printable(result.name), STRONG), f": {printable(result.about)}" if result.about else "")
+    layers = layers_of(result)
+    names = {role: tensor_name(role, layer=layers[0]) for role in ("queries", "keys", "values", "valid")}
+    if all(name in result.inputs for name in names.values()):
+        first = {role: result.inputs[name] for role, name in names.items()}
+        shapes = [f"{role} {' x '.join(map(str, tensor.shape))}" for role, tensor in first.items() if role != "valid"]
+        layer = f" in the first of {len(layers)} layers" if len(layers) > 1 else ""
+        yield Text(f"{', '.join(shapes)}{layer}; {_valid_keys(first['valid'])}")
+
+
+def _valid_keys(valid: "Tensor") -> str:
+    """Return words for a mask (..., n, m), such as `valid lengths 2, 6`."""
+    n, m = valid.shape[-2:]
+    lengths = valid.sum(-1)  # ... n
+    if not bool((valid == (lengths.new_tensor(range(m)) < lengths[..., None])).all()):
+        return f"{number(1 - valid.double().mean().item(), 2)} of the pairs masked"
+    if bool((lengths == m).all()):
+        return "no key masked"
+    if n > 1 and bool((lengths == lengths.new_tensor(range(m - n + 1, m + 1)).clamp_min(0)).all()):
+        return "causal"
+    listed = lengths[..., 0].flatten() if bool((lengths == lengths[..., :1]).all()) else lengths.flatten()
+    if len(listed) > MOST_LENGTHS:
+        return f"valid lengths {int(listed.min())} to {int(listed.max())}"
+    return f"valid length{'s' * (len(listed) > 1)} {', '.join(map(str, listed.tolist()))}"
+
+
+def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:
+    """Yield the findings of a study as a list of sentences, at most `most`."""
+    if found:
+        yield Text()
+        yield Text("Findings", style=STRONG)
+    for each in found[:most]:
+        item = Table.grid(padding=(0, 1, 0, 0))
+        item.add_column(width=1)
+        item.add_column(overflow="fold")
+        item.add_row(Text("-"), Text(printable(each.text)))
+        yield item
+    yield from left_out(len(found[most:]) if most is not None else 0, len(found), "findings")
+
+
+def recorded(parts: Iterable[RenderableType], width: int) -> Console:
+    """Return a console of this width that has recorded the parts without printing them, to export text or HTML."""
+    console = SafeConsole(record=True, width=width, file=io.StringIO())
+    for part in parts:
+        console.print(part)
+    return console

@@ -1,0 +1,214 @@
+"""Weights as tables for the terminal: a row for each batch element, head and query, and the keys as columns.
+
+The output is beside the weights. A row's maximum is marked, masked cells have a dot, small weights are dim and large
+weights bold.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, chop_cells
+from rich.console import RenderableType
+from rich.style import Style
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from attncli.common.study import TIE, Names, Tokens
+from attncli.errors import printable
+from attncli.numbers import MISSING, number
+from attncli.show.terminal.tables import FAINT, Cells, blocks, ends, ink
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAXIMUM, MASKED, GAP = "*", "·", "..."
+MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
+MANY_ROWS, SEVERAL_ROWS = 12, 3  # rows of a table that may be split into three or two blocks
+CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 7, 10  # estimates: 0.123, a mark and a space; -1.234 and two; the names
+FEWEST_KEYS, CELLS_OF_GAP = 10, 3  # beside the output; columns for the gap, the maximum and its key
+LONGEST_HEADING = 12  # longer tokens of keys are folded
+WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
+SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
+
+Index = tuple[int, ...]  # of a matrix: its batch element, its head
+Cell = tuple[str, Style]
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The indices of the queries and keys that the tables of a matrix show, and whether the output fits beside them."""
+
+    queries: Sequence[int]
+    keys: Sequence[int]
+    has_output: bool
+
+
+def excerpt_of(
+    weights: "Tensor", output: "Tensor | None", tokens: Names | None, width: int, most: int | None
+) -> Excerpt:
+    """Return the part of matrices (..., n, m) to show: all if `most` is None, else at most `most` queries.
+
+    Of many queries and keys the first and the last are shown. Fewer rows also have fewer keys, so that tables are
+    split into fewer blocks. `tokens` are the names of the keys.
+    """
+    n, m = weights.shape[-2:]
+    features = 0 if output is None else output.shape[-1]
+    if most is None:
+        return Excerpt(range(n), range(m), 0 < features <= WIDEST_OUTPUT)
+    cell = CELL_WIDTH
+    if tokens is not None:
+        cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
+    room = (width - NAMES_WIDTH) * (3 if most >= MANY_ROWS else 2 if most >= SEVERAL_ROWS else 1)
+    has_output = 0 < features <= WIDEST_OUTPUT and min(m, FEWEST_KEYS) * cell + features * OUTPUT_WIDTH <= room
+    room = (room - features * OUTPUT_WIDTH * has_output) // cell
+    keys = ends(range(m), None if m <= min(room, MOST_KEYS) else max(min(room, MOST_KEYS) - CELLS_OF_GAP, 2))
+    return Excerpt(ends(range(n), min(most, MOST_QUERIES)), keys, has_output)
+
+
+def weight_tables(
+    weights: "Tensor",
+    valid: "Tensor",
+    output: "Tensor | None",
+    places: Sequence[Index],
+    tokens: Tokens,
+    width: int,
+    shown: Excerpt,
+    heads: Sequence[int] | None = None,
+) -> Iterator[RenderableType]:
+    """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
+
+    A place is the index of a matrix, such as (batch element, head); a single place is not named. `heads` has the
+    numbers of the heads if they are not all heads of a model; they are always named. `valid` has the shape of the
+    weights. Batch elements with different tokens of keys have separate tables.
+    """
+    together = dict[tuple[str, ...], list[Index]]()
+    for place in places:
+        headings = tuple(_name(tokens.keys, place, key) for key in shown.keys)
+        together.setdefault(headings, []).append(place)
+    for index, (headings, alike) in enumerate(together.items()):
+        yield from [Text()] if index else []
+        numbers = {1: heads} if heads else {}
+        varied = {axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1}
+        axes = sorted(varied | numbers.keys())
+        names = _name_columns(weights, alike, axes, numbers, tokens.queries, shown.queries)
+        columns = _key_columns(weights, valid, alike, headings, shown)
+        outputs = _output_columns(output, alike, shown.queries) if shown.has_output and output is not None else []
+        yield from blocks(names, [*columns, *outputs], width)
+
+
+def _name(names: Names | None, place: Index, index: int) -> str:
+    """Return the token at a position in its batch element, or the position if there are no tokens."""
+    return printable(names[place[0] if place else 0][index]) if names else str(index)
+
+
+def _name_columns(
+    weights: "Tensor",
+    places: Sequence[Index],
+    axes: Sequence[int],
+    numbers: Mapping[int, Sequence[int]],
+    tokens: Names | None,
+    rows: Sequence[int],
+) -> list[Cells]:
+    """Return the columns with the indices along these axes, such as batch element and head, and with the query.
+
+    `numbers` has the numbers along an axis, if they are not the indices.
+    """
+    names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
+    lines = [(place, row) for place in places for row in _with_gap(rows, rows)]
+    columns = [
+        Cells(names[axis], [str(numbers[axis][place[axis]] if axis in numbers else place[axis]) for place, _ in lines])
+        for axis in axes
+    ]
+    if weights.shape[-2] > 1 or tokens or not columns:
+        columns.append(Cells("q", [GAP if row is None else _name(tokens, place, row) for place, row in lines]))
+    columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)
+    return columns
+
+
+def _gap(indices: Sequence[int]) -> int | None:
+    """Return the position in `indices` of the first index after a gap; None if there is no gap."""
+    return next((i for i in range(1, len(indices)) if indices[i] - indices[i - 1] > 1), None)
+
+
+def _with_gap(values: Sequence[int], indices: Sequence[int]) -> list[int | None]:
+    """Return the values with None where indices are left out."""
+    gap = _gap(indices)
+    return [*values] if gap is None else [*values[:gap], None, *values[gap:]]
+
+
+def _key_columns(
+    weights: "Tensor", valid: "Tensor", places: Sequence[Index], headings: Sequence[str], shown: Excerpt
+) -> list[Cells]:
+    """Return a column for each key; if some are left out, also the maximum of each row and its key."""
+    rows, keys = shown.queries, shown.keys
+    lines, at_keys = list[list[Cell]](), list[str]()
+    for place in places:
+        matrix, allowed = weights[place][[*rows]], valid[place][[*rows]]  # n m
+        largest, peaks, least = _row_peaks(matrix, allowed)
+        numbers, may = matrix[:, [*keys]].tolist(), allowed[:, [*keys]].tolist()
+        for i in _with_gap([*range(len(rows))], rows):
+            if i is None:
+                lines.append([("", FAINT)] * (len(keys) + 1))
+                at_keys.append("")
+                continue
+            figures = [*zip(numbers[i], may[i], strict=True), (largest[i], peaks[i] >= 0)]
+            lines.append([_cell(value, valid, value >= least[i]) for value, valid in figures])
+            at_keys.append(str(peaks[i]) if least[i] < inf else MISSING)
+    has_marks = any(not text.endswith(" ") for line in lines for text, _ in line if text)
+    columns = [_shaded(heading, cells, has_marks) for heading, *cells in zip([*headings, "max"], *lines, strict=True)]
+    gap = _gap(keys)
+    if gap is None:
+        return columns[:-1]
+    dots = Cells(GAP, [GAP] * len(lines), [FAINT] * len(lines))
+    return [*columns[:gap], dots, *columns[gap:], Cells("at key", at_keys)]
+
+
+def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[int], list[float]]:
+    """Return the maximum of each row of weights (n, m) over valid keys, the key with it, and the least weight to mark.
+
+    Equal maxima are all marked. There is no mark in a row with no valid key, or with several valid keys of equal
+    weight: a mark on everything would say nothing.
+    """
+    none = ~valid.any(-1)
+    largest, keys = weights.masked_fill(~valid, -inf).max(-1)  # n
+    least = largest * (1 - TIE)  # n
+    level = (weights.masked_fill(~valid, inf) >= least[:, None]).all(-1) & (valid.sum(-1) != 1)  # n
+    least = least.masked_fill(level | ~largest.isfinite(), inf)
+    return largest.masked_fill(none, 0.0).tolist(), keys.masked_fill(none, -1).tolist(), least.tolist()
+
+
+def _cell(value: float, valid: bool, is_marked: bool) -> Cell:
+    """Return a weight with its mark. Masked keys with a weight, possible in rows without a valid key, have a dot."""
+    if not valid and value in (0, -inf):
+        return f"{MASKED} ", FAINT
+    mark = MAXIMUM if is_marked else " " if valid else MASKED
+    return number(value, decimals=3) + mark, ink(value)
+
+
+def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
+    """Return a column with cells of equal width. If the table has no marks, cells have no space for them."""
+    end = " " if has_marks else ""
+    lines = chop_cells(heading, LONGEST_HEADING)
+    texts = [text if has_marks else text.rstrip() for text, _ in cells]
+    width = max(map(cell_len, [*lines, *texts]))
+    padded = [line + end if cell_len(line) < width else line for line in lines]
+    title = "\n".join(" " * (width - cell_len(line)) + line for line in padded)
+    return Cells(title, [text.rjust(width) for text in texts], [style for _, style in cells])
+
+
+def _output_columns(output: "Tensor", places: Sequence[Index], rows: Sequence[int]) -> list[Cells]:
+    lines = list[list[str]]()
+    for place in places:
+        numbers = output[place][[*rows]].tolist()
+        for i in _with_gap([*range(len(rows))], rows):
+            lines.append([""] * output.shape[-1] if i is None else [number(value, decimals=3) for value in numbers[i]])
+    return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*lines, strict=True))]
+
+
+def legend(parts: Iterable[RenderableType]) -> str:
+    """Return the meaning of the signs that occur in tables of weights; an empty string if none does."""
+    columns = (column for part in parts if isinstance(part, RichTable) for column in part.columns)
+    ends = {cell.plain.rstrip()[-1:] for column in columns for cell in column.cells if isinstance(cell, Text)}
+    return "   ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in ends)

@@ -1,0 +1,276 @@
+"""The matrices of a page: exact, rounded, averaged over blocks or left out, and its notes about these."""
+
+import base64
+import itertools
+import math
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import attncli
+from attncli.common.study import Result
+from attncli.show.page.matrices import views
+from attncli.show.pictures.scales import ColourScale, colour_scale
+from tests.show.page.reading import MASKED, numbers, words
+
+LARGE = 10**8  # bytes: room for everything
+
+
+def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | None = None, **settings: Any) -> Result:
+    """Return a result with scores (..., n, m) of the label a, and their negatives of the label b."""
+    allowed = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid
+    tensors = {"a/scores": scores, "b/scores": -scores}
+    if weights is not None:
+        tensors |= {"a/weights": weights, "b/weights": weights}
+    records = [{"label": label, "scorer": "dot"} for label in "ab"]
+    return Result("attention", "x", settings, records, inputs={"valid": allowed}, tensors=tensors)
+
+
+def view_of(result: Result, budget: int = LARGE) -> dict[str, Any]:
+    (view,) = views(result, budget, None)
+    return view
+
+
+def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
+    """This holds for all stages, batch elements, heads and labels; masked cells have no number."""
+    config = {
+        "data": {"queries": {"shape": [2, 3, 5, 4]}, "keys": {"shape": [2, 3, 7, 4]}, "valid_lens": [3, 7]},
+        "scorers": [{"scorer": "additive", "softcap": 2.0}, "dot"],
+    }
+    result = attncli.run(config)
+    view = view_of(result)
+    assert ([each["name"] for each in view["stages"]], view["bytes"], view["notes"]) == (
+        ["scores", "capped", "weights"],
+        4,
+        [],
+    )
+    assert [(axis["name"], axis["names"]) for axis in view["axes"]] == [
+        ("batch", ["0", "1"]),
+        ("head", ["0", "1", "2"]),
+    ]
+    valid = result.inputs["valid"].reshape(6, 35)
+    for stage, labels in (("scores", ("additive", "dot")), ("weights", ("additive", "dot")), ("capped", ("additive",))):
+        (about,) = (each for each in view["stages"] if each["name"] == stage)
+        assert [view["labels"][index] for index in about["labels"]] == list(labels)
+        for label in labels:
+            flat = result.tensors[f"{label}/{stage}"].reshape(6, 35)
+            for place in range(6):
+                cells = zip(flat[place].tolist(), valid[place].tolist(), strict=True)
+                wanted = [struct.pack("<f", x) if is_valid else MASKED for x, is_valid in cells]
+                assert words(view, stage, label, place) == wanted
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_note_says_where_the_dtype_has_more_digits(dtype: torch.dtype) -> None:
+    view = view_of(result_of(torch.randn(1, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype)))
+    assert any("float64" in note for note in view["notes"]) == (dtype == torch.float64)
+
+
+def test_stages_that_are_not_kept_are_not_shown() -> None:
+    scores = torch.zeros(1, 2, 2)
+    assert view_of(result_of(scores, None, scores, save=["weights", "output"]))["stages"][0]["name"] == "weights"
+    assert list(views(result_of(scores, save=["output"]), LARGE, None)) == []
+
+
+def test_layers_of_one_size_share_a_view() -> None:
+    """There is one view for each size; names of layers may contain any characters."""
+    generator = torch.Generator().manual_seed(4)
+    sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
+    scores = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
+    names = {name: {"tokens": {"keys": [[f"{name} {i}" for i in range(size[-1])]]}} for name, size in sizes.items()}
+    result = Result(
+        "attention",
+        "x",
+        {"layers": names},
+        [{"label": "a", "scorer": "dot"}],
+        inputs={f"{name}/valid": torch.ones(size, dtype=torch.bool) for name, size in sizes.items()},
+        tensors={f"{name}/a/scores": tensor for name, tensor in scores.items()},
+    )
+    alike, other = views(result, LARGE, "attncli heatmap x")
+    assert (alike["title"], other["title"]) == ("first, second", "cross")
+    assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
+    assert alike["axes"][1]["names"] == ["first", "second"]
+    assert other["tokens"]["keys"] == [[f"cross {i}" for i in range(5)]]
+    assert alike["command"] == "attncli heatmap x"
+    for place, (name, head) in enumerate([("first", 0), ("first", 1), ("second", 0), ("second", 1)]):
+        assert numbers(alike, "scores", "a", place) == scores[name][0, head].flatten().tolist()
+
+
+def over_layers(shapes: dict[str, tuple[int, ...]], tokens: dict[str, Any], *, capped: str = "") -> Result:
+    """Return a result over layers with scores of these shapes, and the stage `capped` in one layer."""
+    tensors = {f"{name}/a/scores": torch.zeros(shape) for name, shape in shapes.items()}
+    tensors |= {f"{capped}/a/capped": torch.zeros(shapes[capped])} if capped else {}
+    return Result(
+        "attention",
+        "x",
+        {"layers": {name: {"tokens": tokens.get(name, {})} for name in shapes}},
+        [{"label": "a", "scorer": "dot"}],
+        inputs={f"{name}/valid": torch.ones(shape, dtype=torch.bool) for name, shape in shapes.items()},
+        tensors=tensors,
+    )
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
+    """Layers of one size may have different tokens, as an encoder and a decoder; others may have none."""
+    layers, n = ["encoder", "decoder", "cross", "unnamed"], 60
+    names = {(layer, batch): [f"{layer} {batch} {i}" for i in range(n)] for layer in layers for batch in range(3)}
+    names |= {("unnamed", batch): [str(i) for i in range(n)] for batch in range(3)}
+    tokens = {
+        "encoder": {"queries": [names["encoder", batch] for batch in range(3)]},
+        "decoder": {"queries": [names["decoder", batch] for batch in range(3)]},
+        "cross": {"queries": [names["cross", 0]]},
+    }
+    names |= {("cross", batch): names["cross", 0] for batch in range(3)}
+    result = over_layers(dict.fromkeys(layers, (3, 2, n, n)), tokens)
+    (view,) = views(result, {1: LARGE, 2: 4 * 3 * 2 * n * n}[step], None)
+    batches, of_layers = (len(axis["names"]) for axis in view["axes"][:2])
+    assert (n // view["n"], of_layers) == (step, 4)
+    lists = view["tokens"]["queries"]
+    assert len(lists) == batches * of_layers
+    for batch, (index, layer) in itertools.product(range(batches), enumerate(layers)):
+        own = names[layer, batch]
+        blocks = own if step == 1 else [f"{own[i]} … {own[i + 1]}" for i in range(0, n, 2)]
+        assert lists[batch * of_layers + index] == blocks
+    assert view["tokens"]["keys"] is None or step > 1
+
+
+def test_equal_tokens_are_there_once() -> None:
+    names = [[f"{batch} {i}" for i in range(4)] for batch in range(2)]
+    tokens = {"queries": names, "keys": names[:1]}
+    (view,) = views(over_layers({"a": (2, 1, 4, 4), "b": (2, 1, 4, 4)}, {"a": tokens, "b": tokens}), LARGE, None)
+    assert view["tokens"] == tokens
+
+
+@pytest.mark.parametrize("capped", ["first", "second"])
+def test_layers_with_other_stages_have_a_view_of_their_own(capped: str) -> None:
+    result = over_layers(dict.fromkeys(["first", "second"], (1, 2, 3, 3)), {}, capped=capped)
+    assert {view["title"]: [each["name"] for each in view["stages"]] for view in views(result, LARGE, None)} == {
+        name: ["scores", "capped"] if name == capped else ["scores"] for name in ("first", "second")
+    }
+
+
+def test_infinite_numbers_and_nan_are_kept() -> None:
+    odd = [math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4028234e38]
+    view = view_of(result_of(torch.tensor([[odd]])))
+    assert words(view, "scores", "a", 0) == [struct.pack("<f", x) for x in odd]
+
+
+def test_numbers_are_rounded_to_the_nearest_if_there_is_no_room() -> None:
+    scores = torch.randn(1, 40, 40, generator=torch.Generator().manual_seed(1)) * 100
+    scores[0, 0, :6] = torch.tensor([math.inf, math.nan, 1 + 1 * 2.0**-8, 1 + 3 * 2.0**-8, -0.0, 0.0])
+    view = view_of(result_of(scores), 8000)
+    assert (view["bytes"], view["n"], view["m"]) == (2, 40, 40)
+    assert len(view["data"]) <= 8000
+    assert view["notes"] == ["Numbers are rounded to 8 significant bits: at most 0.2 % off."]
+    first, second, *others = numbers(view, "scores", "a", 0)
+    assert first == math.inf
+    assert second is not None
+    assert math.isnan(second)
+    assert others[:2] == [1.0, 1 + 2.0**-6], "halfway: to the even one"
+    for got, x in zip(others[4:], scores.flatten().tolist()[6:], strict=True):
+        mantissa, exponent = math.frexp(x)
+        assert got == math.ldexp(round(mantissa * 2**8), exponent - 8)
+
+
+@pytest.mark.parametrize(("n", "m"), [(100, 70), (1, 4000)])
+def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    scores, valid = torch.randn(1, n, m, generator=generator), torch.rand(1, n, m, generator=generator) < 0.2
+    tokens = {"keys": [[f"k{i}" for i in range(m)]]}
+    view = view_of(result_of(scores, valid.expand(1, n, m), tokens=tokens), 500)
+    down, across = math.ceil(n / view["n"]), math.ceil(m / view["m"])
+    assert down * across > 1
+    assert any(f"a block of {down} by {across} cells of the run's {n} by {m}" in note for note in view["notes"])
+    for i, got in enumerate(numbers(view, "scores", "a", 0)):
+        row, column = divmod(i, view["m"])
+        block = (0, slice(row * down, (row + 1) * down), slice(column * across, (column + 1) * across))
+        cells = scores[block][valid[block]].double()
+        assert got == (pytest.approx(float(cells.mean()), rel=2.0**-8) if len(cells) else None)
+    assert view["tokens"]["keys"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
+
+
+@pytest.mark.parametrize("shape", [(50, 2, 32, 32), (50, 32, 32), (2, 300, 32, 32)])
+def test_batch_elements_without_room_are_left_out(shape: tuple[int, ...]) -> None:
+    """All heads are kept, in larger blocks if necessary."""
+    view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), 40_000)
+    shown, *heads = (len(axis["names"]) for axis in view["axes"])
+    assert heads == list(shape[1:-2])
+    assert f"The first {shown} of {shape[0]} batch elements are here." in view["notes"]
+    assert len(view["data"]) < 60_000
+
+
+def test_a_row_without_valid_keys_shows_the_weights_that_it_has() -> None:
+    valid = torch.tensor([[[True, False], [False, False]]])
+    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
+    assert numbers(view_of(result_of(weights.log(), valid, weights)), "weights", "a", 0) == [1.0, None, 0.5, 0.5]
+    empty = view_of(result_of(weights.log(), valid, weights * valid))
+    assert numbers(empty, "weights", "a", 0) == [1.0, None, None, None]
+
+
+def test_it_starts_where_weights_differ_most() -> None:
+    generator = torch.Generator().manual_seed(5)
+    scores, weights = torch.randn(2, 3, 4, 5, generator=generator), torch.rand(2, 3, 4, 5, generator=generator)
+    result = result_of(scores, None, weights)
+    changed = weights.clone()
+    changed[1, 2, 3, 4] += 1
+    changed[0, 1, 2, 3] += 0.9
+    view = view_of(replace(result, tensors={**result.tensors, "b/weights": changed}))
+    assert view["start"] == [1, 2, 3, 4]
+    alone = {"a/weights": weights, "a/scores": scores}
+    records = [{"label": "a", "scorer": "dot"}]
+    assert view_of(replace(result, tensors=alone, records=records))["start"] == [
+        int(i) for i in torch.unravel_index(weights.argmax(), weights.shape)
+    ]
+
+
+def check_scale(found: dict[str, Any], scale: ColourScale, values: Tensor) -> None:
+    """Assert that the values have the colours of the scale, and that the ends are right."""
+    edges = np.frombuffer(base64.b64decode(found["edges"]), "<f4")
+    indices = np.searchsorted(edges, values.flatten().numpy(), side="right")
+    shares = np.ma.filled(scale.norm(scale.clip(values.flatten().double().numpy())), 0)
+    assert np.abs(indices - np.clip(shares * 256, 0, 255)).max() <= 1
+    assert [share for share, _ in found["ticks"]] == [0, 0.25, 0.5, 0.75, 1]
+    ends = [float(found["ticks"][end][1]) for end in (0, -1)]
+    assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
+    assert found["bounds"] == pytest.approx([scale.low, scale.high], rel=1e-4, abs=1e-4)
+    assert found["diverging"] == scale.is_diverging
+
+
+@pytest.mark.parametrize("kind", ["", "linear", "root", "log"])
+def test_colours_are_those_of_the_scale_of_pictures(kind: Any) -> None:
+    """All weights share a scale; the differences from each label have a separate scale."""
+    generator = torch.Generator().manual_seed(6)
+    weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
+    result = result_of(weights.log(), None, weights)
+    other = weights.flip(0)
+    view = view_of(replace(result, tensors={**result.tensors, "b/weights": other}))
+    (stage,) = (each for each in view["stages"] if each["name"] == "weights")
+    scales = stage["scales"][kind]
+    own = colour_scale([torch.stack([weights, other]).numpy()], "weights", kind=kind or None)
+    assert own.kind == (kind or "root")
+    minus = colour_scale([(weights - other).numpy()], "weights", is_difference=True, kind=kind or None)
+    (values,), differences = scales["values"], scales["differences"]
+    check_scale(values, own, other)
+    for found, change in zip(differences, (weights - other, other - weights), strict=True):
+        check_scale(found, minus, change)
+    words = {"": ", square root", "linear": "", "root": ", square root", "log": ", logarithm"}
+    assert values["label"] == f"weight{words[kind]}"
+    assert differences[0]["label"] == f"weight difference{words[kind] if kind else ''}"
+
+
+def test_scores_of_each_label_have_a_scale_in_their_units() -> None:
+    scores = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(7))
+    result = result_of(scores)
+    view = view_of(replace(result, tensors={**result.tensors, "b/scores": 100 * scores}))
+    found = view["stages"][0]["scales"][""]["values"]
+    assert [each["label"] for each in found] == ["score", "score"]
+    for each, values in zip(found, (scores, 100 * scores), strict=True):
+        check_scale(each, colour_scale([values.numpy()], "scores"), values)
+        assert each["diverging"]
+        assert float(each["ticks"][2][1]) == 0

@@ -1,0 +1,114 @@
+"""Pictures and tables of studies on a page."""
+
+import json
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.cli import good
+from tests.show.page.conftest import Open, report
+from tests.show.page.pages import has_numbers, study
+from tests.show.page.reading import Read
+
+STUDIES = ("variance", "saturation", "train", "bench")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    base = tmp_path_factory.mktemp("studies")
+    for name in STUDIES:
+        study(base / name, name)
+    sweep = ["d2l", "--over", "scorers[0].num_hiddens=2,4,8", "--out", base / "sweep", "--quiet"]
+    good("sweep", *sweep)
+    return {name: base / name for name in (*STUDIES, "sweep")}
+
+
+@pytest.fixture(scope="module")
+def file(folders: dict[str, Path]) -> Path:
+    """Write a page of all runs, with one run given twice."""
+    first = next(iter(folders.values()))
+    (first.parent / "again").mkdir()
+    for each in first.iterdir():
+        (first.parent / "again" / each.name).write_bytes(each.read_bytes())
+    return report(first.parent / "report.html", *folders.values(), first.parent / "again")
+
+
+def texts(svg: str) -> list[str]:
+    """Return the sorted texts of a picture, line by line."""
+    return sorted("".join(each.itertext()) for each in ElementTree.fromstring(svg).iter(f"{SVG}text"))
+
+
+def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
+    good("swap", "tests.studies.swap.models:tower", "--by", "layer", "--out", tmp_path / "run", "--quiet")
+    page = Read(report(tmp_path / "page.html", tmp_path / "run").read_text(encoding="utf-8"))
+    assert [each.attributes["aria-label"] for each in page.all("svg")] == ["Picture swap of swap"] * 2
+
+
+def test_each_study_has_the_pictures_of_its_folder(folders: dict[str, Path], file: Path, tmp_path: Path) -> None:
+    """The pictures on the page have the same text in each theme."""
+    page = file.read_text(encoding="utf-8")
+    shown = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    of_all, shown = shown[:2], shown[2:]
+    assert len(shown) == 2 * (len(folders) + 1)
+    assert all("variance of the scores" not in svg and ">again<" in svg for svg in of_all)
+    for index, (name, folder) in enumerate(folders.items()):
+        good("figure", folder, "--format", "svg", "--font-size", 10, "--out", tmp_path / name, "--quiet")
+        (drawn,) = (tmp_path / name).glob("*.svg")
+        lines = len(ElementTree.fromstring(drawn.read_text(encoding="utf-8")).findall(f".//{SVG}path"))
+        for svg in shown[2 * index : 2 * index + 2]:
+            whole = svg.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
+            labels = {row["label"] for row in records(folder)}
+            assert all(any(label in text for text in texts(whole)) for label in labels)
+            assert 0 < len(ElementTree.fromstring(whole).findall(f".//{SVG}path")) <= lines
+        light, dark = shown[2 * index : 2 * index + 2]
+        assert "#ffffff" in light
+        assert "#161618" in dark
+
+
+def test_ids_are_unique_and_all_references_have_one(file: Path) -> None:
+    page = Read(file.read_text(encoding="utf-8"))
+    ids = [str(each.attributes["id"]) for each in page.elements if "id" in each.attributes]
+    assert len(ids) == len(set(ids))
+    values = chain.from_iterable(each.attributes.items() for each in page.elements if each.tag != "a")
+    found = [str(value) for key, value in values if key in ("href", "clip-path", "fill")]
+    references = {value.removeprefix("url(").removeprefix("#").removesuffix(")") for value in found if "#" in value[:5]}
+    assert {each for each in references if each.startswith("p")} <= set(ids)
+    assert any(each.startswith("p0-variance-light-") for each in references)
+
+
+def test_the_picture_of_the_theme_is_seen(open_page: Open, file: Path) -> None:
+    for theme, other in (("light", "dark"), ("dark", "light")):
+        page = open_page(file, color_scheme=theme)
+        expect(page.locator(f".{theme} svg").first).to_be_visible()
+        expect(page.locator(f".{other} svg").first).to_be_hidden()
+        box = page.locator(f".{theme} svg").first.bounding_box()
+        assert box is not None
+        assert box["width"] == 60 * 16  # as wide as the page, at most 60 rem
+        assert box["height"] > 200
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text(encoding="utf-8"))["records"]
+    return found
+
+
+def test_tables_sort(open_page: Open, folders: dict[str, Path], tmp_path: Path) -> None:
+    page = open_page(report(tmp_path / "train.html", folders["train"]))
+    table = page.get_by_role("region", name=re.compile("^Records of")).locator("table")
+    rows = records(folders["train"])
+    index = table.locator("th").all_inner_texts().index("accuracy") + 1
+    accuracy = table.locator(f"td:nth-child({index})")
+    heading = table.locator("th", has_text="accuracy").locator("button")
+    heading.focus()
+    page.keyboard.press("Enter")
+    has_numbers(accuracy, sorted((row["accuracy"] for row in rows), reverse=True))
+    expect(table.locator("th[aria-sort=descending]")).to_have_count(1)
+    page.keyboard.press("Space")
+    has_numbers(accuracy, sorted(row["accuracy"] for row in rows))
+    expect(table.locator("th[aria-sort=ascending]")).to_have_count(1)

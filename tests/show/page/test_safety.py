@@ -1,0 +1,147 @@
+"""Any content of a run is plain text on its page; the page fetches nothing, and needs no rights in a frame."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from attncli.errors import InputError
+from attncli.show.page.note import read_note
+from tests.cli import good
+from tests.show.page.conftest import Open, ready, report
+from tests.show.page.pages import HOSTILE, attention, choose, numbers, point, settles
+
+LABELS = ["__proto__", "constructor", "ü ✓ 'quoted' (é)", "hasOwnProperty"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    scorers = [{"scorer": "dot", "label": label, "softcap": 1.0 + i} for i, label in enumerate(LABELS)]
+    attention(folder, scorers=scorers, tokens={"queries": HOSTILE, "keys": HOSTILE[::-1]})
+    return report(folder.parent / "report.html", folder)
+
+
+def is_attacked(page: Page) -> bool:
+    found: bool = page.evaluate("window.attacked !== undefined || {}.attacked !== undefined")
+    return found
+
+
+def test_hostile_tokens_are_text(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    names = page.locator(".rows").first.locator("bdi").all_inner_texts()
+    assert names[:4] == [HOSTILE[0], HOSTILE[1], HOSTILE[2], "\\u202eevil"]
+    assert names[4] == "x" * 199 + "…"
+    assert names[5:8] == HOSTILE[5:8]
+    assert names[8] == "\\u2028line"
+    assert names[11] == HOSTILE[11]
+    for index in range(12):
+        point(page, 0, index, 0)
+    page.get_by_text("This row as a table").click()
+    page.locator("input[type=search]").fill("<img")
+    expect(page.locator(".rows").first.locator(".found")).to_have_text([HOSTILE[2]])
+    expect(page.locator("img, iframe, b")).to_have_count(0)
+    settles(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"), True)
+    assert not is_attacked(page)
+
+
+def test_labels_may_be_names_that_scripts_know(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    assert page.locator("figcaption bdi").all_inner_texts() == LABELS
+    choose(page, "minus", "__proto__")
+    titles = [LABELS[0], *(f"{label} − __proto__" for label in LABELS[1:])]
+    expect(page.locator("figcaption bdi")).to_have_text(titles)
+    choose(page, "minus", LABELS[2])
+    expect(page.locator(".stage code")).to_contain_text("--minus 'ü ✓ '\\''quoted'\\'' (é)'")
+    assert page.locator(".strips > bdi").all_inner_texts() == LABELS
+    point(page, 3, 11, 0)
+    expect(page.locator("#tip tr th[scope=row]")).to_have_text(LABELS)
+    assert len(set(numbers(page.locator("#tip td.number")))) > 4
+    page.evaluate("location.hash = '__proto__=1&constructor=2&minus=toString&colours=valueOf&stage=__proto__'")
+    expect(page.locator("figcaption bdi")).to_have_text(LABELS)
+
+
+def test_without_scripts_the_tables_are_there(open_page: Open, file: Path) -> None:
+    page = open_page(file, java_script_enabled=False)
+    assert page.locator("section > details table").first.locator("tbody tr").count() == len(LABELS)
+    assert page.locator("section > details table").first.locator("td:nth-child(2)").all_inner_texts() == LABELS
+    expect(page.locator("noscript p")).to_be_visible()
+    expect(page.locator(".stage").first).to_be_hidden()
+
+
+def test_no_script_but_its_own_may_run(browser: Browser, file: Path, tmp_path: Path) -> None:
+    """The page's policy blocks scripts that an attacker might inject."""
+    text = file.read_text(encoding="utf-8")
+    assert len(re.findall("<script", text)) == 3  # two with data, one with code
+    attacked = tmp_path / "attacked.html"
+    attacks = '<script>window.attacked=1</script><img src="data:," onerror="window.attacked=1">'
+    attacked.write_text(text.replace("<main>", f"<main>{attacks}"), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(attacked.as_uri())
+    ready(page)
+    assert not is_attacked(page)
+    page.close()
+
+
+def test_a_frame_without_rights_shows_it(browser: Browser, file: Path) -> None:
+    """A notebook shows the page in such a frame: with scripts, but without storage, origin and address."""
+    page = browser.new_page()
+    complaints = list[str]()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.set_content("<iframe sandbox='allow-scripts' width='1000' height='800'></iframe>")
+    page.locator("iframe").evaluate("(frame, text) => (frame.srcdoc = text)", file.read_text(encoding="utf-8"))
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".stage[data-ready]")).to_have_count(1)
+    frame.locator(".bar select").first.select_option("scores")
+    expect(frame.locator(".cells").first).to_have_attribute("aria-label", re.compile("scores"))
+    frame.locator(".cells").first.click()
+    expect(frame.get_by_role("button", name="release")).to_be_visible()
+    assert complaints == []
+    page.close()
+
+
+NOTE = """# Heads & <b>tails</b>
+
+What *is* the scale? `q . k < 1` and **bold**, [a link](https://example.org/?a=1&b=2),
+[no link](javascript:window.attacked=1), ![picture](https://example.org/x.png)
+
+<script>window.attacked=1</script> <img src=x onerror=window.attacked=1>
+
+- one
+- \u202etwo &lt;i&gt;
+
+```html
+<script>window.attacked=1</script>
+```
+"""
+
+
+def test_a_note_and_a_title_are_text_with_few_elements(open_page: Open, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text(NOTE, encoding="utf-8")
+    words = ["--title", "<b>Mine</b>\u202e", "--note", tmp_path / "note.md"]
+    good("report", file.parent / "run", "--out", tmp_path / "page.html", "--quiet", *words)
+    page = open_page(tmp_path / "page.html")
+    note = page.locator(".text")
+    expect(page).to_have_title("<b>Mine</b>\\u202e – attncli")
+    expect(page.locator("h1")).to_have_text("<b>Mine</b>\\u202e")
+    expect(note.locator("h2")).to_have_text("Heads & <b>tails</b>")
+    expect(note.locator("li")).to_have_text(["one", "\\u202etwo <i>"])
+    expect(note.locator("code")).to_have_text(["q . k < 1", "<script>window.attacked=1</script>\n"])
+    assert note.locator("a").evaluate_all("links => links.map(({ href }) => href)") == [
+        "https://example.org/?a=1&b=2",
+        "https://example.org/x.png",
+    ]
+    tags = note.evaluate("note => [...new Set([...note.querySelectorAll('*')].map(({ tagName }) => tagName))].sort()")
+    assert tags == ["A", "CODE", "EM", "H2", "LI", "P", "PRE", "STRONG", "UL"]
+    expect(note).to_contain_text("<img src=x onerror=window.attacked=1>")
+    assert not is_attacked(page)
+
+
+def test_a_long_note_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("x" * 100_001)
+    with pytest.raises(InputError, match="which has more than 100,000 bytes; expected a file with text in Markdown"):
+        read_note(tmp_path / "note.md")
+    (tmp_path / "note.md").write_text("\ufeff" + "x" * 99_997, encoding="utf-8")
+    assert read_note(tmp_path / "note.md") == "x" * 99_997

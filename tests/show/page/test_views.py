@@ -1,0 +1,173 @@
+"""Zooming into matrices, the names beside them, and files of tables and pictures."""
+
+import csv
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from safetensors.numpy import load_file
+
+import attncli
+from attncli.numbers import number
+from tests.show.page.conftest import Open, report
+from tests.show.page.pages import TOKENS, attention, point, settles, state
+
+SCRIPTS = Path(attncli.__file__).parent / "show" / "page" / "script"
+FIRST = "batch=0&head=0"
+LABELS = ("additive", "scaled_dot", "dot")
+CUT = """(names) => names.filter(
+    (each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1
+).length"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("attention") / "small"
+    attention(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    return report(folder.parent / "report.html", folder)
+
+
+def page_of(folder: Path, n: int, m: int) -> Path:
+    """Write the page of a run with three scorers, n queries and m keys."""
+    data = {"queries": {"shape": [1, n, 4]}, "keys": {"shape": [1, m, 4]}}
+    attention(folder, data=data, mask={}, tokens={})
+    return report(folder.parent / f"{folder.name}.html", folder)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return page_of(tmp_path_factory.mktemp("large") / "large", 64, 64)
+
+
+def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(page_of(tmp_path / "long", 8, 2000))
+    for cells in page.locator(".cells").all():
+        box, view = cells.bounding_box(), cells.locator("xpath=..").bounding_box()
+        assert box is not None
+        assert view is not None
+        assert box["height"] == pytest.approx(8 * 12, abs=1)
+        assert box["x"] + box["width"] <= view["x"] + view["width"] + 1
+    point(page, 1, 7, 0, 8)
+    expect(page.locator(".stage h3").first).to_contain_text("query 7")
+
+
+def test_names_of_keys_stand_upright_where_they_have_room(open_page: Open, file: Path, large: Path) -> None:
+    """Indices of many keys are upright, too; with few queries and many keys the cells are still high enough."""
+    page = open_page(file, "cell=40")
+    expect(page.locator(".columns").first.locator("bdi.upright")).to_have_text(TOKENS)
+    page = open_page(file, "cell=27")
+    expect(page.locator(".columns").first.locator("bdi:not(.upright)")).to_have_text(
+        [name for name in TOKENS if len(name) > 3]
+    )
+    names = open_page(large).locator(".columns").first.locator("bdi")
+    assert names.count() > 3
+    expect(names).to_have_class(["upright"] * names.count())
+    boxes = [box for name in names.all() if (box := name.bounding_box())]
+    assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
+
+
+def drag(page: Page, start: tuple[int, int], end: tuple[int, int], size: int) -> None:
+    """Drag from one cell of the first panel to another."""
+    point(page, 0, *start, size)
+    page.mouse.down()
+    point(page, 0, *end, size)
+    page.mouse.up()
+
+
+def test_dragging_over_cells_zooms_in_on_them(open_page: Open, large: Path) -> None:
+    page = open_page(large)
+    before = page.locator(".cells").first.bounding_box()
+    drag(page, (16, 32), (24, 48), 64)
+    expect(page).to_have_url(re.compile(r"cell="))
+    cell = float(state(page)["cell"])
+    assert before is not None
+    assert cell > 2 * before["width"] / 64
+    scroll = page.locator(".scroll")
+    for panel in range(2):
+        expect(scroll.nth(panel)).to_have_js_property("scrollTop", round(16 * cell))
+        expect(scroll.nth(panel)).to_have_js_property("scrollLeft", round(32 * cell))
+    shown = scroll.first.evaluate("({ clientWidth }) => clientWidth")
+    assert 17 * cell <= shown
+    expect(page.get_by_role("button", name="hold")).to_be_visible()  # a drag holds nothing
+    page.get_by_role("button", name="fit").click()
+    settles(page, lambda: page.locator(".cells").first.evaluate("cells => cells.offsetWidth"), round(before["width"]))
+
+
+def saved(page: Page, button: Locator) -> tuple[str, Path]:
+    """Press a button that saves a file; return the file's name and its temporary path."""
+    with page.expect_download() as download:
+        button.click()
+    return download.value.suggested_filename, Path(download.value.path())
+
+
+def test_tables_and_pictures_are_saved(open_page: Open, file: Path, folder: Path) -> None:
+    page = open_page(file, f"{FIRST}&query=9&key=0")
+    page.get_by_text("This row as a table").click()
+    name, place = saved(page, page.locator(".stage .wide + button"))
+    rows = list(csv.DictReader(place.read_text(encoding="utf-8").splitlines()))
+    tensors = load_file(folder / "tensors.safetensors")
+    assert name == "The row as a table, view 1.csv"
+    assert [row["key"] for row in rows] == TOKENS[:10]
+    for label in LABELS:
+        assert [float(row[label]) for row in rows] == tensors[f"{label}/weights"][0, 0, 9, :10].tolist()
+    name, place = saved(page, page.locator(".picture + button").first)
+    assert name == "Picture heads of small.svg"
+    assert ElementTree.parse(place).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
+    """The page writes numbers like the command line, with zeros at the end and exponents of two digits."""
+    script = (SCRIPTS / "elements.js").read_text(encoding="utf-8")
+    function = script[script.index("function showNumber") : script.index("/** Return, for example, `1 cell`")]
+    constants = "const [DIGITS, MISSING] = [4, '-'];"
+    written = f"(values) => {{ {constants} {function} return values.map((each) => showNumber(each)); }}"
+    values = [0, 0.5, -1.25, 1.0, 0.08046, 9.77e-4, 0.00099999, 123.456, 12345.678, 999999.9, 1e6, -3.21e-9, 4.5e120]
+    page = open_page(file)
+    assert page.evaluate(written, values) == [number(float(value)) for value in values]
+    assert page.evaluate(written, [math.inf, -math.inf, math.nan, None]) == ["inf", "-inf", "nan", "-"]
+
+
+def test_axes_have_names_and_the_outline_is_whole(open_page: Open, file: Path) -> None:
+    """The outline of the last cell is within the part of the matrix that is seen; no name is cut."""
+    page = open_page(file, f"{FIRST}&query=11&key=11")
+    for panel in page.locator("figure").all():
+        expect(panel.locator(".corner")).to_have_text("Queries")
+        expect(panel.locator(".columns span")).to_have_text("Keys")
+        mark, view = (panel.locator(kind).bounding_box() for kind in (".mark.cell", ".scroll"))
+        assert mark is not None
+        assert view is not None
+        assert mark["x"] + mark["width"] + 4 <= view["x"] + view["width"] + 0.1
+        assert mark["y"] + mark["height"] + 4 <= view["y"] + view["height"] + 0.1
+    assert page.locator(".names bdi").evaluate_all(CUT) == 0
+
+
+def test_a_choice_with_one_option_is_left_out(open_page: Open, large: Path) -> None:
+    page = open_page(large)
+    expect(page.locator(".bar label").filter(has_text=re.compile("^batch "))).to_have_count(0)
+    expect(page.locator(".bar label").filter(has_text=re.compile("^stage "))).to_have_count(1)
+
+
+def test_the_first_screen_of_a_phone_has_a_matrix(open_page: Open, file: Path) -> None:
+    page = open_page(file, viewport={"width": 390, "height": 844})
+    box = page.locator(".cells").first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    assert box["y"] + box["height"] <= 844
+    assert page.locator(".names bdi").evaluate_all(CUT) == 0
+
+
+def test_all_heads_are_open_and_small(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    expect(page.locator(".overview")).to_have_attribute("open", "")
+    box = page.locator(".heads canvas").first.bounding_box()
+    assert box is not None
+    assert box["width"] <= 48

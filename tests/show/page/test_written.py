@@ -1,0 +1,223 @@
+"""A page as text: tables and curves have the metrics of the run, and no content of a run can act as code."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import attncli
+from attncli.api import compare_stored
+from attncli.common.study import Result
+from attncli.errors import printable
+from attncli.numbers import MISSING
+from attncli.runs.loading import StoredRun, read_run
+from attncli.show.page.page import embedded
+from attncli.show.page.report import names_of, report
+from attncli.studies import STUDIES, columns_of, titles_of
+from tests.show.page.reading import Read, numbers
+from tests.test_python import STUDIES as SMALL
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "<img src=x onerror=alert(1)>",
+    "\u202eevil",
+    "]]>\u2028\u2029",
+    "'\"&amp;{{ 7 * 7 }}{% raw %}",
+    "x" * 10_000,
+]
+CONFIG: dict[str, Any] = {
+    "name": "small",
+    "data": {"queries": {"shape": [1, 7, 4]}, "keys": {"shape": [1, 7, 4]}},
+    "scorers": ["dot", "scaled_dot"],
+}
+
+
+def page_of(config: dict[str, Any], folder: Path) -> Read:
+    attncli.run(config, out=folder)
+    return Read(report([read_run(folder, STUDIES)]))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun, Read]]:
+    """Return a run of every study, with its page."""
+    found = {}
+    for study in STUDIES:
+        folder = tmp_path_factory.mktemp(study) / "run"
+        page = page_of({"study": study, "name": "small", **SMALL.get(study, {})}, folder)
+        found[study] = (read_run(folder, STUDIES), page)
+    return found
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    run, page = pages[study]
+    tables = page.tables()
+    kinds = {rows: title for rows, title in titles_of(study).items() if rows != "head_comparisons"}
+    if study == "train":  # its records are seeds, and its comparisons are over the seeds
+        assert list(tables)[:2] == ["Summary", "Records"]
+    for rows, title in kinds.items():
+        records = getattr(run.result, rows)
+        if not records:
+            assert title not in tables
+            continue
+        stated = {column.key: column for column in columns_of(study)[rows]}
+        shown = [key for key in records[0] if any(record[key] is not None for record in records)]
+        head, *body = tables[title]
+        assert len(head) == len(shown)
+        assert len({cell.text for cell in head}) == len(head)
+        for record, cells in zip(records, body, strict=True):
+            for key, cell in zip(shown, cells, strict=True):
+                value = record[key]
+                assert cell.text == (MISSING if value is None else printable(stated[key].format(value)))
+                if isinstance(value, float):
+                    assert float(str(cell.attributes["data-value"])) == value
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_file_of_results_alone_has_a_page(
+    study: str, pages: dict[str, tuple[StoredRun, Read]], tmp_path: Path
+) -> None:
+    """The page has all tables, and the pictures that need no tensors."""
+    run, page = pages[study]
+    alone = tmp_path / "results.json"
+    alone.write_bytes((run.path / "results.json").read_bytes())
+    tables = Read(report([read_run(alone, STUDIES)])).tables()
+    assert [len(rows) for rows in tables.values()] == [len(rows) for rows in page.tables().values()]
+
+
+def test_how_it_was_made_and_what_holds(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    run, page = pages["attention"]
+    whole = page.elements[0].text
+    assert run.config is not None
+    for text in (run.config.strip(), run.content["command"], run.content["environment"]["torch"]):
+        assert text in whole
+    assert all(about["sha256"] in whole for about in run.content["inputs"].values())
+    assert [each.text for each in page.all("li")] == [finding.text for finding in run.result.findings]
+
+
+def test_the_policy_allows_this_script_and_this_style_alone(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    for _, page in pages.values():
+        (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+        (style,), (script,) = page.all("style"), page.all("script", type="module")
+        rules = dict(rule.split(" ", 1) for rule in str(policy.attributes["content"]).split("; "))
+        assert rules == {
+            "default-src": "'none'",
+            "script-src": f"'{digest(script.text)}'",
+            "style-src": f"'{digest(style.text)}'",
+            "img-src": "data:",
+            "base-uri": "'none'",
+            "form-action": "'none'",
+        }
+        names = {name for each in page.elements for name in each.attributes}
+        assert not {name for name in names if name.startswith("on") or name in ("src", "style", "srcdoc")}
+        assert all(str(link.attributes["href"]).startswith("#") for link in page.all("a"))
+
+
+def digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def test_text_of_a_run_is_text(tmp_path: Path) -> None:
+    """HTML in tokens, claims and sources is text; the page of the same run without it has the same elements."""
+    expect = {"where": {"label": "dot"}, "metric": "entropy", "between": [0, 9]}
+    texts = {"hostile": HOSTILE, "plain": list("abcdefg")}
+    page, usual = (
+        page_of(
+            {
+                **CONFIG,
+                "tokens": {"queries": [each]},
+                "expect": [{**expect, "claim": text, "source": text} for text in each],
+            },
+            tmp_path / name,
+        )
+        for name, each in texts.items()
+    )
+    assert [each.tag for each in page.elements] == [each.tag for each in usual.elements]
+    names, claims = page.views()[0]["tokens"]["queries"][0], page.tables()["Expectations"][1:]
+    for text, name, claim in zip(HOSTILE, names, claims, strict=True):
+        shown = printable(text)
+        assert name == shown if len(text) <= 200 else len(name) == 200
+        assert claim[0].text == shown
+    assert "\u202e" not in page.page
+
+
+def test_json_that_is_embedded_has_nothing_that_ends_it() -> None:
+    value = {"a": [*HOSTILE, float("nan"), float("inf"), 1.5, None, True], "</script>": "é"}
+    text = embedded(value)
+    assert not set("<>&") & set(text)
+    assert text.isascii()
+    assert json.loads(text) == {"a": [*HOSTILE, None, None, 1.5, None, True], "</script>": "é"}
+
+
+def test_two_scorers_of_twelve_heads_with_256_keys_stay_below_six_megabytes() -> None:
+    scores = torch.randn(2, 1, 12, 256, 256, generator=torch.Generator().manual_seed(0))
+    tensors = {f"{label}/scores": scores[i] for i, label in enumerate(("dot", "additive"))}
+    tensors |= {name.replace("scores", "weights"): each.softmax(-1) for name, each in tensors.items()}
+    records = [{"label": label, "scorer": label} for label in ("dot", "additive")]
+    inputs = {"valid": torch.ones(1, 12, 256, 256, dtype=torch.bool)}
+    page = report([StoredRun(Path(), Result("attention", "x", {}, records, inputs=inputs, tensors=tensors), {})])
+    assert len(page.encode()) < 6_000_000
+    (view,) = Read(page).views()
+    assert (view["n"], view["m"]) == (256, 256), "every cell is there"
+    got = numbers(view, "weights", "additive", 11)[: 2 * 256]
+    assert got == pytest.approx(tensors["additive/weights"][0, 11, :2].flatten().tolist(), rel=0.004)
+
+
+def test_runs_share_a_page(tmp_path: Path) -> None:
+    """A page may have several runs of one name, and the same result twice."""
+    folders = [tmp_path / "one", tmp_path / "two", tmp_path / "results.json"]
+    for folder in folders[:2]:
+        attncli.run(CONFIG, out=folder)
+    folders[2].write_bytes((folders[0] / "results.json").read_bytes())
+    page = Read(report([read_run(folder, STUDIES) for folder in folders]))
+    names = [each.text for each in page.all("a")]
+    assert names == ["one", "two", f"{tmp_path.name}/results.json"]
+    assert page.all("h1")[0].text == ", ".join(names)
+    assert page.all("h2")[0].text.startswith("one small, study attention")
+    assert len(page.views()) == 2, "a results.json alone has no matrices"
+    assert "no matrices and no pictures" in page.elements[0].text
+    assert [view["command"] for view in page.views()] == [f"attncli heatmap {folder}" for folder in folders[:2]]
+
+
+def test_every_table_of_a_page_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Both the runs and their differences have tables of inputs and metrics."""
+    for seed in (0, 1):
+        attncli.run(CONFIG, out=tmp_path / str(seed), seed=seed)
+    stored = [read_run(tmp_path / str(seed), STUDIES) for seed in (0, 1)]
+    page = Read(report(stored, comparisons=[compare_stored(*stored)]))
+    names = [str(each.attributes["aria-label"]) for each in page.all("div") if "aria-label" in each.attributes]
+    assert "Inputs of 0 and 1" in names
+    assert len(names) == len(set(names))
+
+
+def test_names_of_runs_are_those_of_folders_as_far_as_they_tell_them_apart() -> None:
+    began = "2026-11-22T10-06-10"
+    paths = ["r1", f"outputs/d2l/{began}", "outputs/d2l/latest", "a/x", "b/x", "r3/results.json", "r4/../r5"]
+    expected = ["r1", f"d2l/{began}", "d2l/latest", "a/x", "b/x", "r3/results.json", "r5"]
+    assert names_of([Path(path) for path in paths]) == expected
+
+
+def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
+    records = [{"label": "dot", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
+    content = {"environment": {"\ud800": "\udfff"}, "command": "attncli \ud800"}
+    page = report([StoredRun(Path(), Result("attention", "\ud800", {}, records), content, "a: 1\n" * 50_000)])
+    assert len(page.encode()) < 1_500_000
+    read = Read(page)
+    notes = {each.text for each in read.all("p", **{"class": "note"})}
+    assert {"The first 2,000 of 3,000 rows; results.json has all.", "This is the beginning of config.yaml."} <= notes
+    assert len(read.tables()["Summary"]) == 1 + 2000
+
+
+def test_a_hundred_runs_are_bounded() -> None:
+    scores = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
+    inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
+    records = [{"label": "dot", "scorer": "dot"}]
+    run = StoredRun(Path(), Result("attention", "x", {}, records, inputs=inputs, tensors={"dot/scores": scores}), {})
+    page = report([run] * 100)
+    assert len(page.encode()) < 6_000_000
+    assert len(Read(page).views()) == 100

@@ -1,0 +1,132 @@
+"""Colour scales: their norms and ends, and values beyond the ends."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import CenteredNorm, LogNorm, Normalize, PowerNorm
+
+from attncli.show.pictures.scales import Numbers, colour_scale, spans_decades
+
+NAN, INF = math.nan, math.inf
+
+
+def arrays(*panels: list[float]) -> list[Numbers]:
+    return [np.array(panel) for panel in panels]
+
+
+@pytest.mark.parametrize(
+    ("panels", "stage", "ends"),
+    [
+        ([[0.5, 0.9], [0.2]], "", (0, 0.9)),
+        ([[3.0, 5.0]], "", (0, 5)),
+        ([[5.0, 5.0]], "", (0, 5)),
+        ([[0.0, NAN]], "", (0, 1)),
+        ([[NAN]], "", (0, 1)),
+        ([[], [2.0, INF]], "", (0, 2)),
+        ([[0.2, 0.5]], "weights", (0, 1)),
+        ([[0.02, 0.05]], "weights", (0, 0.05)),
+        ([[0.5, 3.0]], "dropped", (0, 3)),
+    ],
+)
+def test_values_of_one_sign_have_linear_colours_from_0(panels: Any, stage: str, ends: tuple[float, float]) -> None:
+    scale = colour_scale(arrays(*panels), stage)
+    assert (scale.kind, scale.low, scale.high, scale.is_diverging) == ("linear", *ends, False)
+    assert (type(scale.norm), scale.norm.vmin, scale.norm.vmax) == (Normalize, *ends)
+    assert scale.label("weight") == "weight"
+
+
+@pytest.mark.parametrize(
+    ("values", "stage", "options", "end"),
+    [
+        ([3.0, 5.0], "scores", {}, 5),
+        ([-3.0, 1.0], "scores", {}, 3),
+        ([-3.0, -1.0], "biased", {}, 3),
+        ([-3.0, 5.0], "", {}, 5),
+        ([-0.5, 1.5], "weights", {}, 1.5),
+        ([0.0] * 99 + [1.0], "scores", {}, 1),
+        ([0.0] * 99 + [1.0], "weights", {"is_difference": True}, 1),
+        ([0.0], "weights", {"is_difference": True}, 1),
+        ([NAN], "capped", {}, 1),
+        ([1.0, -5.0], "scores", {"high": 2.0}, 2),
+    ],
+)
+def test_scores_differences_and_both_signs_have_colours_around_0(
+    values: list[float], stage: str, options: Any, end: float
+) -> None:
+    scale = colour_scale(arrays(values), stage, **options)
+    assert (scale.kind, scale.low, scale.high, scale.is_diverging) == ("linear", -end, end, True)
+    assert isinstance(scale.norm, CenteredNorm)
+    assert float(scale.norm(0.0)) == 0.5
+    assert (scale.norm.vmin, scale.norm.vmax) == (-end, end)
+
+
+@pytest.mark.parametrize("stage", ["", "weights"])
+@pytest.mark.parametrize(("count", "kind"), [(50, "linear"), (51, "root")])
+def test_more_than_half_below_a_twentieth_of_the_largest_make_a_square_root(count: int, kind: str, stage: str) -> None:
+    values = [0.0199] * count + [0.4] * (100 - count)
+    scale = colour_scale(arrays(values[:30], [NAN] * 300, values[30:]), stage)
+    assert scale.kind == kind
+    assert colour_scale(arrays(values), "scores").kind == "linear"
+    if kind == "root":
+        norm = scale.norm
+        assert isinstance(norm, PowerNorm)
+        assert (norm.gamma, norm.vmin, norm.vmax) == (0.5, 0, 1.0 if stage else 0.4)
+        assert float(norm(0.09)) == pytest.approx(0.3 if stage else (0.09 / 0.4) ** 0.5)
+        assert scale.label("weight") == "weight, square root"
+
+
+def test_a_logarithm_is_drawn_only_if_asked_for() -> None:
+    values = np.geomspace(1e-9, 1, 100)
+    assert colour_scale([values]).kind == colour_scale([values], "weights").kind == "root"
+    scale = colour_scale([values], "weights", kind="log")
+    assert isinstance(scale.norm, LogNorm)
+    assert scale.label("weight") == "weight, logarithm"
+
+
+def test_logarithmic_colours_cover_the_decades_of_nearly_all_values() -> None:
+    """Zeros, or a single value far below the others, are shown by an arrow."""
+    values = np.array([1e-9, 0.0, *np.geomspace(0.03, 90, 60)])
+    scale = colour_scale([values], kind="log")
+    assert scale.low == pytest.approx(0.03, rel=0.5)
+    assert (scale.high, scale.extend) == (90, "min")
+    assert np.isfinite(scale.norm(scale.clip(values))).all()
+    scale = colour_scale([np.geomspace(1e-30, 1, 50)], kind="log")
+    assert scale.low == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("kind", ["linear", "root", "log"])
+def test_explicit_kinds_take_values_of_any_sign(kind: Any) -> None:
+    for values in ([0.0], [-9.0, 0.0, 16.0], [-3.0, -1.0], [0.0, 1e-30, 5.0], [NAN], [INF, -INF, 1.0], [7.0, 7.0]):
+        for options in ({}, {"stage": "scores"}, {"is_difference": True}, {"stage": "weights"}, {"high": 2.0}):
+            scale = colour_scale(arrays(values), kind=kind, **options)
+            assert scale.low < scale.high
+            places = scale.norm(scale.clip(np.array([scale.low, scale.high])))
+            assert np.asarray(places) == pytest.approx([0, 1])
+    signed = colour_scale(arrays([-9.0, 16.0]), kind="root")
+    assert np.asarray(signed.norm(np.array([-16.0, -9.0, 0.0, 4.0]))) == pytest.approx([0, 1 / 8, 1 / 2, 3 / 4])
+
+
+def test_arrows() -> None:
+    for values, extend in [([1.0], "neither"), ([3.0], "max"), ([-3.0, 1.0], "min"), ([-3.0, 3.0], "both")]:
+        assert colour_scale(arrays(values), kind="linear", high=2.0).extend == extend
+    assert colour_scale(arrays([1.0, INF])).extend == "max"
+    assert colour_scale(arrays([2.0 + 1e-9]), high=2.0).extend == "neither"
+
+
+@given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=200))
+def test_few_values_lie_beyond_and_the_largest_never(values: list[float]) -> None:
+    scale = colour_scale(arrays(values), kind="log")
+    assert scale.high == max(values)
+    beyond = sum(value < scale.low * (1 - 1e-9) for value in values)
+    assert beyond <= 0.05 * len(values) or scale.high / scale.low >= 1e6 * (1 - 1e-9)
+    is_pale = sum(value < 0.05 * max(values) for value in values) > len(values) / 2
+    assert colour_scale(arrays(values)).kind == ("root" if is_pale else "linear")
+
+
+def test_axes() -> None:
+    assert spans_decades([1.0, 101.0, NAN])
+    assert not any(spans_decades(values) for values in ([1.0, 99.0], [0.0, 1000.0], [-1.0, 5.0], [], [NAN]))

@@ -1,0 +1,274 @@
+"""Batch elements and heads to show: the choice of the config or the largest differences, and the line that says so."""
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attncli
+from attncli.common.study import Record, Result
+from attncli.config.looks import HeatmapLook
+from attncli.studies.attention.figure import figures, heads_figure
+from tests.show.pictures.drawn import check_texts, labels, panels, titles, values
+from tests.show.samples import grids, random_weights, result_of, run_of, shown
+
+SHARP = {"scorer": "scaled_dot", "label": "sharp", "scale": 2.0}
+CAUSE = "where the scorers differ most (JS divergence)"
+
+
+def experiment(*leading: int, n: int = 3, scorers: Sequence[Any] = ("scaled_dot", SHARP), **keys: Any) -> Result:
+    """Run scorers on random queries and keys of shape (*leading, n, 8)."""
+    data = {name: {"shape": [*leading, n, 8]} for name in ("queries", "keys")}
+    return attncli.run({"data": data, "scorers": list(scorers), **keys})
+
+
+def compared(labels: Sequence[str], batches: int, heads: int, distances: Sequence[float | None]) -> list[Record]:
+    """Return comparisons by head with these JS divergences in turn."""
+    places = itertools.product(itertools.combinations(labels, 2), range(batches), range(heads))
+    figures = {"top1_agreement": 0.5, "max_abs_difference": 0.25, "output_difference": 0.125}
+    return [
+        {"a": a, "b": b, "batch": batch, "head": head, "js_divergence": distance, **figures}
+        for ((a, b), batch, head), distance in zip(places, itertools.cycle(distances), strict=False)
+    ]
+
+
+def result_with(rows: Sequence[Record], batches: int, heads: int, names: Sequence[str]) -> Result:
+    result = result_of(*(run_of(random_weights(batches, heads, 2, 3), name) for name in names))
+    return replace(result, head_comparisons=rows)
+
+
+def section(text: str) -> list[tuple[str, ...]]:
+    """Return labels, batch element, head and divergence of every row of the heads that differ most."""
+    after = text.split("Heads that differ most")[1]
+    return re.findall(r"^(\w+) +(\w+) +(\d+) +(\d+) +(\S+) ", after, re.M)
+
+
+def slow_ranking(rows: Sequence[Record]) -> list[Record]:
+    """Sort by repeatedly taking the largest remaining row, the first of equal rows; rows with NaN come last."""
+    left, found = list(rows), []
+    while left:
+        best = None
+        for row in left:
+            value = row["js_divergence"]
+            if value is not None and math.isfinite(value) and (best is None or value > best["js_divergence"]):
+                best = row
+        found.append(best or left[0])
+        left.remove(found[-1])
+    return found
+
+
+def shown_tables(text: str) -> list[str]:
+    """Return the batch elements and heads of the weight tables, once for each label."""
+    return [title.partition(" ")[2] for title in grids(text)]
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.5, 0.75, None, math.nan]) | st.floats(0, 1), min_size=1, max_size=48),
+    st.integers(2, 3),
+    st.integers(2, 8),
+    st.booleans(),
+)
+def test_the_ranking_is_what_a_slow_sort_gives(distances: Any, batches: int, heads: int, full: bool) -> None:
+    names = ["dot", "gaussian", "cosine"]
+    rows = compared(names, batches, heads, [*distances, 0.125])
+    expected = slow_ranking(rows)
+    text = shown(result_with(rows, batches, heads, names), full=full)
+    found = [row[:4] for row in section(text)]
+    assert found == [(r["a"], r["b"], str(r["batch"]), str(r["head"])) for r in expected][: None if full else 10]
+    left_out = re.search(r"(\d+) of (\d+) rows left out", text)
+    assert (left_out is None) == (full or len(rows) <= 10)
+    assert left_out is None or left_out.groups() == (str(len(rows) - 10), str(len(rows)))
+
+
+def test_the_rows_have_the_figures_of_their_head() -> None:
+    result = experiment(1, 4)
+    text = shown(result)
+    rows = re.findall(r"^scaled_dot  sharp  (\d) +(\S+) +(\S+) +(\S+) +(\S+)$", text, re.M)
+    assert len(rows) == 4
+    weights = [result.tensors[f"{label}/weights"][0].double() for label in ("scaled_dot", "sharp")]
+    entropies = [-(each * each.log()).sum(-1).mean(-1) for each in weights]
+    for head, divergence, agreement, *entropy in rows:
+        (row,) = (row for row in result.head_comparisons if row["head"] == int(head))
+        assert float(divergence) == pytest.approx(row["js_divergence"], rel=5.1e-4)
+        assert float(agreement) == pytest.approx(row["top1_agreement"], rel=5.1e-4)
+        assert [float(each) for each in entropy] == pytest.approx([float(e[int(head)]) for e in entropies], rel=5.1e-4)
+
+
+def test_long_labels_take_the_room_of_the_entropies() -> None:
+    names = ["a_label_that_is_long", "another_long_label"]
+    rows = compared(names, 1, 12, [0.5, 0.25])
+    result = result_with(rows, 1, 12, names)
+    assert "entropy" not in shown(result).split("Heads that differ most")[1]
+    assert "entropy" in shown(result, 120).split("Heads that differ most")[1]
+
+
+def test_tables_are_those_of_the_heads_that_differ_most() -> None:
+    distances = [0.1, 0.2, 0.9, 0.3, 0.8, 0.7, 0.2, 0.1, 0.1, 0.95, 0.1, 0.1]
+    names = ["dot", "cosine"]
+    result = result_with(compared(names, 1, 12, distances), 1, 12, names)
+    text = shown(result, csv="outputs/x/weights.csv")
+    assert shown_tables(text) == [f"head {head}" for head in (0, 1, 2, 3, 4, 5, 6, 9)] * 2
+    line = re.sub(r"\s+", " ", text)
+    assert f"Shown: heads 0, 1, 2, 3, 4, 5, 6, 9 of 12, {CAUSE}; others with `heads: [0, 3]` in the YAML" in line
+    assert "in the YAML, with --full or in outputs/x/weights.csv" in line
+    assert len(shown_tables(shown(result, full=True))) == 2 * 12
+    assert "Shown:" not in shown(result, full=True)
+
+
+def test_few_heads_are_all_shown_without_a_word() -> None:
+    for result in (experiment(2), experiment(1, 4), experiment(3)):
+        text = shown(result)
+        assert "Shown:" not in text
+        assert len(shown_tables(text)) == 2 * math.prod(result.tensors["sharp/weights"].shape[:-2])
+    assert "that differ most" not in shown(experiment(2))
+    assert "Batch elements that differ most\n" in shown(experiment(3))
+    assert "Heads that differ most\n" in shown(experiment(1, 4))
+
+
+def test_of_one_scorer_the_first_are_shown() -> None:
+    text = shown(experiment(1, 40, scorers=["dot"]))
+    assert shown_tables(text) == [f"head {head}" for head in range(8)]
+    assert "Shown: heads 0, 1, 2, 3, 4, 5, 6, 7 of 40, the first;" in re.sub(r"\s+", " ", text)
+    assert "differ most" not in text
+
+
+def test_scorers_that_agree_are_not_ranked() -> None:
+    text = shown(experiment(1, 40, scorers=["dot", {"scorer": "dot", "label": "again"}]))
+    assert shown_tables(text) == [f"head {head}" for head in range(8)] * 2
+    assert "differ most" not in text
+
+
+def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
+    result = experiment(3, 12, heads=[0, 7], batch=[2])
+    text = shown(result)
+    assert shown_tables(text) == ["head 0", "head 7"] * 2 == shown_tables(shown(result, full=True))
+    assert "Shown: heads 0, 7 of batch 2 (of 3 x 12), as the config says\n" in text
+    assert {row[2:4] for row in section(text)} == {("2", "0"), ("2", "7")}
+    notes: list[str] = []
+    drawn = figures(result, notes.append, HeatmapLook())
+    assert titles(drawn["heatmaps"]()) == [
+        f"{label}, batch 2, head {head}" for head in (0, 7) for label in ("scaled_dot", "sharp")
+    ]
+    assert titles(drawn["heatmap_sharp"]()) == [f"batch 2, head {head}" for head in (0, 7)]
+    assert drawn["heatmap_sharp"]().get_suptitle() == "attention weight, sharp, 2 of 36 heads"
+    assert notes == []
+    (axes,) = panels(drawn["heads"]())
+    assert (labels(axes, "x"), labels(axes, "y")) == (["0", "7"], ["2"])
+
+
+def test_all_heads_may_be_chosen() -> None:
+    result = experiment(1, 16, heads=list(range(16)))
+    assert shown_tables(shown(result)) == [f"head {head}" for head in range(16)] * 2
+    assert "Shown:" not in shown(result)
+    assert len(panels(figures(result, pytest.fail, HeatmapLook())["heatmaps"]())) == 32
+
+
+def test_all_of_many_heads_are_drawn_in_the_order_of_their_difference() -> None:
+    result, notes = experiment(1, 12), list[str]()
+    best = [row["head"] for row in slow_ranking(result.head_comparisons)]
+    assert best != sorted(best)
+    drawn = titles(figures(result, notes.append, HeatmapLook())["heatmaps"]())
+    assert drawn == [f"{label}, head {head}" for head in best for label in ("scaled_dot", "sharp")]
+    assert notes == ["the heatmaps show the largest difference first"]
+    few = titles(figures(experiment(2, 2), notes.append, HeatmapLook())["heatmap_sharp"]())
+    assert few == [f"batch {batch}, head {head}" for batch in range(2) for head in range(2)]
+    assert len(notes) == 1
+
+
+def test_of_differences_the_heads_that_differ_most_from_their_scorer_are_drawn() -> None:
+    result = experiment(1, 32, scorers=["dot", "cosine", SHARP])
+    rows = [row for row in result.head_comparisons if "cosine" in (row["a"], row["b"])]
+    best = list(dict.fromkeys(row["head"] for row in slow_ranking(rows)))[:8]
+    notes: list[str] = []
+    drawn = figures(result, notes.append, HeatmapLook(minus="cosine"))
+    assert list(drawn) == ["heatmaps", "heatmap_dot", "heatmap_sharp", "heads"]
+    found = {title.partition(", ")[2] for title in titles(drawn["heatmaps"]())}
+    assert found == {f"head {head}" for head in best}
+    assert any("panels are ordered by their mean difference from cosine" in note for note in notes)
+
+
+def test_the_picture_of_heads_has_every_figure() -> None:
+    result = experiment(2, 8, scorers=["dot", "cosine", SHARP])
+    notes: list[str] = []
+    figure = figures(result, notes.append, HeatmapLook())["heads"]()
+    assert titles(figure) == ["dot and cosine", "dot and sharp", "cosine and sharp"]
+    assert (panels(figure)[-1].get_xlabel(), figure.get_supylabel()) == ("Heads", "Batch")
+    assert figure.get_suptitle() == "JS divergence of the weights (bits)"
+    largest = max(row["js_divergence"] for row in result.head_comparisons)
+    for axes, pair in zip(panels(figure), [("dot", "cosine"), ("dot", "sharp"), ("cosine", "sharp")], strict=True):
+        rows = {
+            (r["batch"], r["head"]): r["js_divergence"] for r in result.head_comparisons if (r["a"], r["b"]) == pair
+        }
+        drawn = values(axes)
+        assert drawn.shape == (2, 8)
+        for place, value in rows.items():
+            assert drawn[place] == pytest.approx(value)
+        assert axes.images[0].get_clim() == pytest.approx((0, largest))
+    assert notes == []
+    check_texts(figure)
+
+
+@pytest.mark.parametrize(("batches", "heads", "names"), [(1, 12, 2), (2, 8, 4), (1, 32, 2), (12, 12, 4), (1, 2, 2)])
+def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) -> None:
+    rows = compared([f"scorer_{index}" for index in range(names)], batches, heads, [0.25, 0.02, 0.5, None])
+    figure = heads_figure(rows, pytest.fail, HeatmapLook())
+    check_texts(figure)
+    known = sum(int(np.ma.count(values(axes))) for axes in panels(figure))
+    written = sum(len(axes.texts) for axes in panels(figure))
+    assert written == (known if known <= 400 else 0)
+
+
+def test_of_many_scorers_each_is_compared_with_the_first() -> None:
+    notes: list[str] = []
+    figure = heads_figure(compared(["a", "b", "c", "d", "e"], 1, 4, [0.25, 0.5]), notes.append, HeatmapLook())
+    assert titles(figure) == ["a and b", "a and c", "a and d", "a and e"]
+    assert notes == ["heads: 10 pairs of scorers are too many; each scorer is compared with a"]
+
+
+def test_without_weights_outputs_are_ranked() -> None:
+    rows = [
+        row | {"js_divergence": None, "output_difference": row["js_divergence"]}
+        for row in compared(["dot", "cosine"], 1, 12, [0.5, 0.75, 0.25])
+    ]
+    result = result_with(rows, 1, 12, ["dot", "cosine"])
+    result = replace(result, tensors={name: each for name, each in result.tensors.items() if "output" in name})
+    text = shown(result)
+    ranks = text.split("Heads whose outputs differ most\n")[1]
+    assert [int(head) for head in re.findall(r"^dot +cosine +(\d+) ", ranks, re.M)] == [1, 4, 7, 10, 0, 3, 6, 9, 2, 5]
+    assert figures(result, pytest.fail, HeatmapLook())["heads"]().get_suptitle() == "Difference of the outputs"
+
+
+def test_heads_of_several_axes_are_counted_through() -> None:
+    weights = random_weights(1, 3, 4, 2, 3)
+    names = ["dot", "cosine"]
+    result = result_of(*(run_of(weights, name) for name in names))
+    rows = compared(names, 1, 12, [0.1, 0.2, 0.3, 0.4, 0.5, 0.9])
+    text = shown(replace(result, head_comparisons=rows))
+    assert "axis 1 1, axis 2 1" in shown_tables(text)  # head 5
+    assert "axis 1 2, axis 2 3" in shown_tables(text)  # head 11
+    assert "batch 0, axis 1: 0, axis 2: 0\n" not in text
+
+
+def summary(result: Result) -> str:
+    return shown(result, 200).split("Summary")[1].split("Pairwise")[0]
+
+
+def test_columns_that_say_nothing_new_are_left_out() -> None:
+    plain = summary(experiment(1, scorers=["dot", "cosine"]))
+    assert not any(word in plain for word in ("scorer", "normalizer", "sum"))
+    sparse = summary(experiment(1, scorers=["dot", {"scorer": "dot", "normalizer": "relu"}]))
+    assert re.search(r"^label +normalizer +params", sparse, re.M)
+    assert re.search(r"^dot_relu +relu ", sparse, re.M)
+    assert "sum" in sparse
+    own = summary(experiment(1, scorers=["dot", {"scorer": "dot", "normalizer": "sparsemax", "label": "mine"}]))
+    assert re.search(r"^label +normalizer +params", own, re.M)
+    assert "sum" not in own
+    named = summary(experiment(1, scorers=["dot", {"scorer": "cosine", "label": "mine"}]))
+    assert re.search(r"^label +scorer +params", named, re.M)

@@ -1,0 +1,258 @@
+"""Heatmaps: the panels and their titles; nothing overlaps or leaves the page."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attncli.common.study import Matrices, Tokens
+from attncli.config.looks import HeatmapLook
+from attncli.errors import InputError
+from attncli.show.pictures.heatmaps import heatmap_figure
+from tests.show.pictures.drawn import (
+    above,
+    bar_panels,
+    bars,
+    beside,
+    check_texts,
+    heatmap,
+    labels,
+    legend,
+    panels,
+    ticks,
+    titles,
+    values,
+    weights,
+)
+
+
+def test_labels_stand_once_above_their_columns_and_batch_elements_beside_their_rows() -> None:
+    figure = heatmap(weights(2, 3, 4, seed=1), weights(2, 3, 4, seed=2), weights(2, 3, 4)).figure
+    assert above(figure) == ["a", "b", "c", "", "", ""]
+    assert beside(figure) == ["batch 0", "", "", "batch 1", "", ""]
+    assert {axes.yaxis.label.get_rotation() for axes in panels(figure)} == {0.0, 90.0}  # 90 is the default, of no text
+    specs: list[Any] = [axes.get_subplotspec() for axes in panels(figure)]
+    assert [(spec.rowspan.start, spec.colspan.start) for spec in specs] == [(i, j) for i in range(2) for j in range(3)]
+    assert [axes.get_xlabel() for axes in panels(figure)] == [""] * 3 + ["Keys"] * 3
+    assert figure.get_supylabel() == "Queries"
+    assert len(bars(figure)) == 1
+    check_texts(figure)
+
+
+@pytest.mark.parametrize(
+    ("shape", "places"),
+    [
+        ((2, 3), []),
+        ((1, 2, 3), []),
+        ((2, 2, 3), ["batch 0", "batch 1"]),
+        ((1, 2, 2, 3), ["head 0", "head 1"]),
+        ((2, 2, 2, 3), ["batch 0, head 0", "batch 0, head 1", "batch 1, head 0", "batch 1, head 1"]),
+        ((1, 2, 2, 2, 3), ["head 0", "head 1", "head 2", "head 3"]),
+    ],
+)
+def test_names_of_batch_elements_and_heads_where_there_are_several(shape: Any, places: list[str]) -> None:
+    tensor = weights(*shape)
+    figure = heatmap(tensor).figure
+    assert titles(figure) == (places or ["a"])
+    assert figure.get_suptitle() == ("attention weight, a" if places else "attention weight")
+    for axes, matrix in zip(panels(figure), tensor.reshape(-1, 2, 3), strict=True):
+        np.testing.assert_array_equal(values(axes), matrix)
+    two = heatmap(tensor, tensor).figure
+    assert titles(two) == [f"{label}, {place}" for place in places for label in "ab"] or titles(two) == ["a", "b"]
+    assert two.get_suptitle() == "attention weight"
+    assert above(two) == ["a", "b"] + [""] * (2 * len(places) - 2)
+
+
+def test_many_heads_stand_in_groups_of_columns() -> None:
+    tensor = weights(1, 12, 5, 5)
+    figure = heatmap(tensor, tensor / 2).figure
+    found = titles(figure)
+    assert sorted(found) == sorted(f"{label}, head {head}" for head in range(12) for label in "ab")
+    specs: list[Any] = [axes.get_subplotspec() for axes in panels(figure)]
+    top = [title for title, spec in zip(above(figure), specs, strict=True) if spec.rowspan.start == 0]
+    assert [title for title in above(figure) if title] == top == ["a", "b"] * (len(top) // 2)
+    assert [name for name in beside(figure) if name] == [f"head {head}" for head in range(12)]
+    for title, axes in zip(found, panels(figure), strict=True):
+        head = int(title.rpartition(" ")[2])
+        np.testing.assert_array_equal(values(axes), tensor[0, head] / (2 if title.startswith("b") else 1))
+    check_texts(figure)
+
+
+def test_selections_keep_the_order_asked_for() -> None:
+    tensor = weights(3, 2, 4, 4)
+    figure = heatmap(tensor, tensor + 1, labels=["b", "a"], batches=[2, 0], heads=[1]).figure
+    assert titles(figure) == [f"{label}, batch {batch}, head 1" for batch in (2, 0) for label in "ba"]
+    assert titles(heatmap(tensor, tensor, heads=[1, 0], batches=[0]).figure)[::2] == [
+        f"a, batch 0, head {head}" for head in (1, 0)
+    ]
+    one = heatmap(tensor, tensor, heads=[1], batches=[2]).figure
+    assert (one.get_suptitle(), titles(one)) == ("attention weight, batch 2, head 1, 1 of 6 heads", ["a", "b"])
+    np.testing.assert_array_equal(values(panels(figure)[0]), tensor[2, 1] + 1)
+
+
+def test_a_head_that_no_chosen_batch_element_has_cannot_be_drawn() -> None:
+    matrices = Matrices("weights", {"additive": weights(2, 3, 3), "dot": weights(1, 4, 3, 3)})
+    with pytest.raises(InputError) as error:
+        heatmap_figure(matrices, batches=[1], heads=[3])
+    assert str(error.value) == "no matrix has a batch element of [1] and a head of [3]"
+
+
+def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
+    heat = heatmap(*[weights(5, 4, 2, 2)] * 5)
+    assert len(panels(heat.figure)) == 45  # all labels of a place or none
+    assert heat.notes == [
+        "45 of 100 panels are shown, up to e, batch element 2, head 0; "
+        "attncli heatmap with --scorer, --batch or --head draws others",
+    ]
+
+
+def test_pages_have_a_limit() -> None:
+    tokens = Tokens(*([[f"a long token {batch} {i}" for i in range(20)] for batch in range(8)] for _ in range(2)))
+    figure = heatmap(weights(8, 20, 20), weights(8, 20, 20), tokens=tokens).figure
+    assert len(panels(figure)) == 16
+    assert figure.get_figwidth() <= 20
+    check_texts(figure)
+
+
+def test_panels_may_differ_in_shape() -> None:
+    figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(2, 2, 6, 6), stage="tensors").figure
+    assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 4 + [(50, 50)]
+    check_texts(figure)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]
+)
+def test_every_dtype_is_drawn(dtype: torch.dtype) -> None:
+    tensor = torch.tensor([[0, 1], [1, 0]]).to(dtype).requires_grad_(dtype.is_floating_point)
+    np.testing.assert_array_equal(values(panels(heatmap(tensor).figure)[0]), [[0, 1], [1, 0]])
+    with pytest.raises(InputError) as error:
+        heatmap(tensor[0])
+    kind = str(dtype).removeprefix("torch.")
+    assert str(error.value) == f"a: got {kind} of shape [2]; expected real matrices (..., n, m), no size 0"
+
+
+SIZE = st.integers(1, 12)
+TOKEN = st.text("aW我$_\\\n 0", max_size=9)
+
+
+@settings(max_examples=15)
+@given(b=st.integers(1, 3), n=SIZE, m=SIZE, scale=st.sampled_from(["shared", "label", "panel"]), data=st.data())
+def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale: Any, data: Any) -> None:
+    names = [data.draw(st.none() | st.lists(TOKEN, min_size=size, max_size=size)) for size in (n, m)]
+    tokens = Tokens(*(None if name is None else [name] * b for name in names))
+    heat = heatmap(weights(b, n, m), weights(b, n, m) * 1000, tokens=tokens, look=HeatmapLook(scale=scale))
+    check_texts(heat.figure)
+
+
+def test_numbered_ticks_are_true_indices_and_keep_their_distance() -> None:
+    for m in (1, 2, 7, 31, 1000, 12345):
+        (axes,) = panels(heatmap(weights(1, 2, m)).figure)
+        texts = labels(axes, "x")
+        assert list(map(int, texts)) == [label.get_position()[0] for label in ticks(axes, "x")]
+        assert axes.get_xlim() == (-0.5, m - 0.5)
+        assert axes.get_ylim() == (1.5, -0.5)
+        boxes = [label.get_window_extent() for label in ticks(axes, "x")]
+        assert all(second.x0 > first.x1 for first, second in pairwise(boxes))
+        assert texts[0] == "0"
+        assert m == 1 or len(texts) > 1
+
+
+def test_tokens_name_the_ticks_of_their_batch_element() -> None:
+    tokens = Tokens([["q0", "q1"], ["r0", "r1"]], [["k0", "k1", "k2"], ["l0", "l1", "l2"]])
+    figure = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=tokens).figure
+    assert [labels(axes, "y") for axes in panels(figure)] == [["q0", "q1"], [], ["r0", "r1"], []]
+    keys = ["k0", "k1", "k2"], ["l0", "l1", "l2"]
+    assert [labels(axes, "x") for axes in panels(figure)] == [keys[0], keys[0], keys[1], keys[1]]  # they differ
+    same = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=Tokens(None, [keys[0]] * 2)).figure
+    assert [labels(axes, "x") for axes in panels(same)] == [[], [], keys[0], keys[0]]
+    assert labels(panels(same)[0], "y") == ["0", "1"]
+
+
+def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
+    names = [f"token{i}" for i in range(200)]
+    heat = heatmap(weights(1, 200, 200), tokens=Tokens([names], [names]))
+    (axes,) = panels(heat.figure)
+    down, across = int(axes.get_yticks()[1]), int(axes.get_xticks()[1])
+    assert (labels(axes, "y"), labels(axes, "x")) == (names[::down], names[::across])
+    assert min(down, across) > 1
+    assert f"too many tokens: one in {down} of the queries is shown, one in {across} of the keys is shown" in heat.notes
+    assert heatmap(weights(1, 30, 30), tokens=Tokens([names[:30]], [names[:30]])).notes == []
+    check_texts(heat.figure)
+
+
+def test_tokens_are_drawn_as_they_are() -> None:
+    tokens = ["$x^2$", "a_b", "\\frac{", "$", "a\nb", "\t", "", "x" * 40]
+    shown = ["$x^2$", "a_b", "\\frac{", "$", "a\\nb", "\\t", "''", "x" * 23 + "…"]
+    (axes,) = panels(heatmap(weights(1, 8, 8), tokens=Tokens([tokens], [tokens])).figure)
+    assert labels(axes, "x") == labels(axes, "y") == shown
+    assert not any(text.get_parse_math() for text in [*ticks(axes, "x"), axes.title])
+
+
+@pytest.mark.parametrize("size", [[3.3, 2.5], None, [13.33, 7.5]])
+@pytest.mark.parametrize("names", ["words", "long", "mixed"])
+def test_names_of_keys_have_one_orientation_and_do_not_collide(size: Any, names: str) -> None:
+    tokens = {
+        "words": ["the", "cat", "sat", "on", "the", "mat"],
+        "long": [f"{i} attention" for i in range(6)],
+        "mixed": ["a", "remarkable", "b", "c", "d", "e"],
+    }[names]
+    look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None)
+    stack = [weights(1, 2, 6, 6, seed=seed) for seed in range(2)]
+    figure = heatmap(*stack, tokens=Tokens([tokens], [tokens]), look=look).figure
+    check_texts(figure)
+    turned = {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "x") if label.get_text()}
+    assert len(turned) == 1
+    assert turned == {90.0} or names == "words"
+    assert {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "y")} == {0.0}
+
+
+@pytest.mark.parametrize("size", [[3.3, 2.5], None, [13.33, 7.5]])
+def test_labels_above_columns_have_one_orientation_and_do_not_collide(size: Any) -> None:
+    names = ["model", "softmax_plus_one", "cosine", "one_over_d"]
+    matrices = Matrices("weights", {name: weights(1, 2, 8, 8) for name in names})
+    look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None)
+    figure = heatmap_figure(matrices, look)
+    check_texts(figure)
+    assert len({axes.title.get_rotation() for axes in panels(figure)}) == 1
+    assert above(figure) == names + [""] * 4
+
+
+def test_one_query_is_drawn_as_bars() -> None:
+    a, b = weights(2, 1, 10, seed=1), weights(2, 1, 10, seed=2)
+    valid = torch.arange(10) < torch.tensor([4, 10]).reshape(2, 1, 1)
+    figure = heatmap(a, b, valid=valid, look=HeatmapLook(annotate="no")).figure
+    assert panels(figure) == bars(figure) == []
+    shown = bar_panels(figure)
+    assert [axes.get_title() for axes in shown] == ["a", "b", "", ""]
+    assert [axes.get_ylabel() for axes in shown] == ["batch 0", "", "batch 1", ""]
+    assert (figure.get_supylabel(), shown[-1].get_xlabel(), legend(figure)) == ("weight", "Keys", ["masked"])
+    for axes, row, inside in zip(shown, [a[0, 0], b[0, 0], a[1, 0], b[1, 0]], [4, 4, 10, 10], strict=True):
+        heights, hatched = ([*each] for each in axes.containers)
+        assert [each.get_height() for each in heights[:inside]] == row[:inside].tolist()
+        assert [each.get_x() + each.get_width() / 2 for each in heights] == pytest.approx(range(10))
+        assert all(np.isnan(each.get_height()) for each in heights[inside:])
+        assert [each.get_x() for each in hatched] == [key - 0.5 for key in range(inside, 10)]
+        assert all(each.get_hatch() for each in hatched)
+        assert axes.get_ylim() == shown[0].get_ylim()
+        assert axes.get_ylim()[0] == 0
+    assert shown[0].patches[0].get_facecolor() == shown[2].patches[0].get_facecolor()
+    assert shown[0].patches[0].get_facecolor() != shown[1].patches[0].get_facecolor()
+    check_texts(figure)
+
+
+def test_bars_of_scores_have_an_axis_for_each_label_and_show_signs() -> None:
+    scores = torch.tensor([[3.0, -1.0, 2.0]])
+    first, second = bar_panels(heatmap(scores, scores / 100, stage="scores").figure)
+    assert [each.get_height() for each in first.containers[0]] == [3.0, -1.0, 2.0]
+    assert first.get_ylim()[0] < -1 < 3 < first.get_ylim()[1]
+    assert second.get_ylim() == pytest.approx([end / 100 for end in first.get_ylim()])
+    (alone,) = bar_panels(heatmap(scores, scores / 100, stage="scores", look=HeatmapLook(minus="a")).figure)
+    assert [each.get_height() for each in alone.containers[0]] == pytest.approx([-2.97, 0.99, -1.98])
+    zoomed = heatmap(weights(5, 9), look=HeatmapLook(queries="3:4", keys="2:8")).figure
+    assert bar_panels(zoomed)[0].get_xlim() == (1.5, 7.5)
+    assert zoomed.get_suptitle() == "attention weight, query 3"

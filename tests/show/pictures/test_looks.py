@@ -1,0 +1,146 @@
+"""Colours, markers and widths of lines: no two labels of a picture share a colour, and scorers keep theirs."""
+
+import random
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from matplotlib.colors import to_rgb
+from torch import nn
+
+from attncli.config.looks import Look, Theme
+from attncli.scorers import SCORERS
+from attncli.show.pictures.looks import CATALOGUE, PALETTE, looks_of
+from attncli.show.pictures.panels import reference
+from attncli.show.pictures.themes import THEMES, sheet_of
+from tests.show.pictures.drawn import contrast, linear
+
+pytestmark = pytest.mark.catalogue("scorers")
+LABELS = [*SCORERS, "bilinear", "注意", "scaled_dot_1_over_d", "mine:Negative", "_hidden", "$x$", "\udcff"]
+NORMAL = np.eye(3).tolist()
+# Machado, Oliveira and Fernandes (2009), severity 1: linear RGB as protanopes, deuteranopes and tritanopes see it.
+BLIND = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+Lab = npt.NDArray[np.float64]
+APART = 18.0  # CIELAB units; 2.3 can just be seen
+
+
+def lab(rgb: Lab) -> Lab:
+    """CIELAB of linear RGB under D65."""
+    x, y, z = TO_XYZ @ rgb.clip(0, 1) / (0.95047, 1.0, 1.08883)
+    fx, fy, fz = (each ** (1 / 3) if each > 0.008856 else 7.787 * each + 16 / 116 for each in (x, y, z))
+    return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
+
+
+def colours(labels: list[str], theme: str = "light") -> list[str]:
+    return [getattr(look, theme) for look in looks_of(labels).values()]
+
+
+def test_labels_of_a_picture_share_no_colour_while_there_is_another() -> None:
+    generator = random.Random(0)
+    names = [*LABELS, *(f"entry {index}" for index in range(30))]
+    for _ in range(100):
+        some = generator.sample(names, generator.randint(2, len(PALETTE)))
+        for theme in ("light", "dark"):
+            assert len(set(colours(some, theme))) == len(some)
+        assert {look.dash for look in looks_of(some).values()} == {"-"}
+        assert looks_of(some) == looks_of(some[::-1]), "the order of the labels does not matter"
+        assert list(looks_of(some)) == some
+    assert len(set(colours(["sparsemax", "one_over_d"]))) == 2
+
+
+def test_after_all_colours_dashes_and_markers_tell_labels_apart() -> None:
+    labels = [f"entry {index}" for index in range(3 * len(PALETTE))]
+    looks = list(looks_of(labels).values())
+    assert all(sum(look.light == light for look in looks) == 3 for light, _ in PALETTE), "each colour as often"
+    for a, b in combinations(looks, 2):
+        assert a.light != b.light or (a.dash != b.dash and a.marker != b.marker)
+    assert looks_of(labels[::-1]) == looks_of(labels)
+
+
+def test_a_label_keeps_its_colour_where_that_is_free() -> None:
+    generator = random.Random(1)
+    for _ in range(200):
+        some = generator.sample(LABELS, generator.randint(1, len(LABELS)))
+        for label, look in looks_of(some).items():
+            alone = looks_of([label])[label]
+            assert look == alone or alone.light in colours([each for each in some if each != label])
+            assert look == alone or label not in SCORERS, "a scorer always has the first choice"
+
+
+def test_hues_of_labels_differ_at_first_sight() -> None:
+    """`dot` and `scaled_dot_1_over_d` are not two greens."""
+    for theme in ("light", "dark"):
+        seen = [lab(linear(getattr(look, theme))) for look in looks_of(f"entry {i}" for i in range(13)).values()]
+        assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 28
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
+def test_lines_are_of_one_width_at_any_size(theme: Theme, size: list[float] | None) -> None:
+    sheet = sheet_of(Look(theme=theme, size=size))
+    lines = [*sheet.lines(LABELS).values(), reference(sheet)]
+    assert len({line["linewidth"] for line in lines[:-1]}) == 1
+    assert all(1.5 <= line["linewidth"] <= 2 for line in lines)
+
+
+@pytest.fixture(params=[0, 40], ids=["as it is", "of forty"])
+def catalogue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of a catalogue of this length, with additional scorers if needed."""
+    for place in range(len(SCORERS), request.param):
+        monkeypatch.setitem(SCORERS, f"scorer_{place}", nn.Module)
+    return list(SCORERS)
+
+
+def is_told_apart(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether all readers can distinguish two lines by their markers, dashes, or colours."""
+    if any(a[key] != b[key] for key in ("marker", "linestyle")):
+        return True
+    colours = [linear(line["color"]) for line in (a, b)]
+    seen = [[lab(np.array(eye) @ colour) for colour in colours] for eye in (NORMAL, *BLIND.values())]
+    return min(float(np.linalg.norm(one - other)) for one, other in seen) > APART
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_scorers_are_told_apart_however_many_there_are(theme: Theme, catalogue: list[str]) -> None:
+    for (a, one), (b, other) in combinations(sheet_of(Look(theme=theme)).lines(catalogue).items(), 2):
+        assert is_told_apart(one, other), (a, b)
+
+
+def test_a_scorer_keeps_its_look_when_others_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = looks_of([*SCORERS])
+    monkeypatch.setitem(SCORERS, "one_more", nn.Module)
+    assert looks_of([*before, "one_more"]) | before == looks_of([*before, "one_more"])
+
+
+def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
+    looks = list(looks_of(SCORERS).values())[: len(CATALOGUE)]
+    assert len({look.marker for look in looks}) == len(looks)
+    for theme in ("light", "dark"):
+        colours = [linear(getattr(look, theme)) for look in looks]
+        for eye in (NORMAL, *BLIND.values()):
+            seen = [lab(np.array(eye) @ colour) for colour in colours]
+            distances = [np.linalg.norm(a - b) for index, a in enumerate(seen) for b in seen[:index]]
+            assert min(distances) > APART
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_colour_can_be_seen_on_its_ground(theme: str, catalogue: list[str]) -> None:
+    ground, ink = THEMES[theme].ground, THEMES[theme].ink
+    assert contrast(ink, ground) > 12
+    for look in looks_of([*catalogue, *(f"entry {index}" for index in range(30))]).values():
+        assert contrast(getattr(look, theme), ground) > 3
+
+
+def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash(catalogue: list[str]) -> None:
+    looks = list(looks_of(catalogue).values())
+    assert all(len(set(to_rgb(look.print))) == 1 for look in looks)
+    for start in range(0, len(looks), len(CATALOGUE)):
+        some = looks[start : start + len(CATALOGUE)]
+        assert len({(look.print, look.grey_dash) for look in some}) == len(some)

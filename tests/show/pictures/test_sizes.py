@@ -1,0 +1,213 @@
+"""Given sizes of pages and text, and titles, checked in the saved files."""
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+
+from attncli.common.study import Tokens
+from attncli.config.looks import HeatmapLook, Look
+from attncli.show.pictures.figures import Picture, as_png, save_figure
+from attncli.show.pictures.panels import draw_line, grid
+from attncli.show.pictures.panels import panels as curves
+from attncli.show.pictures.themes import sheet_of
+from attncli.studies import part_of
+from tests.common.pairs.samples import swept
+from tests.show.pictures.drawn import check_texts, heatmap, panels, weights
+
+PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
+
+
+def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
+    """Return the picture of `variance` with two sizes d."""
+    result = swept("variance", d=[2, 8], samples=400)
+    note = (lambda text: None) if notes is None else notes.append
+    figure: Picture = part_of("variance", "figure").figures(result, note, Look(**looks))["variance"]()
+    return figure
+
+
+def heat(notes: list[str] | None = None, **looks: Any) -> Picture:
+    """Return a heatmap of four panels."""
+    figure, found = heatmap(weights(2, 6, 8), weights(2, 6, 8, seed=1), look=HeatmapLook(**looks))
+    if notes is not None:
+        notes += found
+    return figure
+
+
+@pytest.mark.parametrize("make", [variance, heat])
+def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Path) -> None:
+    for width, height, dpi in [(3.3, 4.1, 100), (6.0, 4.0, 72), (5.8, 2.9, 200)]:
+        save_figure(make(size=[width, height], dpi=dpi), tmp_path / "a.png")
+        with Image.open(tmp_path / "a.png") as image:
+            assert image.size == (round(width * dpi), round(height * dpi))
+    page = make(size=[3.3, 4.1])
+    save_figure(page, tmp_path / "a.pdf")
+    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", (tmp_path / "a.pdf").read_bytes())
+    assert box is not None
+    assert [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 4.1 * 72])
+    save_figure(page, tmp_path / "a.svg")
+    assert 'viewBox="0 0 237.6 295.2"' in (tmp_path / "a.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("width", "height", "points"), PAGES)
+def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float, points: float) -> None:
+    looks: dict[str, Any] = {"size": [width, height], "font_size": points, "theme": "dark"}
+    check_texts(heat(**looks))
+    notes = list[str]()
+    figure = variance(notes, **looks)
+    assert notes == []
+    box, page = figure.get_tightbbox(), figure.get_size_inches()
+    assert min(box.x0, box.y0, page[0] - box.x1, page[1] - box.y1) >= 0
+    for axes in figure.axes:
+        assert axes.get_window_extent().height / figure.dpi > 0.5
+
+
+def test_large_text_has_ticks_at_the_ends_and_a_colour_bar_without_overlaps() -> None:
+    figure = heat(size=[13.33, 7.5], font_size=24, colours="root")
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[-1].get_yticklabels()]
+    assert len(boxes) > 2
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(len(axes.get_yticks()) != 1 for axes in figure.axes[:-1])
+
+
+def texts_of(figure: Picture) -> list[Any]:
+    """Return all texts of a drawn figure that have characters."""
+    figure.draw_without_rendering()
+    return [text for text in figure.findobj(Text) if text.get_text()]
+
+
+@pytest.mark.parametrize("make", [variance, heat])
+@pytest.mark.parametrize(
+    ("size", "points"), [(None, 9.0), ([3.3, 2.5], 9.0), ([7.0, 5.0], 9.0), ([10.5, 6.0], 13.5), ([13.33, 7.5], 17.14)]
+)
+def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: list[float] | None, points: float) -> None:
+    for looks in ({"annotate": "no"} if make is heat else {}, {"font_size": 11.0, "annotate": "no"}):
+        looks = looks if make is heat else {key: value for key, value in looks.items() if key != "annotate"}
+        found = [text.get_fontsize() for text in texts_of(make(size=size, **looks))]
+        assert found == pytest.approx([looks.get("font_size", points)] * len(found), abs=0.01)
+
+
+def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows() -> None:
+    for figure in (variance(), heat()):
+        assert figure.get_figwidth() <= 7.0 + 1e-9
+
+
+@pytest.mark.parametrize("make", [variance, heat])
+def test_the_last_digits_of_the_layout_are_cut_off_as_they_vary(make: Any) -> None:
+    for axes in make(size=[6.1, 4.3]).axes:
+        if axes.get_subplotspec() is not None:
+            assert axes.get_position().bounds == pytest.approx(np.round(axes.get_position().bounds, 9), abs=1e-15)
+            assert axes.get_in_layout()
+
+
+FACTS = "normal entries, mean 0, std 1; 400 samples; "
+
+
+@pytest.mark.parametrize(
+    ("looks", "title", "subtitle"),
+    [
+        ({}, "Variance and density of the scores", FACTS),
+        ({"title": "Mine"}, "Mine", FACTS),
+        ({"title": "", "size": [6.0, 4.0]}, "", FACTS),
+        ({"subtitle": ""}, "Variance and density of the scores", ""),
+        ({"title": "Mine", "subtitle": "my $words$", "size": [13.33, 7.5]}, "Mine", "my $words$"),
+    ],
+)
+def test_facts_stay_below_the_title_whatever_it_is(looks: dict[str, Any], title: str, subtitle: str) -> None:
+    figure = variance(**looks)
+    assert figure.get_suptitle() == title
+    text = figure.subtitle
+    assert text.get_text().startswith(subtitle) if subtitle else not text.get_text()
+    figure.draw_without_rendering()
+    (lines, below), panel = (each.get_window_extent() for each in (figure.title, text)), figure.axes[0]
+    ends = [lines.y0, below.y1, below.y0, panel.title.get_window_extent().y1] if title and subtitle else []
+    assert ends == sorted(ends, reverse=True), "title, subtitle and panels do not overlap"
+    assert min(lines.x0, below.x0) >= 0
+    assert below.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("size", [None, [13.33, 7.5], [3.3, 2.5], [7.0, 3.0]])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_up_to_three_panels_of_curves_stand_in_one_row(size: list[float] | None, count: int) -> None:
+    _, axes = curves(sheet_of(Look(size=size)), count, "")
+    assert {each.get_subplotspec().rowspan.start for each in axes} == {0}  # type: ignore[union-attr]
+    _, axes = curves(sheet_of(Look(size=[3.0, 9.0])), count, "")
+    assert axes[0].get_gridspec().ncols == 1, "or in one column of a high page"  # type: ignore[union-attr]
+
+
+def test_text_and_title_are_as_asked_for() -> None:
+    for figure in (variance(font_size=13, title="My $title$"), heat(font_size=13, title="My $title$", annotate="no")):
+        texts: list[Any] = figure.findobj(Text)
+        figure.draw_without_rendering()
+        assert {text.get_fontsize() for text in texts if text.get_text()} == {13.0}
+        assert figure.get_suptitle() == "My $title$"
+
+
+def test_a_picture_of_its_own_size_has_no_more_dots_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.show.pictures.themes.MOST_DOTS", 1_000_000)
+    with Image.open(io.BytesIO(as_png(heat(dpi=600)))) as image:
+        assert image.width * image.height == pytest.approx(1_000_000, rel=0.01)
+
+
+@pytest.mark.parametrize(("make", "name"), [(variance, "variance"), (heat, "heatmaps")])
+def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) -> None:
+    notes = list[str]()
+    figure = make(notes, size=[1.5, 1.0])
+    assert figure.get_size_inches().tolist() == [1.5, 1.0]
+    given = "1.5 x 1 inches with text of 9 points"
+    assert f"warning: {name}.png: the panels are too small to read on {given}; make the page larger" in notes
+    notes.clear()
+    make(notes, size=[8.0, 6.0])
+    assert notes == []
+
+
+def test_a_strip_may_be_lower_than_a_panel_with_many_rows() -> None:
+    names = [[f"token number {i}" for i in range(8)]]
+    look = HeatmapLook(size=[3.3, 2.5])
+    strip = heatmap(*[weights(2, 8)] * 4, look=look)
+    square = heatmap(*[weights(8, 8)] * 4, tokens=Tokens(names, names), look=look)
+    for drawn in (strip, square):
+        assert panels(drawn.figure)[0].get_position().height * 2.5 < 0.3
+    assert [sum("too small" in note for note in drawn.notes) for drawn in (strip, square)] == [0, 1]
+
+
+def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
+    for n, m in ((8, 200), (200, 8), (5, 40)):
+        assert not any("too small" in note for note in heatmap(*[weights(n, m)] * 4).notes)
+
+
+def test_labels_above_a_free_place_leave_no_gap_between_rows() -> None:
+    """With five panels in three columns, the third has its labels of keys in the free place below it."""
+    figure = heatmap(weights(5, 8, 8), look=HeatmapLook(size=[6.0, 5.0], annotate="no")).figure
+    rows = sorted({round(axes.get_position().y0, 3) for axes in panels(figure)}, reverse=True)
+    gap = figure.bbox.height * (rows[0] - rows[1] - panels(figure)[0].get_position().height)
+    title = panels(figure)[-1].title.get_window_extent().height
+    assert len(rows) == 2
+    assert gap < 3 * title
+    check_texts(figure)
+
+
+def test_lines_on_top_of_each_other_all_have_markers_in_sight() -> None:
+    figure, (axes,) = grid(sheet_of(Look()), 1, 1, "")
+    lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 12.0)
+    for look in lines.values():
+        draw_line(axes, x, [x, x, x], look, bands=3)
+    seen = [line for line in axes.lines if line.get_marker()]
+    assert {line.get_marker() for line in seen} == {look["marker"] for look in lines.values()}
+    assert sorted(np.concatenate([line.get_xdata() for line in seen])) == x.tolist()
+    assert min(line.get_zorder() for line in seen) > max(line.get_zorder() for line in axes.lines if line not in seen)
+
+
+@pytest.mark.parametrize("width", [1.5, 1.8, 2.1, 2.4, 2.7, 3.0])
+def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
+    figure, _ = grid(sheet_of(Look(size=[width, 2.0])), 1, 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
+    figure.draw_without_rendering()
+    lines = figure._suptitle._get_wrapped_text().split("\n")  # type: ignore[attr-defined]
+    assert len(lines) > 1
+    assert not any(line.endswith("=") or line.startswith("=") for line in map(str.strip, lines))

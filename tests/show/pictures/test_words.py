@@ -1,0 +1,198 @@
+"""The user's words and font in pictures: every text can be replaced, and every text has the font of the file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+import yaml
+from matplotlib.axis import XTick
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.text import Text
+from pypdf import PdfReader
+
+import attncli
+from attncli.api import Result
+from attncli.config.looks import HeatmapLook, Look
+from attncli.errors import InputError
+from attncli.show.pictures.figures import check_words, save_figure
+from attncli.sweeps.figure import figures as sweep_figures
+from tests.cli import good, refusal
+from tests.show.pictures.drawn import heatmap, weights
+from tests.studies.train.test_shown import result_of as train
+from tests.studies.variance.test_shown import draw, result_of
+from tests.sweeps.test_shown import SEEDS
+from tests.sweeps.test_summary import attention, swept
+
+FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"
+SERIF, BOLD = FONTS / "DejaVuSerif.ttf", FONTS / "DejaVuSans-Bold.ttf"
+GERMAN = {
+    "theory": "Theorie",
+    "score": "Wert",
+    "density": "Dichte",
+    "d": "Größe d",
+    "variance of the scores": "Varianz der Werte",
+    "Variance and density of the scores": "Varianz und Dichte",
+    "bars: 95 % intervals": "Balken: 95-%-Intervalle",
+    "scaled_dot": "skaliert",
+}
+
+
+def texts_of(figure: Any) -> list[str]:
+    """Return all texts on one line each."""
+    figure.draw_without_rendering()
+    return [" ".join(text.get_text().split()) for text in figure.findobj(Text)]
+
+
+def test_every_text_of_a_picture_can_be_replaced() -> None:
+    before, after = texts_of(draw(result_of())), texts_of(draw(result_of(), words=GERMAN))
+    facts, _ = (next(text for text in texts if "normal entries" in text) for texts in (before, after))
+    expected = [GERMAN.get(text, text) for text in before]
+    expected[before.index(facts)] = facts.replace("bars: 95 % intervals", "Balken: 95-%-Intervalle")
+    assert after == expected
+    assert {*GERMAN.values()} - {"Balken: 95-%-Intervalle"} <= {*after}
+
+
+def test_a_heatmap_in_german() -> None:
+    """A text may have several parts between commas."""
+    words = {"Queries": "Anfragen", "Keys": "Schlüssel", "masked": "maskiert", "attention weight": "Gewicht"}
+    words |= {"weight": "Gewicht", "batch 0": "Folge 0", "a": "Modell"}
+    matrix = weights(2, 3, 4)
+    figure = heatmap(matrix, valid=matrix < 0.5, look=HeatmapLook(words=words, annotate="no")).figure
+    assert figure.get_suptitle() == "Gewicht, Modell"
+    assert figure.get_supylabel() == "Anfragen"
+    assert {"Schlüssel", "maskiert", "Gewicht", "Folge 0", "batch 1"} <= {*texts_of(figure)}
+    assert not {*words} & {*texts_of(figure)}
+    whole = HeatmapLook(words={"attention weight, a": "Alles auf einmal"})
+    assert heatmap(matrix, look=whole).figure.get_suptitle() == "Alles auf einmal"
+
+
+def test_labels_of_ticks_and_long_titles() -> None:
+    words = {"dot": "Punkt", "entropy (nats)": "eine sehr lange Beschreibung der Entropie der Gewichte"}
+    figure = sweep_figures(swept("attention", [SEEDS], attention([SEEDS])), pytest.fail, Look(words=words))["sweep"]()
+    figure.draw_without_rendering()
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["Punkt", "cosine"]
+    assert figure.get_suptitle() == "eine sehr lange Beschreibung der Entropie der Gewichte"
+    title = {"accuracy after 800 steps": "Genauigkeit nach achthundert Schritten mit je 64 Folgen"}
+    axes = Result(**vars(train())).figure(words=title).axes[0]
+    assert axes.get_title().count("\n") == 2
+    assert axes.get_title().replace("\n", " ") == title["accuracy after 800 steps"]
+
+
+def test_a_translated_legend_has_room() -> None:
+    figure = draw(
+        result_of(), words={"normal density": "Normalverteilung der Theorie", "variance 1": "Varianz ist gleich 1"}
+    )
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+
+
+def test_unknown_words_are_refused_with_the_texts_of_the_picture() -> None:
+    result = Result(**vars(result_of(["dot"])))
+    with pytest.raises(InputError) as error:
+        result.figure(words={"theory": "Theorie", "Querys": "Anfragen", "densety": "Dichte"})
+    first, second = error.value.problems
+    listed = "d, d = 16, d = 256, d = 4, d = 64, density, dot, "
+    assert str(first).startswith('result.figure: words.Querys: got "Querys"; no text of the picture; its texts: ')
+    assert 'words.densety: got "densety"; no text of the picture; did you mean `density`? its texts: ' in str(second)
+    for each in (first, second):
+        assert listed in str(each)
+        assert "theory, variance 1, variance of the scores" in str(each)
+    check_words(Look(words={"a": "b"}), {"a"})
+
+
+def test_words_of_a_run_may_be_of_another_of_its_pictures() -> None:
+    data = {"queries": {"shape": [1, 2, 3, 4]}, "keys": {"shape": [1, 2, 5, 4]}}
+    run = {"data": data, "scorers": ["dot", "cosine"]}
+    result = attncli.run(run, figure={"words": {"Queries": "Anfragen", "Heads": "Köpfe"}})
+    assert result.figure().get_supylabel() == "Anfragen"
+    assert "Köpfe" in texts_of(result.figure("heads"))
+    with pytest.raises(InputError, match='got "Heads"; no text of the picture'):
+        result.figure(words={"Heads": "Köpfe"})
+    with pytest.raises(InputError, match='got "Kees"; no text of the picture; did you mean `Keys`'):
+        attncli.run(run, figure={"words": {"Kees": "Schlüssel"}}).figure()
+
+
+@pytest.mark.usefixtures("here")
+def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
+    good("run", "multi_head", "--out", "run", "--quiet", "--no-plots")
+    words = "{Queries: Anfragen, masked: maskiert, Heads: Köpfe}"
+    good("figure", "run", "--out", "german", "--words", words, "--format", "svg")
+    assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
+    message = refusal("figure", "run", "--out", "wrong", "--words", "{Querys: Anfragen}")
+    assert message.startswith(
+        '--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: Batch, '
+    )
+    assert not Path("wrong").exists()
+    assert "--words" in refusal("heatmap", "run", "--words", "{Querys: a}", "--out", "x.png")
+    assert not Path("x.png").exists()
+    assert "figure.words: got 3; expected a mapping" in refusal("figure", "run", "--words", "3")
+    config = {"data": {"queries": {"shape": [2, 4]}, "keys": {"shape": [3, 4]}}, "scorers": ["dot"]}
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "Anfragen", "Keys": "Tasten"}}}))
+    message = refusal("run", "x.yaml", "--out", "kept")
+    assert 'figure.words.Querys: got "Querys"; no text of the picture; did you mean `Queries`?' in message
+    assert message.endswith("kept, and `attncli figure` draws it again"), "the work is not lost"
+    assert {"heatmaps.png", "records.csv"} <= {*json.loads(Path("kept/results.json").read_text())["files"]}
+
+
+def font_files(figure: Any) -> set[Path]:
+    """Return the files of the fonts that the texts of a drawn figure use."""
+    figure.draw_without_rendering()
+    return {Path(findfont(text.get_fontproperties())) for text in figure.findobj(Text) if text.get_text()}
+
+
+@pytest.mark.parametrize("font", [SERIF, BOLD, FONTS / "STIXGeneralItalic.ttf"], ids=lambda font: font.stem)
+def test_all_texts_have_the_font_of_the_file(font: Path) -> None:
+    """Also a bold or italic one, and tick labels that matplotlib makes later."""
+    for figure in (
+        draw(result_of(), font=str(font)),
+        heatmap(weights(1, 2, 3), look=HeatmapLook(font=str(font))).figure,
+    ):
+        assert font_files(figure) == {font}
+        tick = figure.axes[0].xaxis.get_major_ticks(20)[-1]
+        assert isinstance(tick, XTick)
+        name = get_font(font).family_name
+        assert {text.get_fontname() for text in figure.findobj(Text) if text.get_text()} == {name}
+    assert font_files(draw(result_of())) == {FONTS / "DejaVuSans.ttf"}, "other pictures keep theirs"
+
+
+def test_a_font_that_is_not_installed_is_embedded(tmp_path: Path) -> None:
+    file = tmp_path / "mine.ttf"
+    file.write_bytes(SERIF.read_bytes())
+    assert font_files(draw(result_of(), font=str(file))) == {file}
+    save_figure(draw(result_of(), font=str(file), format="pdf"), tmp_path / "a.pdf")
+    assert b"DejaVuSerif" in (tmp_path / "a.pdf").read_bytes()
+    assert b"/Type3" not in (tmp_path / "a.pdf").read_bytes()
+    assert "density" in PdfReader(tmp_path / "a.pdf").pages[0].extract_text()
+
+
+def test_characters_that_the_font_lacks_come_from_others() -> None:
+    lacking = FONTS / "STIXGeneral.ttf"
+    figure = draw(result_of(), font=str(lacking), title="a ♥ b")
+    families = figure.title.get_fontfamily()
+    assert families == ["STIXGeneral", "DejaVu Sans"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_keeps_its_font(tmp_path: Path) -> None:
+    Path("sub").mkdir()
+    Path("sub/mine.ttf").write_bytes(SERIF.read_bytes())
+    config = {"data": {"queries": {"shape": [2, 4]}, "keys": {"shape": [3, 4]}}, "scorers": ["dot"]}
+    Path("sub/x.yaml").write_text(yaml.safe_dump(config | {"figure": {"font": "mine.ttf"}}))
+    good("run", "sub/x.yaml", "--out", "run", "--quiet")
+    good("sweep", "sub/x.yaml", "--over", "seed=0,1", "--jobs", "1", "--out", "swept", "--quiet")
+    again = good("figure", "swept", "--out", "again").splitlines()
+    assert again == ["again/sweep.png"]
+    before = Path("run/heatmaps.png").read_bytes()
+    assert "font.ttf" in json.loads(Path("run/results.json").read_text())["files"]
+    Path("sub/mine.ttf").unlink()
+    good("figure", "run")
+    assert Path("run/heatmaps.png").read_bytes() == before
+    message = refusal("run", "sub/x.yaml")
+    assert message.startswith("sub/x.yaml:11:9: figure.font: got ")
+    assert 'mine.ttf", which cannot be read: No such file or directory; expected a font file, such as .ttf' in message
+    assert "it has no font; expected a font file" in refusal(
+        "figure", "run", "--font", "run/results.json", "--out", "x"
+    )

@@ -1,0 +1,74 @@
+"""The first lines of a run: its name, its question, its shapes and its valid keys."""
+
+from typing import Any
+
+import pytest
+import torch
+from rich.text import Text
+from torch import Tensor
+
+import attncli
+from attncli.common.study import Result
+from attncli.errors import InputError
+from attncli.show.terminal.tables import opening
+from tests.cli import good
+
+LENGTHS = torch.tensor([[2], [6]])
+CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()[None]
+
+
+def lines(valid: Tensor, n: int, m: int, **fields: Any) -> list[str]:
+    shapes = {"queries": torch.zeros(2, n, 3), "keys": torch.zeros(2, m, 3), "values": torch.zeros(2, m, 4)}
+    result = Result("attention", "mine", {}, [], inputs={**shapes, "valid": valid}, **fields)
+    return [Text.from_markup(str(line)).plain for line in opening(result)]
+
+
+def prefixes(lengths: Tensor, m: int) -> Tensor:
+    """Return the mask (b, n, m) of valid lengths (b, n)."""
+    return torch.arange(m) < lengths[..., None]
+
+
+@pytest.mark.parametrize(
+    ("valid", "words"),
+    [
+        (torch.ones(2, 4, 10, dtype=torch.bool), "no key masked"),
+        (prefixes(LENGTHS.expand(2, 4), 10), "valid lengths 2, 6"),
+        (prefixes(torch.tensor([[1, 3, 2, 4], [4, 4, 0, 1]]), 10), "valid lengths 1, 3, 2, 4, 4, 4, 0, 1"),
+        (prefixes(torch.arange(8).reshape(2, 4), 10), "valid lengths 0, 1, 2, 3, 4, 5, 6, 7"),
+        (prefixes(torch.arange(12).reshape(3, 4), 12), "valid lengths 0 to 11"),
+        (prefixes(torch.tensor([[3]]), 10), "valid length 3"),
+        (torch.tensor([[[True, False, True, True]]]), "0.25 of the pairs masked"),
+        (CAUSAL, "causal"),
+        (torch.ones(2, 4, dtype=torch.bool).tril(2)[None], "causal"),  # bottom right: the last query sees all keys
+        (torch.ones(4, 2, dtype=torch.bool).tril(-2)[None], "causal"),
+    ],
+)
+def test_names_the_valid_keys(valid: Tensor, words: str) -> None:
+    n, m = valid.shape[-2:]
+    shapes = f"queries 2 x {n} x 3, keys 2 x {m} x 3, values 2 x {m} x 4"
+    assert lines(valid, n, m, about="Is it so?") == ["mine: Is it so?", f"{shapes}; {words}"]
+
+
+def test_has_one_line_without_question_and_tensors() -> None:
+    assert [str(line) for line in opening(Result("variance", "mine", {}, []))] == ["mine"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_begins_with_it_in_the_terminal_and_in_a_notebook() -> None:
+    begin = "d2l: Do additive and scaled dot-product attention agree when all keys are equal?\n"
+    shapes = "queries 2 x 1 x 2, keys 2 x 10 x 2, values 2 x 10 x 4; valid lengths 2, 6\n"
+    assert good("run", "d2l", "--no-plots").startswith(begin + shapes)
+    result = attncli.load("outputs/d2l/latest")
+    assert result._repr_mimebundle_()["text/plain"].startswith(begin + shapes)
+    assert result.about == "Do additive and scaled dot-product attention agree when all keys are equal?"
+    captured = good("run", "minilm", "--no-plots")
+    assert "queries 1 x 12 x 8 x 32" in captured
+    assert "first of 6 layers; no key masked" in " ".join(captured.split())
+
+
+def test_is_one_sentence_on_one_line(here: Any) -> None:
+    config = {"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": ["dot"], "about": " Is it\n  so? "}
+    assert attncli.run(config).about == "Is it so?"
+    for wrong in ["", "  ", "word " * 50, 3]:
+        with pytest.raises(InputError, match="about: "):
+            attncli.run({**config, "about": wrong})

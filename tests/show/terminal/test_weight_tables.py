@@ -1,0 +1,128 @@
+"""The tables of weights and outputs, read back from the text for a pipe."""
+
+import re
+
+import pytest
+import torch
+from rich.table import Table
+from rich.text import Text
+
+from attncli.attention import softmax_over_valid, valid_mask, with_empty_rows
+from attncli.common.study import Tokens
+from attncli.show.terminal.weights import Excerpt, weight_tables
+from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
+
+
+def test_heads_are_told_apart() -> None:
+    weights = random_weights(2, 3, 2, 4)
+    found = grids(shown(result_of(run_of(weights))))
+    assert list(found) == [f"dot batch {batch}, head {head}" for batch in range(2) for head in range(3)]
+    for batch, head in [(0, 0), (1, 2)]:
+        check_grid(found[f"dot batch {batch}, head {head}"], weights[batch, head])
+    weights = random_weights(2, 2, 2, 2, 3)
+    check_grid(grids(shown(result_of(run_of(weights)), full=True))["dot batch 1, axis 1 0, axis 2 1"], weights[1, 0, 1])
+    flat = random_weights(2, 3)
+    check_grid(grids(shown(result_of(run_of(flat))))["dot"], flat)
+
+
+def test_ties_are_all_marked_but_level_rows_not_at_all() -> None:
+    weights = torch.tensor([[[0.4, 0.2, 0.4], [1 / 3, 1 / 3 + 3e-8, 1 / 3], [1.0, 0.0, 0.0], [torch.nan] * 3]])
+    grid = grids(shown(result_of(run_of(weights))))["dot"]
+    assert [cell.mark for cell in grid.values()] == ["*", "", "*", "", "", "", "*", "", "", "", "", ""]
+    assert grid[2, 1].text == "0"
+
+
+@pytest.mark.parametrize(("empty_row", "text"), [("zero", "·"), ("uniform", "0.250·"), ("nan", "nan·")])
+def test_an_empty_row_shows_the_weights_that_were_used(empty_row: str, text: str) -> None:
+    valid = valid_mask((2, 2, 4), [0, 3])
+    weights = with_empty_rows(softmax_over_valid(torch.zeros(2, 2, 4), valid), valid, empty_row)  # type: ignore[arg-type]
+    grid = grids(shown(result_of(run_of(weights), valid=valid)))["dot batch 0"]
+    assert {cell.text + cell.mark for cell in grid.values()} == {text}
+
+
+def test_dropout_says_which_weights_are_shown() -> None:
+    weights = random_weights(1, 1, 2)
+    run = run_of(weights, stages={"weights": weights, "dropped": weights * 0})
+    text = shown(result_of(run))
+    assert "dot: scale 1, no parameters, weights before dropout, output after it\n" in text
+    check_grid(grids(text)["dot"], weights[0])
+
+
+def outputs(output: torch.Tensor, width: int = 80) -> dict[int, list[float]]:
+    """Read the outputs (n, v) by feature."""
+    text = shown(result_of(run_of(random_weights(1, len(output), 5), stages={"output": output[None]})), width)
+    found = dict[int, list[float]]()
+    features: list[int] = []
+    for line in text.split("Summary")[0].splitlines():
+        if " \\ k " in line:
+            features = [int(feature) for feature in re.findall(r"out (\d)", line)]
+        elif features and line[:1].isdigit():
+            for feature, word in zip(features, line.split()[-len(features) :], strict=True):
+                found.setdefault(feature, []).append(float(word))
+    return found
+
+
+@pytest.mark.parametrize(("n", "v", "width"), [(6, 3, 80), (1, 4, 80), (6, 3, 40), (16, 8, 80)])
+def test_outputs_read_back_as_the_tensor(n: int, v: int, width: int) -> None:
+    output = torch.randn(n, v, generator=torch.Generator().manual_seed(0))
+    found = outputs(output, width)
+    assert list(found) == list(range(v))
+    torch.testing.assert_close(torch.tensor(list(found.values())).T, output, atol=5.1e-4, rtol=5e-3)
+
+
+def test_wide_outputs_are_left_to_the_files() -> None:
+    assert outputs(torch.zeros(2, 9)) == {}
+
+
+def test_a_row_for_each_batch_element_and_query_has_weights_and_outputs() -> None:
+    valid = valid_mask((2, 1, 3), [1, 3])
+    weights = torch.tensor([[[1.0, 0.0, 0.0]], [[0.5, 0.25, 0.25]]])
+    run = run_of(weights, stages={"output": torch.tensor([[[2.0, 3.0]], [[4.0, 5.0]]])})
+    lines = [line.split() for line in shown(result_of(run, valid=valid)).splitlines()]
+    start = lines.index(["batch", "\\", "k", "0", "1", "2", "out", "0", "out", "1"])
+    assert lines[start + 2 : start + 4] == [
+        ["0", "1.000*", "·", "·", "2.000", "3.000"],
+        ["1", "0.500*", "0.250", "0.250", "4.000", "5.000"],
+    ]
+
+
+def styles_of(values: list[float], valid: torch.Tensor | None = None) -> dict[str, str]:
+    """Return the style of each cell of one row of weights, by its text, as the console gets it."""
+    weights = torch.tensor([[values]])
+    valid = torch.ones(1, 1, len(values), dtype=torch.bool) if valid is None else valid
+    (table,) = weight_tables(weights, valid, None, [(0,)], Tokens(), 100, Excerpt([0], range(len(values)), False))
+    assert isinstance(table, Table)
+    cells = [cell for column in table.columns[1:] for cell in column.cells if isinstance(cell, Text)]
+    return {cell.plain.strip(): str(cell.style) for cell in cells}
+
+
+def test_small_weights_are_dim_large_ones_bold_and_no_cell_has_a_background() -> None:
+    styles = styles_of([0.6, 0.3, 0.06, 0.03, 0.01])
+    assert styles == {
+        "0.600*": "bold magenta",
+        "0.300": "green",
+        "0.060": "none",
+        "0.030": "dim",
+        "0.010": "dim",
+    }
+    assert set(styles_of([-0.5, 1.5, -2.0]).values()) == {"none"}  # scores
+
+
+@pytest.mark.parametrize(
+    ("weights", "lengths", "expected"),
+    [
+        ([[0.6, 0.4]], None, "* row maximum"),
+        ([[0.5, 0.5]], None, ""),
+        ([[0.5, 0.5, 0.0]], [2], "· masked"),
+        ([[0.6, 0.4, 0.0]], [2], "* row maximum   · masked"),
+    ],
+)
+def test_the_legend_explains_the_signs_that_occur(
+    weights: list[list[float]], lengths: list[int] | None, expected: str
+) -> None:
+    tensor = torch.tensor([weights])
+    valid = None if lengths is None else valid_mask(tuple(tensor.shape), lengths)
+    text = shown(result_of(run_of(tensor), valid=valid))
+    first = text.splitlines()[0].strip()
+    assert first == expected
+    assert ("row maximum" in text, "masked" in text) == ("row maximum" in expected, "masked" in expected)
