@@ -10,7 +10,7 @@ from rich.text import Text
 from attncli.common.study import Comparison, Record
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, distinct, number, place, several
-from attncli.show.terminal.tables import STRONG, Cells, blocks, recorded, remark, titled
+from attncli.show.terminal.tables import STRONG, Cells, blocks, length_of, remark, titled
 
 LINES = 60  # of a terminal, without --full
 MOST = 20  # rows of a table, without --full
@@ -73,7 +73,7 @@ def tables(found: Comparison, width: int, full: bool = False, lines: int = LINES
     parts: list[RenderableType] = []
     for most in range(MOST, -1, -1):
         parts = list(_parts(found, width, most))
-        if recorded(parts, width).export_text().count("\n") <= lines:
+        if length_of(parts, width) <= lines:
             break
     return parts
 

@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,7 @@ from attncli.show.terminal.console import SafeConsole
 if TYPE_CHECKING:
     from torch import Tensor
 
+PLAIN = SafeConsole(file=io.StringIO())  # measures texts
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 # Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
 INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), (0.05, Style.null()), (0.0, FAINT))
@@ -45,10 +47,14 @@ class Cells:
     cells: Sequence[str]
     styles: Sequence[Style] | None = None
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The width of the widest line, in cells of the terminal."""
         return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
+
+    def heights(self, width: int) -> list[int]:
+        """Return the numbers of lines of the heading and of each cell in a column of this width."""
+        return [_lines(text, width) for text in (self.heading, *self.cells)]
 
     def folded(self, most: int) -> "Cells":
         """Return the column with the lines of its heading at most `most` cells wide."""
@@ -145,8 +151,23 @@ def fit(
 
 
 def length_of(parts: Iterable[RenderableType], width: int) -> int:
-    """Return the number of lines that the parts take on a console of this width."""
-    return recorded(parts, width).export_text().count("\n")
+    """Return the number of lines that the parts take on a console of this width; of tables and texts by arithmetic."""
+    return sum(
+        part.height
+        if isinstance(part, Block)
+        else _lines(part.plain, 0 if part.no_wrap else width)
+        if isinstance(part, Text)
+        else recorded([part], width).export_text().count("\n")
+        for part in parts
+    )
+
+
+def _lines(text: str, width: int) -> int:
+    """Return the number of lines of a text, wrapped at this width unless it is 0."""
+    lines = text.split("\n")
+    if not width or max(map(cell_len, lines)) <= width:
+        return len(lines)
+    return len(Text(text).wrap(PLAIN, width))
 
 
 def pivot(
@@ -233,19 +254,42 @@ def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iter
         if all(sum(widths[start : start + size]) <= room for start in range(0, len(columns), size)):
             break
     for start in range(0, len(columns), size):
-        yield _table(names, columns[start : start + size], gap)
+        shown = columns[start : start + size]
+        beside = width - sum(column.width + gap for column in shown) - gap * (len(names) - 1)
+        widths = [*_narrowed([name.width for name in names], beside), *(column.width for column in shown)]
+        yield Block([*names, *shown], widths, len(names), gap)
 
 
-def _table(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, gap - 1))
-    heads, *rows = zip(*(column.texts for column in (*names, *columns)), strict=True)
-    for head in heads[: len(names)]:
-        table.add_column(head, overflow="fold")
-    for head, column in zip(heads[len(names) :], columns, strict=True):
-        table.add_column(head, width=column.width, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
+def _narrowed(widths: list[int], room: int) -> list[int]:
+    """Return the widths of columns that fit into `room`: the widest become narrower until they do."""
+    while sum(widths) > max(room, len(widths)):
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table with columns of these widths and `gap` spaces between them; cells of the first `names` are on the left."""
+
+    columns: Sequence[Cells]
+    widths: Sequence[int]
+    names: int
+    gap: int
+
+    @property
+    def height(self) -> int:
+        """The number of lines: of the heading, the rule below it, and the rows."""
+        heights = (column.heights(width) for column, width in zip(self.columns, self.widths, strict=True))
+        return 1 + sum(map(max, zip(*heights, strict=True)))
+
+    def __rich__(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, self.gap - 1))
+        heads, *rows = zip(*(column.texts for column in self.columns), strict=True)
+        for index, (head, width) in enumerate(zip(heads, self.widths, strict=True)):
+            table.add_column(head, width=width, justify="left" if index < self.names else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        return table
 
 
 def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:

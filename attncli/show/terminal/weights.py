@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
 from rich.style import Style
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.show.terminal.tables import FAINT, Cells, blocks, ends, ink
+from attncli.show.terminal.tables import FAINT, Block, Cells, blocks, ends, ink
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -209,6 +208,6 @@ def _output_columns(output: "Tensor", places: Sequence[Index], rows: Sequence[in
 
 def legend(parts: Iterable[RenderableType]) -> str:
     """Return the meaning of the signs that occur in tables of weights; an empty string if none does."""
-    columns = (column for part in parts if isinstance(part, RichTable) for column in part.columns)
-    ends = {cell.plain.rstrip()[-1:] for column in columns for cell in column.cells if isinstance(cell, Text)}
+    columns = (column for part in parts if isinstance(part, Block) for column in part.columns)
+    ends = {cell.rstrip()[-1:] for column in columns for cell in column.cells}
     return "   ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in ends)
