@@ -49,7 +49,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no pictures in run folders, since they take most of the time of a small run."""
-    monkeypatch.setattr(api, "pictures_of", lambda *_: {})
+    monkeypatch.setattr(api, "Drawers", lambda *_: None)
 
 
 def same(a: attncli.Result, b: attncli.Result) -> None:

@@ -69,7 +69,7 @@ class Look(Model):
     ] = None
     words: Annotated[
         dict[str, str],
-        Field(description="translations of the picture's texts, such as {Queries: Anfragen, masked: maskiert}"),
+        Field(description="translations of the picture's texts, such as Queries: Anfragen"),
         Flag("MAPPING"),
     ] = Field(default_factory=dict)
     font: Annotated[

@@ -72,7 +72,9 @@ class Heatmap:
     def groups(self, look: HeatmapLook) -> list[tuple[str, str | int]]:
         """Return a name for each panel; panels with the same name share a colour scale."""
         by = look.scale or ("label" if self.stage in SCORES and not self.is_difference else "shared")
-        names = [{"label": panel.label, "panel": index}.get(by, "") for index, panel in enumerate(self.panels)]
+        names: list[str | int] = [
+            panel.label if by == "label" else index if by == "panel" else "" for index, panel in enumerate(self.panels)
+        ]
         return [(panel.quantity, name) for panel, name in zip(self.panels, names, strict=True)]
 
 
