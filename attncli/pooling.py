@@ -22,7 +22,7 @@ from attncli.attention import (
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
 from attncli.normalizers import softmax
-from attncli.scorers import SCORERS
+from attncli.scorers import is_built_in
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
 RUN = 2**16  # scores of batch elements with equal lengths from which a call of their own is faster than a mask
@@ -191,11 +191,11 @@ def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Ten
 
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
     """Return the arguments of torch's kernel, or None if it does not give the same output."""
-    known = type(scorer) in SCORERS.values()  # a subclass may compute other scores
-    usual = rules.cap is None and is_softmax(rules)
-    if not known or not hasattr(scorer, "as_dot") or not usual or queries.ndim > 4:
+    usual = rules.cap is None and is_softmax(rules) and queries.ndim <= 4
+    product = scorer.as_dot(queries, keys) if usual and is_built_in(scorer) else None
+    if product is None:
         return None
-    queries, keys, scale = scorer.as_dot(queries, keys)
+    queries, keys, scale = product
     if values.shape[-1] != keys.shape[-1] or 0 in (queries.numel(), keys.numel()):
         return None
     # Masked numbers must have no effect, but the kernel adds -inf to masked scores and multiplies masked values by 0.
@@ -206,7 +206,7 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 def scores_keys_alone(scorer: Scorer) -> bool:
     """Whether the score of a key is known not to depend on the other keys or their number, so these may be left out."""
-    return type(scorer) in SCORERS.values() and not getattr(scorer, "depends_on_m", False)
+    return is_built_in(scorer) and not scorer.depends_on_m
 
 
 def is_softmax(rules: Rules) -> bool:

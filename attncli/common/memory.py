@@ -7,10 +7,10 @@ from contextvars import ContextVar
 
 import psutil
 import torch
-from torch import nn
 
 from attncli.attention import computing_dtype
 from attncli.errors import InputError, in_bytes
+from attncli.scorers import Scorer
 
 # The peak of a run is at most this multiple of the bytes it stores. Measured peaks of processes with 30 to 1000 MiB
 # of tensors: attention 2.5 (one scorer with sparsemax), 2.1 (one with softcap), 1.6 (three), 2.4 (without weights);
@@ -37,7 +37,7 @@ def attention_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, s
     return computing_dtype(dtype).itemsize * (inputs + kept)
 
 
-def parameter_bytes(scorers: Iterable[nn.Module]) -> int:
+def parameter_bytes(scorers: Iterable[Scorer]) -> int:
     """Return the bytes of the parameters of all scorers, also of scorers on the meta device."""
     return sum(each.numel() * each.element_size() for scorer in scorers for each in scorer.parameters())
 

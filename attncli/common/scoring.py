@@ -23,16 +23,16 @@ from attncli.errors import Collector, InputError, Problem, below, did_you_mean, 
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
-from attncli.normalizers import NORMALIZERS
+from attncli.normalizers import NORMALIZERS, Normalizer
 from attncli.rounding import DTYPES, Rounding
-from attncli.scorers import SCORERS
+from attncli.scorers import SCORERS, Scorer, is_built_in
+from attncli.scorers._base import with_facts
 from attncli.scorers._custom import raised
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
 EPSILON = 1e-6  # added to the variance in `qk_norm`
 SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, which begins with `super().__init__()`"
-DRAWN = "_has_random_parameters"  # attribute of a scorer that `build_scorer` returns
 NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
 
 
@@ -68,7 +68,7 @@ def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made])
     return made
 
 
-def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> nn.Module:
+def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> Scorer:
     """Return the scorer of an entry, on the CPU and in evaluation mode.
 
     Parameters are drawn in float32 from a generator that depends on the seed and the label only, then rounded to
@@ -91,23 +91,23 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
-    setattr(scorer, DRAWN, is_drawn and entry.parameters is None)
+    scorer.has_random_parameters = is_drawn and entry.parameters is None
     return scorer.to(computing_dtype(dtype))
 
 
-def random_labels(entries: Sequence[ScorerEntry], scorers: Sequence[nn.Module]) -> list[str]:
+def random_labels(entries: Sequence[ScorerEntry], scorers: Sequence[Scorer]) -> list[str]:
     """Return the labels of entries whose scorers have random parameters: drawn when built, and not read from a file."""
-    return [entry.label for entry, scorer in zip(entries, scorers, strict=False) if getattr(scorer, DRAWN)]
+    return [entry.label for entry, scorer in zip(entries, scorers, strict=False) if scorer.has_random_parameters]
 
 
-def stored_parameters(entry: ScorerEntry, scorer: nn.Module) -> dict[str, Tensor]:
+def stored_parameters(entry: ScorerEntry, scorer: Scorer) -> dict[str, Tensor]:
     """Return the parameters that an entry reads from a file, as `label/name` on the CPU; empty if it reads none."""
     if entry.parameters is None:
         return {}
     return {f"{entry.label}/{name}": tensor.cpu() for name, tensor in scorer.state_dict().items()}
 
 
-def build_normalizer(entry: ScorerEntry) -> nn.Module:
+def build_normalizer(entry: ScorerEntry) -> Normalizer:
     """Return the normaliser of an entry.
 
     Raises:
@@ -118,10 +118,9 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
         if name not in NORMALIZERS:
             with calling(f"making {name}"):
                 return OwnNormalizer(entry.normalizer.implementation(**options))
-        normalizer: Any = entry.normalizer.implementation(**options)
-    if hasattr(normalizer, "label"):
-        normalizer.label = entry.label
-    return normalizer  # type: ignore[no-any-return]
+        normalizer: Normalizer = entry.normalizer.implementation(**options)
+    normalizer.label = entry.label
+    return normalizer
 
 
 def is_own(entry: ScorerEntry) -> bool:
@@ -129,7 +128,7 @@ def is_own(entry: ScorerEntry) -> bool:
     return entry.scorer not in SCORERS or entry.normalizer.normalizer not in NORMALIZERS
 
 
-class OwnNormalizer(nn.Module):
+class OwnNormalizer(Normalizer):
     """A user's normaliser with checks. It never sees the scores of keys that are not valid; its parameters are fixed.
 
     Weights of queries without a valid key are set to 0.
@@ -163,6 +162,11 @@ class OwnNormalizer(nn.Module):
         if scores.requires_grad and not weights.requires_grad:  # it rounds, or uses detach: its gradient is 0
             weights = weights + scores.masked_fill(valid | ~valid, 0.0)
         return weights
+
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor] | None:
+        """Return the steps of the user's normaliser, if it has any."""
+        steps: Callable[..., dict[str, Tensor]] | None = getattr(self.normalizer, "steps", None)
+        return None if steps is None else steps(scores, valid)
 
 
 def _refuse_weights(weights: Tensor, wrong: Tensor, expected: str) -> None:
@@ -247,31 +251,30 @@ def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[
     return rounding.vectors(queries), rounding.vectors(keys)
 
 
-def scoring_of(entry: ScorerEntry, scorer: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+def scoring_of(entry: ScorerEntry, scorer: Scorer) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function that computes the scorer's raw scores, rounded step by step if the entry asks for this."""
     rounding = rounding_of(entry)
     return scorer if rounding.way != "steps" else functools.partial(_stepwise, scorer, rounding)
 
 
-def _stepwise(scorer: nn.Module, rounding: Rounding, queries: Tensor, keys: Tensor) -> Tensor:
-    if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
-        queries, keys, scale = scorer.as_dot(queries, keys)  # type: ignore[operator]
+def _stepwise(scorer: Scorer, rounding: Rounding, queries: Tensor, keys: Tensor) -> Tensor:
+    if is_built_in(scorer) and (product := scorer.as_dot(queries, keys)) is not None:
+        queries, keys, scale = product
         return rounding.step(rounding.step(rounding.vectors(queries) @ rounding.vectors(keys).mT) * scale)
     return rounding.step(scorer(queries, keys))
 
 
-def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
-    """Return the scorer of an entry on the meta device, without memory for parameters; `nn.Identity` for a user's."""
+def outline(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
+    """Return the scorer of an entry on the meta device, without memory for parameters; without facts for a user's."""
     if entry.scorer not in SCORERS:
-        return nn.Identity()
+        return Scorer()
     with torch.device("meta"):
         return _make(entry, query_size, key_size)
 
 
-def _make(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
+def _make(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
     try:
-        scorer: nn.Module = entry.implementation(query_size, key_size, **entry.options)
-        return scorer
+        return with_facts(entry.implementation)(query_size, key_size, **entry.options)
     except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's own class may raise anything
@@ -296,7 +299,7 @@ def _takes_sizes(entry: ScorerEntry) -> bool:
     return True
 
 
-def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
+def _load_parameters(scorer: Scorer, source: ParameterFile) -> None:
     with below("parameters"):
         stored, state = read_tensors(Path(source.file)), dict[str, Tensor]()
         collector, parameters = Collector(), scorer.state_dict()
@@ -320,12 +323,7 @@ def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
     scorer.load_state_dict(state)
 
 
-def worth_compiling(scorer: nn.Module) -> bool:
-    """Whether `torch.compile` can speed up the scorer: True unless its class sets `worth_compiling = False`."""
-    return bool(getattr(scorer, "worth_compiling", True))
-
-
-def compile_scorer(scorer: nn.Module) -> str | None:
+def compile_scorer(scorer: Scorer) -> str | None:
     """Compile the scorer in place with `torch.compile`, for all sizes; return the reason if torch cannot, else None."""
     parameter = next(scorer.parameters(), torch.empty(0))
     reason = why_not(parameter.device, computing_dtype(parameter.dtype))
@@ -419,10 +417,9 @@ def of_softmax(records: Iterable[Record]) -> bool:
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
-def scale_of(scorer: nn.Module, m: int | None = None) -> float:
+def scale_of(scorer: Scorer, m: int | None = None) -> float:
     """Return the scorer's `scale` as one number, for m keys: 1 without this attribute, NaN if it is no number."""
-    scale: Any = getattr(scorer, "scale", 1.0)
     try:
-        return float(scorer.scale_of(m) if m and hasattr(scorer, "scale_of") else scale)  # type: ignore[operator]
+        return float(scorer.scale_of(m))
     except (TypeError, ValueError, RuntimeError):  # a user's own scorer may have anything
         return math.nan

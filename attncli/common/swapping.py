@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import AfterValidator, BeforeValidator, Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import computing_dtype
 from attncli.capturing.record import Record
@@ -19,7 +19,7 @@ from attncli.config.tensors import Layer
 from attncli.config.values import Indices, as_list, each_once
 from attncli.inputs.captured import inputs_of
 from attncli.pooling import pool_by_rules
-from attncli.scorers import SCORERS
+from attncli.scorers import Scorer, is_built_in
 
 UNIFORM, ZERO = "uniform", "zero"
 
@@ -54,10 +54,10 @@ class Swap(Replacing):
         chosen = validated(_Places, {"layers": listed(layers), "heads": listed(heads)}, {})
         super().__init__(chosen.layers, chosen.heads, known)
         self.entry = None if entry == ZERO else entry if isinstance(entry, ScorerEntry) else entry_of(entry)
-        self._seed, self._scorers = seed, dict[Any, nn.Module]()
+        self._seed, self._scorers = seed, dict[Any, Scorer]()
 
     @property
-    def scorers(self) -> list[nn.Module]:
+    def scorers(self) -> list[Scorer]:
         """The scorers that were built so far: one for each size of queries and keys, and scale."""
         return [*self._scorers.values()]
 
@@ -76,7 +76,7 @@ class Swap(Replacing):
         rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
         scorer = scoring_of(entry, self._scorers[key])
-        if type(scorer) not in SCORERS.values():
+        if not is_built_in(scorer):
             scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
         return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
 

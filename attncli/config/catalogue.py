@@ -33,7 +33,7 @@ def built_in(kind: str) -> dict[str, type]:
     from attncli.normalizers import NORMALIZERS
     from attncli.scorers import SCORERS
 
-    return {"scorer": SCORERS, "normaliser": NORMALIZERS}[kind]
+    return dict[str, type](SCORERS if kind == "scorer" else NORMALIZERS)
 
 
 def names_of(kind: str) -> list[str]:

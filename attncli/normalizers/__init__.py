@@ -1,4 +1,4 @@
-"""The catalogue of normalisers, which turn scores into weights: one name, one file, one `nn.Module`.
+"""The catalogue of normalisers, which turn scores into weights: one name, one file, one `Normalizer`.
 
 A normaliser is made with its options, and returns weights that are exactly 0 at invalid keys:
 
@@ -7,24 +7,14 @@ A normaliser is made with its options, and returns weights that are exactly 0 at
 `valid` is broadcast to the scores; None means that every key is valid. Scores are float32 or float64 and never written
 to. Scores at invalid keys, even NaN and infinity, change nothing. Weights of a query without a valid key are all 0.
 
-To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
-
-A class may have more attributes. Each is optional:
-
-- `jacobian_norm(weights, valid)`: returns the Frobenius norm (..., n) of the Jacobian of each query's weights with
-  respect to its scores, from a closed form.
-- `lowest_score`: the lowest score it accepts; a lower one at a valid key is an `InputError` with its place.
-- `label`: experiments set it to the label of the entry, for messages.
-- `steps(scores, valid)`: returns the steps of its formula by name, in their order, for `attncli explain`. The last
-  are the weights. For scores (n, m) each broadcasts to (n, m); a number of a whole query is (n, 1) or (1, 1). `sum of
-  X` is the sum of the step `X`. Each query has a valid key.
+To add one, write its file, list it here, and give its oracle in `tests/reference.py`. Its class states the facts of
+`Normalizer` that differ from the defaults.
 
 It may hold a few tensors of the size of the scores at once. If it needs more, to sort for instance, it computes a few
 rows at a time.
 """
 
-from torch import nn
-
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers.entmax import Entmax
 from attncli.normalizers.relu import Relu
 from attncli.normalizers.sigmoid import Sigmoid
@@ -35,7 +25,9 @@ from attncli.normalizers.ssmax import Ssmax
 from attncli.normalizers.sum import Sum
 from attncli.normalizers.uniform import Uniform
 
-NORMALIZERS: dict[str, type[nn.Module]] = {
+__all__ = ["NORMALIZERS", "Normalizer"]
+
+NORMALIZERS: dict[str, type[Normalizer]] = {
     "softmax": Softmax,
     "softmax_plus_one": SoftmaxPlusOne,
     "sigmoid": Sigmoid,

@@ -3,9 +3,10 @@ from typing import Annotated
 
 from entmax import entmax15, entmax_bisect, sparsemax
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import softmax_over_valid
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._entmax import norm_of_entmax, within_reach
 from attncli.normalizers._steps import steps_of_softmax
 from attncli.normalizers._valid import largest_score
@@ -14,7 +15,7 @@ NEAR = 1e-8  # closer to alpha = 1, softmax is more exact than bisection
 TINY = 1e-37  # float32 holds half of it, and its double
 
 
-class Entmax(nn.Module):
+class Entmax(Normalizer):
     """argmax_p of p . s + H_alpha(p), with Tsallis entropy H_alpha (Peters et al. 2019, arXiv:1905.05702)
 
     Softmax at alpha = 1, sparsemax at alpha = 2. Above 1, a key that scores 1/(alpha - 1) or more below

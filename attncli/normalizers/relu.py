@@ -1,9 +1,10 @@
-from torch import Tensor, nn
+from torch import Tensor
 
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._valid import number_of_keys
 
 
-class Relu(nn.Module):
+class Relu(Normalizer):
     """max(s_j, 0) / m for m valid keys (Wortsman et al. 2023, arXiv:2309.08586)
 
     Keys do not compete, and weights need not sum to 1. If all its scores are negative, a query attends to nothing.

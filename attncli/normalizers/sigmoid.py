@@ -1,12 +1,13 @@
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._valid import number_of_keys
 
 
-class Sigmoid(nn.Module):
+class Sigmoid(Normalizer):
     """1 / (1 + exp(-s_j - b)) (Ramapuram et al. 2024, arXiv:2409.04431)
 
     Keys do not compete: a weight depends on the score of its key only, and weights need not sum to 1. With the

@@ -1,13 +1,14 @@
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import softmax_over_valid
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers._steps import steps_of_softmax
 
 
-class Softmax(nn.Module):
+class Softmax(Normalizer):
     """exp(s_j) / sum_i exp(s_i) (Bridle 1990)
 
     The default: weights are positive, sum to 1, and depend only on the differences of scores.

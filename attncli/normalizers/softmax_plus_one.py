@@ -1,12 +1,13 @@
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers._steps import exponentials
 from attncli.normalizers._valid import largest_score
 
 
-class SoftmaxPlusOne(nn.Module):
+class SoftmaxPlusOne(Normalizer):
     """exp(s_j) / (1 + sum_i exp(s_i)) (Miller 2023, "Attention is off by one")
 
     A query may attend to nothing: weights sum to less than 1, and nearly to 0 if all scores are far below 0. It is a

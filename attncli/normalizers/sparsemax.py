@@ -1,10 +1,11 @@
 from entmax import sparsemax
-from torch import Tensor, nn
+from torch import Tensor
 
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._entmax import norm_of_entmax, within_reach
 
 
-class Sparsemax(nn.Module):
+class Sparsemax(Normalizer):
     """the point of the simplex that is nearest to s (Martins and Astudillo 2016, arXiv:1602.02068)
 
     Weights sum to 1, and a key that scores 1 or more below the largest has a weight of exactly 0.

@@ -2,15 +2,16 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import softmax_over_valid
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers._steps import steps_of_softmax
 from attncli.normalizers._valid import largest_score, number_of_keys
 
 
-class Ssmax(nn.Module):
+class Ssmax(Normalizer):
     """exp(c ln(m) s_j) / sum_i exp(c ln(m) s_i) for m valid keys (Nakanishi 2025, arXiv:2501.19399)
 
     Scalable softmax: the largest weight does not fade as the number of keys grows.

@@ -1,10 +1,11 @@
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.errors import InputError
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._valid import largest_score
 
 
-class Sum(nn.Module):
+class Sum(Normalizer):
     """s_j / sum_i s_i for scores of at least 0 (Katharopoulos et al. 2020, arXiv:2006.16236)
 
     For the scorer `kernel`. If all its scores are 0, a query attends to nothing. A negative score is an error.

@@ -1,10 +1,11 @@
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from attncli.normalizers._base import Normalizer
 from attncli.normalizers._valid import number_of_keys
 
 
-class Uniform(nn.Module):
+class Uniform(Normalizer):
     """1 / m for m valid keys, whatever the scores s are (D2L, "Attention pooling": average pooling)
 
     The weights without any scores: a baseline for every scorer. A score of -inf masks its key.

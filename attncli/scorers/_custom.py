@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from torch import Tensor, nn
 
 from attncli.errors import InputError, did_you_mean
+from attncli.scorers._base import Scorer
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -54,7 +55,7 @@ def load_listed(listing: str, target: str, package: str) -> type[nn.Module]:
     return cls
 
 
-class FunctionScorer(nn.Module):
+class FunctionScorer(Scorer):
     """A scorer without parameters that calls a function of queries and keys; subclasses have the function."""
 
     function: Callable[[Tensor, Tensor], Tensor]

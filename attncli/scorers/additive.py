@@ -9,13 +9,15 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import at_least_float32
+from attncli.modes import outside_autocast
 from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
+from attncli.scorers._base import Scorer
 from attncli.scorers._theory import Moments, Theory, normal_rule
 
 LEAST = 1e-200  # in place of a standard deviation of 0, which would be a divisor
 
 
-class Additive(nn.Module):
+class Additive(Scorer):
     """w_v . tanh(W_q q + W_k k) (Bahdanau et al. 2015, arXiv:1409.0473)
 
     A perceptron of query and key with a hidden layer of `num_hiddens` units and no bias. Queries (..., n, q) and keys
@@ -26,7 +28,7 @@ class Additive(nn.Module):
     sizes_may_differ = True
     stacks_over_seeds = True
     workspace_bytes = WORKSPACE_BYTES
-    theory_is_limit = True  # for large sizes, and for parameters as torch draws them
+    theory_is_limit = True
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Additive(nn.Module):
         self.w_v = nn.Linear(num_hiddens, 1, bias=False)
         self._fused = False
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         weights = (self.W_q.weight, self.W_k.weight, self.w_v.weight[0])
         return additive_scores(queries, keys, *weights, workspace=self.workspace_bytes, fused=self._fused)

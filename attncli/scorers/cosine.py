@@ -1,18 +1,20 @@
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field, PositiveFloat
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import at_least_float32
 from attncli.errors import below
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._expression import Expression, positive
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 
-class Cosine(nn.Module):
+class Cosine(Scorer):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
     The norms of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
@@ -38,19 +40,18 @@ class Cosine(nn.Module):
         self.scale = scale if isinstance(scale, str) else float(scale)
         self.depends_on_m = isinstance(scale, str)
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, scale = self.as_dot(queries, keys)
         return (queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return unit(queries), unit(keys), self.scale_of(keys.shape[-2])
 
-    def scale_of(self, m: int) -> float:
-        """Return the scale for m keys."""
+    def scale_of(self, m: int | None = None) -> Any:
         with below("scale"):
-            return positive(self.scale, m) if isinstance(self.scale, str) else self.scale
+            return positive(self.scale, m) if m and isinstance(self.scale, str) else self.scale
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
         """Return the products, their sum, the norms, the scale and the score."""

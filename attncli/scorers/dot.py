@@ -1,19 +1,21 @@
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import at_least_float32
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 
-class Dot(nn.Module):
+class Dot(Scorer):
     """q . k (Luong et al. 2015, arXiv:1508.04025)
 
     No scale: with independent entries of mean 0 and variance 1, the variance of the scores is d. Queries and keys need
     the same size d.
     """
 
-    scales_dot_product = True  # the scores are q . k times a factor
+    scales_dot_product = True
     stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
 
@@ -21,12 +23,12 @@ class Dot(nn.Module):
         super().__init__()
         require_equal_sizes(query_size, key_size)
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, _ = self.as_dot(queries, keys)
         return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, 1.0
 

@@ -3,9 +3,11 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import at_least_float32
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
@@ -13,14 +15,14 @@ WORTHWHILE = 16  # a matrix product is faster than differences for this size or 
 LOST = 8  # the largest factor of rounding errors that the expanded square may add
 
 
-class Gaussian(nn.Module):
+class Gaussian(Scorer):
     """-|q - k|^2 / (2 sigma^2) (Nadaraya 1964, Watson 1964)
 
     With softmax, attention is Nadaraya-Watson regression with a Gaussian kernel of width sigma. Queries and keys need
     the same size d.
     """
 
-    squares_entries = True  # the variance of the scores needs the fourth moment of an entry
+    squares_entries = True
     worth_compiling = False  # a matrix product and sums
 
     def __init__(
@@ -34,6 +36,7 @@ class Gaussian(nn.Module):
         require_equal_sizes(query_size, key_size)
         self.scale = 1.0 / (2.0 * sigma**2)
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys = at_least_float32(queries, keys)
         scores = self._expanded(queries, keys) if queries.shape[-1] >= WORTHWHILE else None

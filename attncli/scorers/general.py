@@ -1,10 +1,12 @@
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._theory import Moments, Theory
 
 
-class General(nn.Module):
+class General(Scorer):
     """q . W k (Luong et al. 2015, arXiv:1508.04025)
 
     A bilinear form with one matrix W (q, k). Queries and keys may differ in size.
@@ -18,12 +20,12 @@ class General(nn.Module):
         super().__init__()
         self.W = nn.Linear(key_size, query_size, bias=False)
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, _ = self.as_dot(queries, keys)
         return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
         return queries @ weight, keys, 1.0  # ... n k
 

@@ -2,14 +2,16 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import at_least_float32
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
 
 
-class Kernel(nn.Module):
+class Kernel(Scorer):
     """phi(q) . phi(k) (Katharopoulos et al. 2020, arXiv:2006.16236)
 
     With the normaliser `sum`, this is kernel attention, also known as linear attention. The feature map phi acts on
@@ -19,7 +21,7 @@ class Kernel(nn.Module):
 
     stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
-    linear_with = "sum"  # outputs with this normaliser need no n x m matrix
+    linear_with = "sum"
 
     def __init__(
         self,
@@ -34,12 +36,12 @@ class Kernel(nn.Module):
         require_equal_sizes(query_size, key_size)
         self.phi = {"elu_plus_one": _elu_plus_one, "relu": torch.relu, "exp": torch.exp}[phi]
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, _ = self.as_dot(queries, keys)
         return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return self.phi(queries), self.phi(keys), 1.0
 

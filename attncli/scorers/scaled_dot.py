@@ -2,17 +2,19 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.errors import InputError, got
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 
-class ScaledDot(nn.Module):
+class ScaledDot(Scorer):
     """scale * q . k (Vaswani et al. 2017, arXiv:1706.03762)
 
     The scale is a factor, as in torch's `scaled_dot_product_attention`. With independent entries of mean 0 and
@@ -20,10 +22,10 @@ class ScaledDot(nn.Module):
     captured model, the scale `model` is its own scale.
     """
 
-    scales_dot_product = True  # the scores are q . k times a factor
+    scales_dot_product = True
     stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
-    has_fused_kernel = True  # torch's `scaled_dot_product_attention` gives outputs
+    has_fused_kernel = True
 
     def __init__(
         self,
@@ -44,12 +46,12 @@ class ScaledDot(nn.Module):
         self.scale = named[scale] if isinstance(scale, str) else float(scale)
         self._standard = scale == "1/sqrt(d)"
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, scale = self.as_dot(queries, keys)
         return (queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, self.scale
 

@@ -1,11 +1,13 @@
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import at_least_float32
+from attncli.modes import outside_autocast
+from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
 
-class VectorSum(nn.Module):
+class VectorSum(Scorer):
     """sum_i (q_i + k_i) (D2L, exercise on a vector sum)
 
     The query adds the same amount to every key's score, so it cancels in the softmax: all rows of weights are equal.
@@ -19,6 +21,7 @@ class VectorSum(nn.Module):
         super().__init__()
         require_equal_sizes(query_size, key_size)
 
+    @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys = at_least_float32(queries, keys)
         return queries.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]  # ... n m

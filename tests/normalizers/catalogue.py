@@ -1,5 +1,6 @@
 """Normalisers with their options, and masks of every kind for scores (2, 3, 4, 5)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -52,12 +53,12 @@ def oracle(name: str, options: Mapping[str, Any], scores: Tensor, valid: Tensor 
 
 def within_reach(name: str, scores: Tensor) -> Tensor:
     """Return the scores, or their absolute values if the normaliser refuses negative scores."""
-    return scores if getattr(NORMALIZERS[name], "lowest_score", None) is None else scores.abs()
+    return scores if NORMALIZERS[name].lowest_score == -math.inf else scores.abs()
 
 
 def scorer_of(name: str) -> str:
     """Return a scorer with scores that the normaliser accepts."""
-    return "dot" if getattr(NORMALIZERS[name], "lowest_score", None) is None else "kernel"
+    return "dot" if NORMALIZERS[name].lowest_score == -math.inf else "kernel"
 
 
 def score(name: str, q: Vector, k: Vector) -> float:
@@ -69,5 +70,5 @@ def score(name: str, q: Vector, k: Vector) -> float:
 def fitting(name: str, scorer: str, rules: Rules) -> tuple[str, Rules]:
     """Return the rules with this normaliser, and the scorer, changed if the normaliser refuses negative scores."""
     rules = replace(rules, normalizer=NORMALIZERS[name]())
-    free = getattr(NORMALIZERS[name], "lowest_score", None) is None
+    free = NORMALIZERS[name].lowest_score == -math.inf
     return (scorer, rules) if free else ("kernel", replace(rules, bias=None))

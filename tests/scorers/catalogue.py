@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attncli.scorers import SCORERS
+from attncli.scorers import SCORERS, Scorer
 
 # Every option of every scorer away from its default, beside the defaults.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -24,7 +24,7 @@ needs_compiler = pytest.mark.skipif(
 VARIANTS = [(name, options) for name in SCORERS for options in OPTIONS.get(name, [{}])]
 
 
-def make(name: str, query_size: int, key_size: int | None = None, **options: Any) -> nn.Module:
+def make(name: str, query_size: int, key_size: int | None = None, **options: Any) -> Scorer:
     """Return a scorer with fixed parameters."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(7)  # torch.manual_seed keeps a trace of the stack for each kind of device

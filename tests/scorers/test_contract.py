@@ -43,7 +43,7 @@ def test_gradients_are_finite_at_every_size(name: str) -> None:
 
 @every_scorer
 def test_refuses_different_sizes_or_says_that_it_takes_them(name: str) -> None:
-    if getattr(SCORERS[name], "sizes_may_differ", False):
+    if SCORERS[name].sizes_may_differ:
         assert make(name, 3, 5)(normal(2, 4, 3), normal(2, 6, 5)).shape == (2, 4, 6)
         return
     with pytest.raises(InputError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import softcap
 from attncli.common.memory import parameter_bytes, require_memory
@@ -42,7 +42,9 @@ from attncli.config.values import powers
 from attncli.errors import InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
+from attncli.normalizers import Normalizer
 from attncli.numbers import number, several
+from attncli.scorers import Scorer
 from attncli.show.pictures.trends import trend
 
 DRAWN = 8  # bytes of a number as it is drawn, in float64
@@ -65,7 +67,7 @@ class Point:
 
     d: int
     entries: Sequence[ScorerEntry]
-    scorers: Sequence[nn.Module]
+    scorers: Sequence[Scorer]
     pairs: RandomPairs | RealPairs
     head: int | None = None
     layer: str | None = None  # of a captured model
@@ -90,7 +92,7 @@ class Prepared:
     tensors: dict[str, Tensor]
     device: torch.device
     at_a_time: int  # pairs to score and differentiate at the same time
-    normalizers: Sequence[nn.Module]  # of the scorers' entries
+    normalizers: Sequence[Normalizer]  # of the scorers' entries
 
     @property
     def is_real(self) -> bool:
@@ -140,7 +142,7 @@ def prepare_pairs(
     device = resolve_device(options.device, dtype)
     normalizers = of_each(options.scorers, build_normalizer)
 
-    def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[nn.Module]:
+    def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[Scorer]:
         return of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
     if options.file is None:
@@ -154,7 +156,7 @@ def prepare_pairs(
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(Point(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
-    points, named, outlines, at_a_time = list[Point](), dict[str, Tensor](), list[nn.Module](), PAIRS_AT_A_TIME
+    points, named, outlines, at_a_time = list[Point](), dict[str, Tensor](), list[Scorer](), PAIRS_AT_A_TIME
     for layer, (tensors, inputs) in read_pairs(options, dtype, device, progress).items():
         call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -175,7 +177,7 @@ def prepare_pairs(
     return Prepared(options, entries, sizes, points, named, device, at_a_time, normalizers)
 
 
-def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[nn.Module]:
+def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[Scorer]:
     """Return every scorer on the meta device, or raise an InputError if one refuses the sizes."""
     try:
         return of_each(entries, lambda entry: outline(entry, query_size, key_size))
@@ -187,7 +189,7 @@ def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size:
         raise InputError.of(f"{message}; {cure}", options.file_key) from error
 
 
-def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int, device: torch.device) -> int:
+def _check_memory(options: PairsOptions, outlines: Sequence[Scorer], row: int, device: torch.device) -> int:
     """Raise an InputError if all scorers, and a query with its keys for each thread, do not fit into memory.
 
     Return the number of pairs to score at the same time. `row` is the number of entries of a query and its keys.

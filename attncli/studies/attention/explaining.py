@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
@@ -14,8 +14,9 @@ from attncli.common.study import MOST_KEYS, Explanation, Record
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
 from attncli.inputs.seeding import generator, seeded
+from attncli.normalizers import Normalizer
 from attncli.numbers import number
-from attncli.scorers import SCORERS
+from attncli.scorers import SCORERS, Scorer, is_built_in
 
 if TYPE_CHECKING:
     from attncli.studies.attention.study import Part, Prepared
@@ -249,19 +250,19 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
     return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
 
 
-def _steps_of_scores(entry: ScorerEntry, scorer: nn.Module, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
+def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
     """Return the scorer's steps that do not depend on the key, its other steps, and the formula of the score.
 
     Raises:
         InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the score.
     """
-    steps: Any = getattr(scorer, "steps", None)
-    if steps is None:
-        return {}, {}, None
     with calling("the scorer's steps"):
-        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps(row.q[None], row.k).items()}
-    is_own = type(scorer) not in SCORERS.values()
-    return _split("scorer", found, row.stages["score"], checked=is_own and entry.rounding != "steps")
+        steps = scorer.steps(row.q[None], row.k)
+        if steps is None:
+            return {}, {}, None
+        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
+    is_checked = not is_built_in(scorer) and entry.rounding != "steps"
+    return _split("scorer", found, row.stages["score"], checked=is_checked)
 
 
 def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None, Tensor | None]:
@@ -279,17 +280,17 @@ def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor]
     scores = torch.cat([scores, sinks, scores[:1]])[None]  # a masked key more, so there are two at least
     valid = pad(pad(row.valid, (0, len(sinks)), value=True), (0, 1), value=False)[None]
     normalizer = rules.normalizer
+    assert isinstance(normalizer, Normalizer)
     weights, sink = normalizer(scores, valid)[0], None
     if len(sinks):
         sink = weights[-2]
-    own = normalizer.normalizer if isinstance(normalizer, OwnNormalizer) else None
-    steps: Any = getattr(own or normalizer, "steps", None)
-    if steps is None:
-        return {}, {}, None, sink
     with calling("the normaliser's steps"):
-        known = scores.masked_fill(~valid, 0.0)
-        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps(known, valid).items()}
-    of_query, of_keys, formula = _split("normaliser", found, weights, checked=own is not None)
+        steps = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
+        if steps is None:
+            return {}, {}, None, sink
+        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
+    is_checked = isinstance(normalizer, OwnNormalizer)
+    of_query, of_keys, formula = _split("normaliser", found, weights, checked=is_checked)
     return of_query, {name: step[:-1] for name, step in of_keys.items()}, formula, sink
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import Rules, dropped
 from attncli.common.memory import attention_bytes, needed_for, parameter_bytes, require_memory
@@ -27,7 +27,6 @@ from attncli.common.scoring import (
     rules_of_inputs,
     scale_of,
     scoring_of,
-    worth_compiling,
 )
 from attncli.common.stopping import Keeping, signals
 from attncli.common.study import STAGES, Column, Finding, Record, Result, Rows, tensor_name
@@ -41,7 +40,7 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
-from attncli.scorers import SCORERS
+from attncli.scorers import SCORERS, Scorer
 from attncli.studies.attention.between import between as between
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.explaining import explain as explain
@@ -68,7 +67,7 @@ class Part:
 
     inputs: Inputs
     tokens: Mapping[str, Sequence[Any]]
-    scorers: Sequence[nn.Module]
+    scorers: Sequence[Scorer]
     rules: Sequence[Rules]
     layer: str | None
 
@@ -342,7 +341,7 @@ def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> list[Finding]:
 
 
 def _run_scorer(
-    options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs
+    options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs
 ) -> tuple[Stages, ScorerRows | None]:
     """Return all stages on the CPU, and None; if the option `weights` is false, the output and the metrics of rows."""
     scorer.train(options.train)
@@ -359,7 +358,7 @@ def _run_scorer(
     return {name: stage.cpu() for name, stage in stages.items()}, rows  # waits for the device, too
 
 
-def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
+def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs) -> Stages:
     """Compute attention step by step and return the tensor of each stage that applies, by name.
 
     The stages are scores, capped, biased, weights, dropped and output.
@@ -415,9 +414,9 @@ def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
         raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
 
 
-def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
+def _compile(scorers: Sequence[Scorer], progress: Progress) -> None:
     """Compile the scorers that gain from compiling. If it fails, warn once per reason, and leave them uncompiled."""
-    reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
+    reasons = {compile_scorer(scorer) for scorer in scorers if scorer.worth_compiling}
     for reason in sorted(reason for reason in reasons if reason is not None):
         progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
 

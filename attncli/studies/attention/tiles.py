@@ -17,7 +17,7 @@ from attncli.common.scoring import OwnNormalizer
 from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
 from attncli.pooling import Place, is_softmax, scores_keys_alone, tiles
-from attncli.scorers import SCORERS
+from attncli.scorers import is_built_in
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
 
 AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
@@ -44,7 +44,7 @@ def pool_with_rows(
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     metrics = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
-    known = type(scorer) in SCORERS.values() and not isinstance(rules.normalizer, OwnNormalizer)
+    known = is_built_in(scorer) and not isinstance(rules.normalizer, OwnNormalizer)
     jobs = _jobs(output, metrics, scorer, queries, keys, values, rules)
     if known and queries.ndim == 4:
         count = _heads_of_tile(queries.shape[1], keys.shape[-2])
@@ -85,8 +85,8 @@ def _jobs(
 
     `first_head` is the index of the first head of the tensors among all heads, for errors.
     """
-    if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
-        queries, keys, scale = scorer.as_dot(queries, keys)  # once for all tiles
+    if is_built_in(scorer) and (product := scorer.as_dot(queries, keys)) is not None:  # once for all tiles
+        queries, keys, scale = product
         scorer = partial(_scaled_products, scale)
     is_fast = is_softmax(rules) and ROWS == QUICK and all_finite(values)
     share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli import textbook
 from attncli.attention import (
@@ -22,11 +22,12 @@ from attncli.attention import (
     computing_dtype,
     weighted_sum,
 )
-from attncli.common.scoring import compile_scorer, raw_scores, worth_compiling
+from attncli.common.scoring import compile_scorer, raw_scores
 from attncli.errors import InputError
+from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.pooling import pool, pool_by_rules
-from attncli.scorers import SCORERS
+from attncli.scorers import Scorer, is_built_in
 from attncli.studies.bench.options import IMPLEMENTATIONS
 
 # Largest effect of rounding relative to the largest number: some hundred units in the last place for sums of many
@@ -52,7 +53,7 @@ class Task:
     implementation: str
     scorer: Any
     measure: str
-    normalizer: nn.Module
+    normalizer: Normalizer
     alibi: bool = False
     heads: int = 1
     backward: bool = False
@@ -73,14 +74,14 @@ class Task:
         return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
 
 
-def implementations_of(scorer: nn.Module) -> list[str]:
+def implementations_of(scorer: Scorer) -> list[str]:
     """Return the names of a scorer's implementations, from the attributes of its class."""
     there = {
         "attncli": True,
-        "compiled": worth_compiling(scorer),
-        "textbook": getattr(scorer, "as_in_textbooks", None) is not None,
-        "fused": getattr(scorer, "has_fused_kernel", False),
-        "linear": getattr(scorer, "linear_with", None) is not None,
+        "compiled": scorer.worth_compiling,
+        "textbook": scorer.as_in_textbooks is not None,
+        "fused": scorer.has_fused_kernel,
+        "linear": scorer.linear_with is not None,
     }
     return [name for name in IMPLEMENTATIONS if there[name]]
 
@@ -174,9 +175,9 @@ def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
     The reference is computed by textbook code if the scorer has it. Only the first, the middle and the last query of
     the last matrix are compared, since no row depends on another.
     """
-    in_catalogue, measure = type(task.scorer) in SCORERS.values(), task.measure
+    in_catalogue, measure = is_built_in(task.scorer), task.measure
     exact = copy.deepcopy(task.scorer).cpu().double()
-    score = (getattr(exact, "as_in_textbooks", None) if in_catalogue else None) or partial(raw_scores, exact)
+    score = (exact.as_in_textbooks if in_catalogue else None) or partial(raw_scores, exact)
     queries, keys, values = (each.cpu().double() for each in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
     with torch.no_grad():
         scores = score(queries, keys)

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, get_args
 
-from torch import nn
-
 from attncli.common.scoring import outline
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
+from attncli.scorers import Scorer
 from attncli.studies.bench.implementations import implementations_of
 from attncli.studies.bench.options import HIDDEN, BenchOptions, Measure
 
@@ -113,16 +112,19 @@ def cases_of(options: BenchOptions) -> Iterator[Case]:
             yield Case(n, *sizes)
 
 
-def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
+def operations(scorer: Scorer, case: Case, measure: str, backward: bool) -> int | None:
     """Return the number of operations of the formula; a tanh, exponential or root counts as one operation.
 
-    Return None if the scorer has no method `operations`. The number is the same for all implementations of a scorer,
+    Return None if the scorer does not state it. The number is the same for all implementations of a scorer,
     and every normaliser counts as a softmax, so that more operations per second mean less time. Forward and backward
     together count as three times forward.
     """
     try:
-        formula = int(scorer.operations(case.n, case.m, case.d, case.d))  # type: ignore[operator]
-    except (AttributeError, TypeError, ValueError):  # there is none, or the user's own is something else of that name
+        formula = scorer.operations(case.n, case.m, case.d, case.d)
+        formula = None if formula is None else int(formula)
+    except (TypeError, ValueError):  # the user's own is something else of that name
+        return None
+    if formula is None:
         return None
     pooling = case.n * case.m * (SOFTMAX + 2 * case.d) if measure != "scores" else 0
     return case.matrices * (formula + pooling) * (BACKWARD if backward else 1)
@@ -148,7 +150,7 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
     if entry.normalizer.normalizer != DEFAULT_NORMALIZER:
         absent.add("fused")
     scorer = outline(entry, 1, 1)
-    if entry.normalizer.normalizer != getattr(scorer, "linear_with", None) or entry.bias is not None:
+    if entry.normalizer.normalizer != scorer.linear_with or entry.bias is not None:
         absent.add("linear")
     names = implementations_of(scorer)
     return [Contender(entry, name, path) for name in names if name not in absent]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import Rules
 from attncli.capturing.capture import Capture, evaluating
@@ -38,6 +38,7 @@ from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.numbers import several
+from attncli.scorers import Scorer
 from attncli.studies.doctor.columns import HEADS
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
@@ -54,7 +55,7 @@ class Part:
     inputs: Inputs
     layer: str | None
     padding: Tensor | None
-    scorers: Sequence[nn.Module]
+    scorers: Sequence[Scorer]
     rules: Sequence[Rules]
 
 

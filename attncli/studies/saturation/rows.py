@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.attention import softmax_over_valid
 from attncli.common.scoring import calling
 from attncli.errors import InputError
+from attncli.normalizers import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax
 
@@ -20,7 +21,7 @@ Numbers = NDArray[np.float64]
 
 
 def row_weights(
-    scores: Tensor, valid: Tensor | None, values: Tensor, normalizer: nn.Module
+    scores: Tensor, valid: Tensor | None, values: Tensor, normalizer: Normalizer
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return weights (rows, m), the gradient at the scores, and the Frobenius norms (rows,) of the weights' Jacobians.
 
@@ -34,7 +35,6 @@ def row_weights(
         weights = softmax_over_valid(exact, valid)
         gradient = weights * (values - (weights * values).sum(-1, keepdim=True))
         return weights, gradient, norm_of_softmax(weights)
-    known = getattr(normalizer, "jacobian_norm", None)
     with torch.enable_grad():
         try:
             weights = normalizer(exact.requires_grad_(), valid)
@@ -42,8 +42,9 @@ def row_weights(
             raise InputError.of(error.problems[0].message) from error
         pooled = (weights * values).sum()
     with calling("the gradient of the normaliser"):
-        (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=known is None)
-        norms = jacobian_norm(weights, exact) if known is None else known(weights.detach(), valid)
+        (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=True)
+        known = normalizer.jacobian_norm(weights.detach(), valid)
+        norms = jacobian_norm(weights, exact) if known is None else known
     return weights.detach(), gradient, norms
 
 
@@ -85,7 +86,7 @@ def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | No
 
 
 def row_figures(
-    scores: Tensor, valid: Tensor | None, queries: Tensor, values: Tensor, normalizer: nn.Module
+    scores: Tensor, valid: Tensor | None, queries: Tensor, values: Tensor, normalizer: Normalizer
 ) -> Figures:
     """Return metrics (rows,) by name, for the rows with at least two valid keys.
 

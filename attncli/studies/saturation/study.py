@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import nn
 
 from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
@@ -28,6 +27,7 @@ from attncli.common.stopping import Keeping
 from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.errors import below
 from attncli.inputs.seeding import generator
+from attncli.normalizers import Normalizer
 from attncli.numbers import finite, number
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.options import SaturationOptions
@@ -110,10 +110,10 @@ def _row(streams: Mapping[str, Stream]) -> Record:
     return row
 
 
-def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
+def _norms(normalizer: Normalizer, keys: int) -> tuple[float, float]:
     """Return the norms of the normaliser's Jacobian for `keys` equal scores, and for all weight on one key."""
     rows = torch.zeros(2, keys)
-    rows[1], rows[1, 0] = getattr(normalizer, "lowest_score", -FAR), FAR
+    rows[1], rows[1, 0] = max(normalizer.lowest_score, -FAR), FAR
     equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
     return equal, peaked
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from attncli.capturing.capture import evaluating
 from attncli.capturing.models import Loaded, Request, load
@@ -23,6 +22,7 @@ from attncli.config.texts import NO_TEXTS
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
 from attncli.numbers import number, several
+from attncli.scorers import Scorer
 from attncli.studies.swap.columns import columns_of
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
@@ -255,7 +255,7 @@ def _verify(prepared: Prepared) -> None:
 
 def _measure(
     prepared: Prepared, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
-) -> tuple[Record, list[nn.Module]]:
+) -> tuple[Record, list[Scorer]]:
     """Run all batches with `entry` at `place`, and return the metrics of its row and the scorers of the last batch.
 
     `text` describes the progress.

@@ -19,7 +19,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
 from attncli.normalizers.softmax import is_softmax
-from attncli.scorers import SCORERS
+from attncli.scorers import SCORERS, Scorer
 from attncli.scorers.additive import Additive
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_of
@@ -38,7 +38,7 @@ class Configuration:
     index: int
     entry: ScorerEntry
     d: int
-    outline: nn.Module
+    outline: Scorer
 
     @property
     def place(self) -> str:
@@ -62,7 +62,7 @@ class Recall(nn.Module):
         self.W_q, self.W_k = (nn.Parameter(normal(options, f"{name}.{d}", d, e) / e**0.5) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in seeds_of(options)]
         seeds = [derived_seed(seed, f"forward.{entry.stream}.{d}") for seed in seeds_of(options)]
-        if entry.scorer in SCORERS and getattr(scorers[0], "stacks_over_seeds", False):
+        if entry.scorer in SCORERS and scorers[0].stacks_over_seeds:
             self.scorer = _stacked(scorers)
         else:
             self.scorer = OneByOne(scorers, () if entry.scorer in SCORERS else seeds)
@@ -135,7 +135,7 @@ class OneByOne(nn.Module):
     call of a scorer, with the scorer's seed and the number of the call.
     """
 
-    def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int] = ()) -> None:
+    def __init__(self, scorers: Sequence[Scorer], seeds: Sequence[int] = ()) -> None:
         super().__init__()
         self.scorers, self.seeds, self.calls = nn.ModuleList(scorers), seeds, 0
 
@@ -156,7 +156,7 @@ class OneByOne(nn.Module):
         return torch.stack(found)
 
 
-def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
+def _stacked(scorers: Sequence[Scorer]) -> nn.Module:
     """Return the first of the scorers, changed to hold the stacked matrices (s, ...) of all scorers."""
     together = scorers[0]
     for name, part in together.named_modules():

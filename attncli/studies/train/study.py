@@ -63,7 +63,7 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
         with collector.under("scorers", index):
             build_normalizer(entry)
             configurations += [Configuration(index, entry, d, outline(entry, d, d)) for d in options.d]
-            scale = getattr(configurations[-1].outline, "scale", None)
+            scale = configurations[-1].outline.scale_of()
             if isinstance(scale, str):
                 raise InputError.of(
                     got(scale, "this study scores all symbols at once, not m keys", "use a number"), ["scale"]

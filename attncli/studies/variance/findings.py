@@ -21,7 +21,7 @@ def findings_of(prepared: Prepared, records: Sequence[Record], random: Collectio
     """
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
     found = [_of_label(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()]
-    dots = any(getattr(scorer, "scales_dot_product", False) for scorer in prepared.points[0].scorers)
+    dots = any(scorer.scales_dot_product for scorer in prepared.points[0].scorers)
     known = not prepared.is_real and prepared.entries.degrees_of_freedom > 2
     return [*found, _why(prepared.entries)] if dots and known else found
 

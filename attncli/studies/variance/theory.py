@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from torch import nn
-
 from attncli.common.pairs.entries import Entries
 from attncli.common.scoring import calling
 from attncli.config.scorer_entries import ScorerEntry
+from attncli.scorers import Scorer
 
 
 @dataclass(frozen=True)
@@ -26,22 +25,23 @@ class Theory:
         return None if self.variance is None else "limit" if self.limit else "exact"
 
 
-def theory_of(entry: ScorerEntry, scorer: nn.Module, entries: Entries, d: int) -> Theory:
+def theory_of(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
-    The theory is empty if the scorer has no such method, the entry sets `softcap`, `qk_norm` or `dtype`, the variance
+    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype`, the variance
     of the entries of queries and keys is infinite, or the method returns a limit for randomly drawn parameters but the
     scorer's parameters are read from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
     """
-    method, limit = getattr(scorer, "theory", None), bool(getattr(scorer, "theory_is_limit", False))
     changed = any(getattr(entry, key) is not None for key in ("softcap", "qk_norm", "dtype"))
-    if method is None or changed or entries.degrees_of_freedom <= 2:
+    if changed or entries.degrees_of_freedom <= 2:
         return Theory()
-    if limit and entry.parameters is not None:
+    if scorer.theory_is_limit and entry.parameters is not None:
         return Theory()  # the limit is for parameters as they are drawn
     with calling("the method theory of the scorer"):
-        mean, variance = method(entries.moments(d))
-        return Theory(None if mean is None else float(mean), None if variance is None else float(variance), limit)
+        mean, variance = scorer.theory(entries.moments(d))
+        return Theory(
+            None if mean is None else float(mean), None if variance is None else float(variance), scorer.theory_is_limit
+        )

@@ -16,6 +16,7 @@ from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.scorers import SCORERS as CATALOGUE
+from attncli.scorers import Scorer
 from attncli.scorers._theory import Moments
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
@@ -134,7 +135,7 @@ def test_textbook_numbers() -> None:
     assert theory("scaled_dot", {}, 16, query_mean=0.5, key_mean=0.5) == Theory(1.0, 1.5)  # no scale gives 1 here
 
 
-class Own(nn.Module):
+class Own(Scorer):
     """A custom scorer with a `scale` that has no effect."""
 
     scale = 1.0

@@ -1,0 +1,65 @@
+"""The base class of scorers, which states the default of each fact that a scorer may have."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from attncli.scorers._theory import Moments, Theory
+
+
+class Scorer(nn.Module):
+    """A scoring function; a subclass overrides the facts that differ for it.
+
+    A scorer is made with the sizes of a query and a key and with its options. Its `forward` takes queries (..., n, q)
+    and keys (..., m, k) and returns raw scores (..., n, m). A factor of the scores is its attribute `scale`. Classes of
+    users need not inherit from this one: `with_facts` adds the defaults.
+    """
+
+    depends_on_m = False  # scores depend on the number of keys, so keys that no query may attend to count, too
+    scales_dot_product = False  # scores are q . k times a factor
+    sizes_may_differ = False  # of queries and keys
+    squares_entries = False  # the variance of the scores needs the fourth moment of an entry
+    theory_is_limit = False  # `theory` is for large sizes, and for parameters as torch draws them
+    linear_with: str | None = None  # a normaliser with which sums over keys can come first, without an n x m matrix
+    has_fused_kernel = False  # torch's `scaled_dot_product_attention` computes the outputs
+    worth_compiling = True  # with `torch.compile`
+    stacks_over_seeds = False  # batch elements are scored alone; all parameters are of `nn.Linear` without bias
+
+    has_random_parameters = False  # set where a scorer is built: they are drawn, and not read from a file
+
+    @property
+    def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """A function of queries and keys that computes the scores as a textbook does; None if there is none."""
+        return None
+
+    def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        """Return queries, keys and a factor if the scores are their dot product times the factor, else None."""
+        return None
+
+    def scale_of(self, m: int | None = None) -> Any:
+        """Return the factor of the scores for m keys."""
+        return getattr(self, "scale", 1.0)
+
+    def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor] | None:
+        """Return the steps of the formula by name, in their order, for `attncli explain`; None without steps.
+
+        The last is the score. For queries (n, q) and keys (m, k), numbers broadcast to (n, m), vectors to (n, m, size):
+        a query's steps have 1 in place of m, a key's have 1 in place of n, and a constant number has no axes.
+        """
+        return None
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int | None:
+        """Return the number of floating-point operations of the formula; None if it is not known."""
+        return None
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return mean and variance of a score over random queries and keys, each None without a closed form."""
+        return None, None
+
+
+def with_facts(cls: type[nn.Module]) -> type[Scorer]:
+    """Return a scorer's class, or for a user's class a subclass of it with the facts that it does not state."""
+    if issubclass(cls, Scorer):
+        return cls
+    return type(cls.__name__, (cls, Scorer), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
