@@ -17,8 +17,8 @@ from torch.testing import assert_close
 import attncli
 from attncli.common.study import Explanation
 from attncli.errors import InputError
-from attncli.normalizers import NORMALIZERS
-from attncli.scorers import SCORERS
+from attncli.normalizers import NORMALIZERS, Normalizer
+from attncli.scorers import SCORERS, Scorer
 from attncli.show.terminal.explanation import fewer, lines
 from attncli.show.terminal.tables import SCREEN, recorded
 from tests import reference
@@ -144,6 +144,8 @@ PHI: dict[str, Callable[[float], float]] = {
 def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> None:
     """Each step of each pair equals a loop; the last step is the score."""
     scorer: Any = make(name, 6, **options).double()
+    if type(scorer).steps is Scorer.steps:
+        return
     queries, keys = normal(4, 6, dtype=torch.float64), normal(5, 6, seed=1, dtype=torch.float64)
     with torch.no_grad():
         steps = dict(scorer.steps(queries, keys))
@@ -215,7 +217,9 @@ def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[s
 @pytest.mark.parametrize(("name", "options"), NORMALIZER_VARIANTS)
 def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) -> None:
     normalizer: Any = NORMALIZERS[name](**options)
-    if not hasattr(normalizer, "steps") or options.get("alpha") == 1.0001:  # where tau is a difference of powers
+    if (
+        type(normalizer).steps is Normalizer.steps or options.get("alpha") == 1.0001
+    ):  # where tau is a difference of powers
         return
     valid = torch.tensor([[True, True, False, True, True], [False, True, True, False, True], [True] * 5])
     for size in (0.3, 3.0):
