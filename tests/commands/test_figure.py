@@ -30,16 +30,16 @@ def files(folder: Path) -> list[str]:
 
 def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    flags = ["--size", "4x3", "--dpi", "60", "--title", "12"]
+    flags = ["--size", "8x6", "--dpi", "30", "--title", "12"]
     good("variance", "--d", 2, "--d", 4, "--samples", 300, "--out", run, "--quiet", *flags)
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))["figure"]
-    assert {key: config[key] for key in ("size", "dpi", "title")} == {"size": [4.0, 3.0], "dpi": 60, "title": "12"}
+    assert {key: config[key] for key in ("size", "dpi", "title")} == {"size": [8.0, 6.0], "dpi": 30, "title": "12"}
     first, records = (run / "variance.png").read_bytes(), (run / "records.csv").read_bytes()
     assert size(run / "variance.png") == (240, 180)
     assert good("figure", run).splitlines() == [str(run / "variance.png")]
     assert (run / "variance.png").read_bytes() == first
     good("figure", run, "--size", "5x2", "--theme", "dark")
-    assert size(run / "variance.png") == (300, 120)
+    assert size(run / "variance.png") == (150, 60)
     good("figure", run, "--format", "svg")
     assert {"variance.png", "variance.svg"} <= set(files(run))
     assert (run / "records.csv").read_bytes() == records
