@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli.api import Result, Swap, compare, load, run, save, swap, sweep
-    from attncli.capturing.capture import Capture, capture
+    from attncli.models.capture import Capture, capture
 
 __version__ = "0.3.0"
 __all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "swap", "sweep"]
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name.lower() == "capture":
-        from attncli.capturing import capture
+        from attncli.models import capture
 
         return getattr(capture, name)
     from attncli import api

@@ -39,7 +39,7 @@ from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.sweeps.views import Drawers, columns_of, frames_of, is_sweep, view_of
 
 if TYPE_CHECKING:
-    from attncli.capturing.capture import Capture
+    from attncli.models.capture import Capture
     from attncli.show.pictures.figures import Picture
 
 WARNING = "warning: "  # begins a note that warns; other notes are for the command line
@@ -341,8 +341,8 @@ def swap(
     """
     from torch import nn
 
-    from attncli.capturing.models import Loaded as LoadedModel
     from attncli.common.swapping import listed
+    from attncli.models.loading import Loaded as LoadedModel
 
     if not isinstance(model, nn.Module):
         raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")
@@ -436,7 +436,7 @@ def save(
     Raises:
         InputError: no call can be re-scored, the tokens fit no call, or the file exists or cannot be written.
     """
-    from attncli.capturing.tokens import check_tokens, read_tokens
+    from attncli.models.tokens import check_tokens, read_tokens
     from attncli.runs.captured import check_place, save_captured
 
     place, words = _path(file, "attncli.save", "expected a file"), Words("attncli.save", "overwrite=True")

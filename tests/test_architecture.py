@@ -23,7 +23,7 @@ MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "modes", "rounding", "attention", "scorers", "normalizers"}
 STUDY = {*BOTTOM, "numbers", "common", "common.stopping", "common.study", "common.threads", "config", "inputs", "show"}
-RUNS = {"errors", "modes", "numbers", "capturing", "common.stopping", "common.study", "config", "expect"}
+RUNS = {"errors", "modes", "numbers", "models", "common.stopping", "common.study", "config", "expect"}
 API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
@@ -36,22 +36,22 @@ MAY_IMPORT = {  # besides itself
     "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,
     "config": {"errors", "scorers", "normalizers"},
-    "capturing": {"errors", "modes", "attention", "scorers"},
-    "inputs": {"errors", "attention", "capturing", "config"},
+    "models": {"errors", "modes", "attention", "scorers"},
+    "inputs": {"errors", "attention", "models", "config"},
     "common.stopping": set[str](),
     "common.threads": {"common.stopping"},
     "common.study": {"common", "numbers"},  # the records, which `show` draws
     "show": {"errors", "numbers", "scorers", "common.study", "config"},
     "show.page": {"errors", "numbers", "common.study", "config", "studies", "show", "runs", "sweeps"},
-    "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "capturing"},
+    "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "models"},
     "common.pairs": STUDY,  # shared by variance and saturation
     "studies": {"errors", "common.study", "config"},  # the registry
     **{f"studies.{name}": STUDY for name in STUDIES},
     "studies.attention": {*STUDY, "pooling", "studies"},
     "studies.bench": {*STUDY, "pooling", "textbook"},
     "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for resumed training
-    "studies.swap": {*STUDY, "capturing"},
-    "studies.doctor": {*STUDY, "capturing"},
+    "studies.swap": {*STUDY, "models"},
+    "studies.doctor": {*STUDY, "models"},
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
     "expect": {"errors", "numbers", "common.study", "config", "show"},
@@ -61,7 +61,7 @@ MAY_IMPORT = {  # besides itself
     "commands": {*API, "show.page", "scorers", "normalizers", "api"},
     "cli": {"__init__", "errors", "commands", "common", "common.stopping", "studies"},
     "__main__": {"cli"},
-    "__init__": {"api", "capturing"},
+    "__init__": {"api", "models"},
 }
 # Each library with the only places that may import it.
 LIBRARIES = {
@@ -205,7 +205,7 @@ def test_only_the_command_line_prints() -> None:
 READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "safe_open"}
 OPEN_OWN_FILES = {"commands/init.py", "show/page/page.py", "sweeps/work.py", "studies/bench/study.py"}
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
-    *("capturing/models.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py"),
+    *("models/loading.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py"),
 }
 OPEN_WHAT_THEY_WRITE = {"runs/saving.py", "runs/run_folder.py", "sweeps/journal.py", "commands/streams.py"}
 

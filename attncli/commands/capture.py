@@ -10,7 +10,7 @@ from attncli.commands.streams import print_line
 from attncli.errors import InputError, Problem, got
 
 if TYPE_CHECKING:
-    from attncli.capturing.capture import Capture
+    from attncli.models.capture import Capture
 
 Model = Annotated[
     str,
@@ -71,9 +71,9 @@ def capture(
     overwrite: OverwriteFile = False,
     quiet: Quiet = False,
 ) -> None:
-    from attncli.capturing.capture import Capture
-    from attncli.capturing.models import Request, run
     from attncli.inputs.device import resolve_device
+    from attncli.models.capture import Capture
+    from attncli.models.loading import Request, run
     from attncli.runs.captured import check_place, save_captured
 
     with naming_options():

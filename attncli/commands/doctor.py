@@ -60,7 +60,7 @@ def doctor(
 
 
 def _is_function(source: str) -> bool:
-    from attncli.capturing.models import Request
+    from attncli.models.loading import Request
 
     return Request(source).is_function
 

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from attncli.attention import computing_dtype
-from attncli.capturing.record import Record
-from attncli.capturing.swap import Replacing
 from attncli.common.scoring import build_scorer, inputs_of_entry, of_call, raw_scores, rules_of, scoring_of
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
@@ -18,6 +16,8 @@ from attncli.config.strict import Model, validated
 from attncli.config.tensors import Layer
 from attncli.config.values import Indices, as_list, each_once
 from attncli.inputs.captured import inputs_of
+from attncli.models.call import AttentionCall
+from attncli.models.replacing import Replacing
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
 
@@ -61,7 +61,7 @@ class Swap(Replacing):
         """The scorers that were built so far: one for each size of queries and keys, and scale."""
         return [*self._scorers.values()]
 
-    def compute(self, record: Record) -> Tensor:
+    def compute(self, record: AttentionCall) -> Tensor:
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
         if self.entry is None:
             return torch.zeros_like(record.output)

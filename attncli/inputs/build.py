@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Causal, Valid, checked_lengths, computing_dtype
-from attncli.capturing.record import Record
 from attncli.config.tensors import (
     CorrelatedFill,
     Data,
@@ -31,6 +30,7 @@ from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
 from attncli.inputs.masks import broadcasts, marks_padding, read_mask
 from attncli.inputs.seeding import generator
+from attncli.models.call import AttentionCall
 
 ROLES = ("queries", "keys", "values")
 Shapes = Mapping[str, tuple[int, ...]]
@@ -53,7 +53,7 @@ class Inputs:
     values: Tensor
     valid: Valid
     bias: Tensor | None = None
-    call: Record | None = None
+    call: AttentionCall | None = None
     tokens: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property

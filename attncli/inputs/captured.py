@@ -15,13 +15,13 @@ from safetensors import safe_open
 from torch import Tensor
 
 from attncli.attention import EmptyRow, Valid, at_least_float32, computing_dtype
-from attncli.capturing.record import FACTS, METADATA, SHARED, TENSORS, VERSION, Record
-from attncli.capturing.tokens import numbered, read_tokens, tokens_of
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
 from attncli.inputs.bias import without_infinities
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import TensorFile, broken, problem
+from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
+from attncli.models.tokens import numbered, read_tokens, tokens_of
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
@@ -72,7 +72,7 @@ class Captured:
         """The names of the calls that can be recomputed with other scorers."""
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
-    def record(self, wanted: str | int) -> Record:
+    def record(self, wanted: str | int) -> AttentionCall:
         """Return a call, given its name or its position in the file.
 
         Raises:
@@ -94,11 +94,11 @@ class Captured:
         given |= {"heads": entry["heads"] and tuple(entry["heads"]), "num_heads": entry.get("num_heads")}
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
         layer, call = (later[1], int(later[2])) if later else (name, 0)
-        record = Record(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **given)
+        record = AttentionCall(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **given)
         self._check(record)
         return record
 
-    def _check(self, record: Record) -> None:
+    def _check(self, record: AttentionCall) -> None:
         try:
             b, h, n, d = record.queries.shape
             m, v = record.values.shape[-2:]
@@ -171,7 +171,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         captured = read_captured(Path(data.capture))
     except InputError as error:
         raise InputError.of(error.problems[0].message, ["capture"]) from error
-    collector, records = Collector(), dict[str, Record]()
+    collector, records = Collector(), dict[str, AttentionCall]()
     wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
     if data.layer is not None:
         wanted = [(["layer"], data.layer)]
@@ -206,7 +206,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     return captured, calls
 
 
-def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
+def inputs_of(record: AttentionCall, dtype: torch.dtype, device: torch.device) -> Inputs:
     """Return the inputs of an experiment from a captured call, rounded to `dtype`.
 
     Keys and values that several heads share are repeated. Queries are divided by the record's `pre_scale`, the factor
@@ -225,7 +225,7 @@ def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Input
     return Inputs(queries, keys, values, valid, bias, record)
 
 
-def _tokens(captured: Captured, record: Record) -> dict[str, Sequence[Any]]:
+def _tokens(captured: Captured, record: AttentionCall) -> dict[str, Sequence[Any]]:
     """Return the names of queries and keys, if known: tokens with their positions, since a text may repeat a word."""
     try:
         tokens = read_tokens(captured.about.get("tokens")) or {}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from attncli.capturing.record import LOW
 from attncli.errors import InputError
+from attncli.models.call import LOW
 
 PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # names of masks that are True at padding
 

@@ -10,7 +10,6 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from attncli.attention import Valid
-from attncli.capturing.record import LOW
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
@@ -19,6 +18,7 @@ from attncli.inputs.build import Inputs, Note, Shapes, build_inputs, common_lead
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import marks_padding, read_mask
+from attncli.models.call import LOW
 
 NAMES = {
     "queries": ("queries", "query", "q", "Q"),

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.capturing.capture import Capture
-from attncli.capturing.record import FACTS, METADATA, SHARED, TENSORS, VERSION, Record
 from attncli.errors import InputError
+from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
+from attncli.models.capture import Capture
 from attncli.runs.run_folder import COMMAND_LINE, Words, check_file, save_file_at
 from attncli.runs.saving import fingerprint, save_named
 
@@ -52,7 +52,7 @@ def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: W
     save_file_at(place, lambda path: save_named(path, tensors, {METADATA: text}), words)
 
 
-def _entry(record: Record) -> dict[str, Any]:
+def _entry(record: AttentionCall) -> dict[str, Any]:
     facts = {key: getattr(record, key) for key in FACTS}
     facts |= {} if record.heads is None else {"num_heads": record.num_heads}
     return {"class": record.kind, **facts, "error": record.error if math.isfinite(record.error) else None}

@@ -8,8 +8,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from attncli.capturing import models
 from attncli.inputs.captured import read_captured
+from attncli.models import loading
 from tests.cli import good, names_in, refusal
 
 OWN = """
@@ -41,7 +41,7 @@ def ends():
 
 def bert(*texts):
     import transformers
-    from tests.capturing.test_tokens import tokenized
+    from tests.models.test_tokens import tokenized
     config = transformers.BertConfig(
         vocab_size=5, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
@@ -202,7 +202,7 @@ def test_without_the_extra(here: Path, minilm: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_network(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "_reaches_hub", lambda: False)
+    monkeypatch.setattr(loading, "_reaches_hub", lambda: False)
     line = refusal("capture", "nobody/has-this-model", "--text", TEXT)
     start = 'got "nobody/has-this-model"; no such folder, and the hub cannot be reached from here; loading it gave '
     assert line.startswith(start)

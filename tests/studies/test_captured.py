@@ -18,9 +18,9 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
 from attncli.studies.attention import study as attention
-from tests.capturing.test_families import FAMILIES, built
-from tests.capturing.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 from tests.cli import good, refusal
+from tests.models.test_families import FAMILIES, built
+from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 
 GROUPS, CAP = 2, 1.5
 SINKS = normal(4)

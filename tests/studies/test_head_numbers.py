@@ -228,9 +228,9 @@ def test_a_duplicate_is_named_by_the_numbers_of_the_model() -> None:
 
 @pytest.mark.parametrize("heads", [[2, 3], [3]])
 def test_softcap_and_sinks_are_those_of_the_heads(heads: list[int], tmp_path: Path) -> None:
-    from tests.capturing.written import KEYS as K
-    from tests.capturing.written import QUERIES as Q
-    from tests.capturing.written import VALUES as V
+    from tests.models.written import KEYS as K
+    from tests.models.written import QUERIES as Q
+    from tests.models.written import VALUES as V
 
     for name, chosen in {"all": None, "some": ",".join(map(str, heads))}.items():
         with attncli.Capture(heads=chosen) as seen:

@@ -9,9 +9,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.capturing.capture import Capture, evaluating
-from attncli.capturing.models import Request, load
-from attncli.capturing.tokens import is_padding
 from attncli.common.memory import attention_bytes, require_memory
 from attncli.common.progress import Progress
 from attncli.common.scoring import (
@@ -37,6 +34,9 @@ from attncli.inputs.build import Inputs, Shapes, build_inputs, saved_inputs, ten
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
+from attncli.models.capture import Capture, evaluating
+from attncli.models.loading import Request, load
+from attncli.models.tokens import is_padding
 from attncli.numbers import several
 from attncli.scorers import Scorer
 from attncli.studies.doctor.columns import HEADS

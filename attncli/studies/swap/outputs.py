@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attncli.capturing.models import Pooling
 from attncli.common.study import Record
 from attncli.errors import InputError
+from attncli.models.loading import Pooling
 
 Kind = Literal["language", "encoder", "other"]
 LARGEST = 700.0  # exp of more is infinite

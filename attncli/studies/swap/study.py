@@ -7,11 +7,6 @@ from pathlib import Path
 
 import torch
 
-from attncli.capturing.capture import evaluating
-from attncli.capturing.models import Loaded, Request, load
-from attncli.capturing.record import Record as Call
-from attncli.capturing.selection import calls_of, choice_of
-from attncli.capturing.swap import Replacing
 from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import formulas_of, names_of, random_labels
 from attncli.common.stopping import Keeping
@@ -21,6 +16,11 @@ from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.config.texts import NO_TEXTS
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
+from attncli.models.call import AttentionCall
+from attncli.models.capture import evaluating
+from attncli.models.loading import Loaded, Request, load
+from attncli.models.replacing import Replacing
+from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
 from attncli.scorers import Scorer
 from attncli.studies.swap.columns import columns_of
@@ -99,11 +99,11 @@ class Survey(Replacing):
     def __init__(self) -> None:
         super().__init__()
         self.counts = dict[str, int]()
-        self.readings = dict[str, int]()
+        self.candidates = dict[str, int]()
 
-    def compute(self, record: Call) -> torch.Tensor:
+    def compute(self, record: AttentionCall) -> torch.Tensor:
         """Return the model's own output."""
-        self.counts[record.name], self.readings[record.name] = record.queries.shape[1], record.reading
+        self.counts[record.name], self.candidates[record.name] = record.queries.shape[1], record.candidate
         return record.output
 
     def check(self) -> None:
@@ -146,7 +146,7 @@ def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> 
             with Survey() as survey:
                 survey.take_names(loaded.model)
                 own.append(outputs_of(loaded.outputs(batch), batch))
-            known.append(survey.readings)
+            known.append(survey.candidates)
             heads, problems = heads | survey.counts, problems | survey.problems
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attncli.capturing.record import LOW, Record, four_axes
-from attncli.capturing.trail import VIEWS, Step, Written, number_of
+from attncli.models.call import LOW, AttentionCall, four_axes
+from attncli.models.trail import VIEWS, Step, UnfusedAttention, number_of
 
 Shape = tuple[int, ...]
 
@@ -59,7 +59,7 @@ class Layout:
         raise UnreadableError(f"a product with {list(tensor.shape)} for scores of {[*self.lead, self.n, self.m]}")
 
 
-def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> Record:
+def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> AttentionCall:
     """Return the record of a `scaled_dot_product_attention` call.
 
     `call` has the arguments by name; `query` and `key` are the recorded operations that made the call's query and key.
@@ -78,7 +78,7 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
         mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
         valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
     output = four_axes(output)
-    record = Record(
+    record = AttentionCall(
         queries=queries,
         keys=keys,
         values=values,
@@ -92,7 +92,7 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
     return _unpacked(record, query)
 
 
-def flexible(args: Sequence[Any], output: Tensor) -> Record:
+def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
     """Return the record of torch's operator `flex_attention` called with `args`.
 
     The bias is `score_mod` applied to scores of 0.
@@ -111,10 +111,10 @@ def flexible(args: Sequence[Any], output: Tensor) -> Record:
     valid = at_every_pair(block_mask[-1])
     heads = keys.shape[1]
     keys, values = (each.expand(b, -1, -1, -1) for each in (keys, values))
-    return Record(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
+    return AttentionCall(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
 
 
-def _unpacked(record: Record, step: Step | None) -> Record:
+def _unpacked(record: AttentionCall, step: Step | None) -> AttentionCall:
     """Return the record with all heads in the axis of heads; some decoders put heads that share keys among the queries.
 
     `step` is the recorded operation that made the queries.
@@ -134,7 +134,7 @@ def _unpacked(record: Record, step: Step | None) -> Record:
     return replace(record, groups=record.groups * n, **packed)
 
 
-def readings(written: Written, heads: Heads) -> Iterator[Record]:
+def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCall]:
     """Yield the possible records of attention that was computed step by step, the likeliest first.
 
     Raises:
@@ -163,7 +163,7 @@ def readings(written: Written, heads: Heads) -> Iterator[Record]:
         raise UnreadableError(reasons[0])
 
 
-def _layouts(written: Written, base: Step, scores: Tensor, heads: Heads) -> Iterator[Layout]:
+def _layouts(written: UnfusedAttention, base: Step, scores: Tensor, heads: Heads) -> Iterator[Layout]:
     assert base.operands is not None
     *lead, n, columns = scores.shape
     assert written.softmax.before is not None
@@ -196,7 +196,7 @@ def _upwards(step: Step | None) -> Iterator[Step]:
         step = step.before
 
 
-def _read(written: Written, base: Step, layout: Layout, queries: Tensor, keys: Tensor) -> Record:
+def _read(written: UnfusedAttention, base: Step, layout: Layout, queries: Tensor, keys: Tensor) -> AttentionCall:
     values, output = (each.mT if written.is_transposed else each for each in (written.values, written.output))
     queries, keys = layout.rows(queries, layout.n), layout.rows(keys, layout.m)
     values, output = layout.rows(values, layout.m), layout.rows(output, layout.n)
@@ -204,12 +204,12 @@ def _read(written: Written, base: Step, layout: Layout, queries: Tensor, keys: T
     keys, values = (each.expand(-1, heads, -1, -1) for each in (keys, values))
     if queries.shape[1] != layout.h:
         raise UnreadableError("queries that several heads share")
-    plain = Record(queries, keys, values, output, 1.0, how="steps", groups=layout.h // heads)
+    plain = AttentionCall(queries, keys, values, output, 1.0, how="steps", groups=layout.h // heads)
     record = _replayed(plain, written.softmax, layout)
     return replace(record, pre_scale=scale_before(base.sides[0]) * scale_before(base.sides[1]))
 
 
-def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
+def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> AttentionCall:
     """Return the record with scale, softcap, bias and sinks from the steps between product and softmax.
 
     Unknown steps are ignored; they make the later verification of the record fail.

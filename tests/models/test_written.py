@@ -7,9 +7,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import attncli
-from attncli.capturing.record import Record
 from attncli.errors import InputError
-from tests.capturing.written import (
+from attncli.models.call import AttentionCall
+from tests.models.written import (
     CASES,
     CAUSAL,
     KEYS,
@@ -28,7 +28,7 @@ from tests.capturing.written import (
 )  # fmt: skip
 
 
-def only(seen: attncli.Capture) -> Record:
+def only(seen: attncli.Capture) -> AttentionCall:
     (record,) = seen.records
     assert (record.problem, seen.missed) == (None, [])
     return record

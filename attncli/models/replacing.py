@@ -8,12 +8,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from attncli.capturing.capture import scorable
-from attncli.capturing.reading import UnreadableError
-from attncli.capturing.record import Record
-from attncli.capturing.selection import calls_of, choice_of, picks
-from attncli.capturing.watching import Read, Watch
 from attncli.errors import InputError, did_you_mean, got
+from attncli.models.call import AttentionCall
+from attncli.models.capture import scorable
+from attncli.models.reading import UnreadableError
+from attncli.models.selection import calls_of, choice_of, picks
+from attncli.models.watching import Read, Watch
 
 GRADIENTS = "got a model that runs with gradients; swapped outputs have none; run it inside of torch.no_grad()"
 MOST_NAMED = 3  # calls in a message
@@ -29,7 +29,8 @@ class Replacing(Watch):
         layers: numbers of calls in the order of the first run, ranges such as `5-7`, names of calls, or patterns of
             names such as `decoder.*`; None for all.
         heads: numbers of the heads to replace; None for all.
-        known: `Record.reading` of calls in an earlier run on the same inputs, by name; these are not verified again.
+        known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
+            again.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Replacing(Watch):
         self._calls = dict[str, int]()  # of each layer in this run
 
     @abstractmethod
-    def compute(self, record: Record) -> Tensor:
+    def compute(self, record: AttentionCall) -> Tensor:
         """Return the new output (b, h, n, v) of a call."""
 
     def __enter__(self) -> Self:
@@ -111,7 +112,7 @@ class Replacing(Watch):
             self._calls.clear()  # a new run of the model
         super()._enter_module(module, inputs)
 
-    def _of_heads(self, new: Tensor, record: Record) -> Tensor:
+    def _of_heads(self, new: Tensor, record: AttentionCall) -> Tensor:
         """Return the new output of the chosen heads, and the model's own output of all other heads."""
         count = new.shape[1]
         for head in self.heads or ():

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import attncli
 from attncli.errors import InputError
-from tests.capturing.written import KEYS, QUERIES, VALUES, H, normal
+from tests.models.written import KEYS, QUERIES, VALUES, H, normal
 
 
 def additive() -> Tensor:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from attncli.capturing.record import Record
 from attncli.errors import InputError, got
+from attncli.models.call import AttentionCall
 
 Calls = Literal["first", "all"]
 Choice = int | str | list[range]  # of layers
@@ -46,7 +46,7 @@ class Selection:
                     got(numbers[-1], f"expected at most {last}, the number of the last layer"), ["layers"]
                 )
 
-    def of_heads(self, record: Record) -> Record:
+    def of_heads(self, record: AttentionCall) -> AttentionCall:
         """Return the record with the chosen heads only.
 
         Raises:

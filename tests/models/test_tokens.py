@@ -15,8 +15,8 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.inputs.captured import read_calls
-from tests.capturing.test_file import metadata
-from tests.capturing.written import KEYS, QUERIES, VALUES, B
+from tests.models.test_file import metadata
+from tests.models.written import KEYS, QUERIES, VALUES, B
 
 WORDS = ["the", "cat", "the", "dog", "."]
 OTHERS = ["a", "b", "c", "d", "e"]

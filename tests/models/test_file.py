@@ -21,7 +21,7 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.inputs.captured import is_captured, read_calls, read_captured
-from tests.capturing.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
+from tests.models.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
 
 PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 

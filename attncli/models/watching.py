@@ -21,16 +21,16 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attncli.capturing.reading import Heads, flexible, fused, readings
-from attncli.capturing.record import Record, best_reading
-from attncli.capturing.trail import VIEWS, Trail, Written
+from attncli.models.call import AttentionCall, best_candidate
+from attncli.models.reading import Heads, candidates, flexible, fused
+from attncli.models.trail import VIEWS, Trail, UnfusedAttention
 from attncli.modes import outside_autocast
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
 DROPOUT = "it ran with dropout; call model.eval() before"
-Read = Callable[[int | None], Record]
+Read = Callable[[int | None], AttentionCall]
 
 
 class Watch(AbstractContextManager["Watch"]):
@@ -142,18 +142,18 @@ class Watch(AbstractContextManager["Watch"]):
     def _see_fused(self, call: dict[str, Any], output: Tensor, how: Literal["function", "kernel"]) -> Tensor:
         query, key = self._trail.of(call["query"]), self._trail.of(call["key"])
 
-        def read(known: int | None) -> Record:
-            record = best_reading([replace(fused(call, output, query, key), how=how)], known=known)
+        def read(known: int | None) -> AttentionCall:
+            record = best_candidate([replace(fused(call, output, query, key), how=how)], known=known)
             return replace(record, problem=DROPOUT) if call.get("dropout_p") else record
 
         return self._see(read, output)
 
-    def _see_written(self, written: Written) -> Tensor:
+    def _see_written(self, written: UnfusedAttention) -> Tensor:
         module = self._stack[-1] if self._stack else None
         likely = next((heads for name in HEADS if isinstance(heads := getattr(module, name, None), int)), None)
 
-        def read(known: int | None) -> Record:
-            record = best_reading(readings(written, Heads(self._num_heads, likely)), written.dtypes, known)
+        def read(known: int | None) -> AttentionCall:
+            record = best_candidate(candidates(written, Heads(self._num_heads, likely)), written.dtypes, known)
             changes = [step.op for step in written.after if step.op not in VIEWS]
             if record.problem is None or not changes:
                 return record
@@ -211,7 +211,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return output
         if not hasattr(func, "_schema"):
             if func.name() == "flex_attention":
-                first = watch._see(lambda known: best_reading([flexible(args, output[0])], known=known), output[0])
+                first = watch._see(lambda known: best_candidate([flexible(args, output[0])], known=known), output[0])
                 return first, *output[1:]
             return output
         op = func._schema.name.partition("::")[2]
@@ -220,7 +220,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             call = dict(zip(names, args, strict=False)) | kwargs
             return watch._see_fused(call, output[0], "kernel"), *output[1:]
         found = watch._trail.see(op, args, kwargs, output)
-        if isinstance(found, Written):
+        if isinstance(found, UnfusedAttention):
             return watch._see_written(found)
         if found is not None:
             watch.miss(found)

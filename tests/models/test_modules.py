@@ -11,7 +11,7 @@ from torch.nn.modules import module
 from torch.testing import assert_close
 
 import attncli
-from tests.capturing.written import normal
+from tests.models.written import normal
 
 X = normal(2, 5, 16)
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attncli
-from attncli.capturing.record import Record
 from attncli.errors import InputError
+from attncli.models.call import AttentionCall
 
 IDS = torch.tensor([[5, 9, 11, 3, 8, 2, 7], [4, 6, 12, 3, 10, 1, 1]])
 MASK = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
@@ -158,7 +158,7 @@ def test_generate(attention: str, cache: str) -> None:
     assert_close(last.keys[:, :, :9], whole.keys, rtol=1e-3, atol=1e-4)
 
 
-def furthest_row(record: Record) -> float:
+def furthest_row(record: AttentionCall) -> float:
     """Return the largest relative L2 distance of a re-scored row from the model's own; rows of 0 must be 0."""
     lengths = record.output.double().norm(dim=-1)
     distances = (record.rescored().double() - record.output.double()).norm(dim=-1)

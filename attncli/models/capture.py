@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncli.capturing.reading import UnreadableError
-from attncli.capturing.record import TENSORS, Record
-from attncli.capturing.selection import Calls, Selection
-from attncli.capturing.watching import Read, Watch
 from attncli.errors import InputError
+from attncli.models.call import TENSORS, AttentionCall
+from attncli.models.reading import UnreadableError
+from attncli.models.selection import Calls, Selection
+from attncli.models.watching import Read, Watch
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Capture(Watch):
 
     def __init__(self, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> None:
         super().__init__()
-        self.records: list[Record] = []
+        self.records: list[AttentionCall] = []
         self.missed: list[Missed] = []
         self._chosen = Selection(layers, heads, calls)
         self._calls: dict[str, int] = {}  # number of the last call of each layer
@@ -91,7 +91,7 @@ class Capture(Watch):
             self._chosen.check(list(self._calls))
         if any(record.problem is None for record in self.records):
             return
-        found: list[Record | Missed] = [*self.records, *self.missed]
+        found: list[AttentionCall | Missed] = [*self.records, *self.missed]
         reasons = [f"{each.layer} ({each.kind}): {each.problem}" for each in found]
         if reasons:
             more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
@@ -103,7 +103,7 @@ class Capture(Watch):
         raise InputError.of("no attention ran; expected a model with attention layers")
 
 
-def scorable(record: Record) -> Record:
+def scorable(record: AttentionCall) -> AttentionCall:
     """Return the record, or raise an UnreadableError if it is empty, or its scale or softcap is not finite."""
     if not (record.queries.numel() and record.keys.numel() and record.values.numel()):
         raise UnreadableError("it has no queries, no keys or no values")
@@ -112,7 +112,7 @@ def scorable(record: Record) -> Record:
     return record
 
 
-def _copied(record: Record) -> Record:
+def _copied(record: AttentionCall) -> AttentionCall:
     """Return the record with CPU copies: a model may overwrite its cache, and a view keeps its whole storage alive."""
     tensors = {name: tensor for name in TENSORS if (tensor := getattr(record, name)) is not None}
     dense = torch.contiguous_format

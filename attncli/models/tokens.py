@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.capturing.record import Record
 from attncli.errors import InputError, got
+from attncli.models.call import AttentionCall
 
 SIDES = ("queries", "keys")
 EXPECTED = "expected a list of names, one list for each text, {queries: [...], keys: [...]}, or the tokenizer's output"
@@ -69,7 +69,7 @@ def numbered(names: Names) -> Names:
     return rows if any(map(_is_list, names)) else rows[0]
 
 
-def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[Record]) -> None:
+def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[AttentionCall]) -> None:
     """Raise an InputError unless the numbers of names fit the queries or keys of at least one call."""
     written = {record.layer for record in records if record.call}
     if tokens is None or not records:
@@ -94,7 +94,9 @@ def _count(names: Names | None) -> str:
     return str([len(row) for row in names]) if any(map(_is_list, names)) else f"{len(names)}"
 
 
-def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bool) -> dict[str, list[list[str]]]:
+def tokens_of(
+    tokens: Mapping[str, Names | None], record: AttentionCall, is_writing: bool
+) -> dict[str, list[list[str]]]:
     """Return the names of a call's `queries` and `keys`, a list for each batch element, if their numbers fit the call.
 
     `is_writing`: the layer has several calls, as in a model that generates tokens. Then `tokens` has the names of all

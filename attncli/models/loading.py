@@ -16,9 +16,9 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor, nn
 
-from attncli.capturing.capture import Capture, evaluating
-from attncli.capturing.tokens import Names, check_tokens, of_tokenizer, read_tokens
 from attncli.errors import InputError, did_you_mean, looking_at, printable, shortened
+from attncli.models.capture import Capture, evaluating
+from attncli.models.tokens import Names, check_tokens, of_tokenizer, read_tokens
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

@@ -55,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class UnfusedAttention:
     """Attention that a model computes without a fused kernel: the product of values with weights from a softmax."""
 
     softmax: Step
@@ -103,7 +103,7 @@ class Trail:
         """Return the step that made a tensor; None if unknown."""
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
-    def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | str | None:
+    def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> UnfusedAttention | str | None:
         """Record `out`, the result of the operation `op`.
 
         Return the attention that the operation completes, if any, or the reason why something like attention cannot be
@@ -134,13 +134,15 @@ class Trail:
         self._steps[tensor] = step
         self._frames[-1][0].add(step)
 
-    def _product(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Written | str | None:
+    def _product(
+        self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor
+    ) -> UnfusedAttention | str | None:
         left, right = args[-2:] if op in PRODUCTS else args[1:3]
         sides = self.of(left), self.of(right)
         for side, values, other in ((sides[0], right, sides[1]), (sides[1], left, sides[0])):
             if side is not None and side.base is not None and side.base.scores is not None and op in PRODUCTS:
                 self.unused.pop(side.base.other, None)
-                return Written(side.base, tuple(side.back()), values, other, out, side is not sides[0])
+                return UnfusedAttention(side.base, tuple(side.back()), values, other, out, side is not sides[0])
         shape = tuple(out.shape)
         step = Step(op, None, shape, operands=(left, right), sides=sides)
         if op in SUMS:

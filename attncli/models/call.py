@@ -23,7 +23,7 @@ MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Record:
+class AttentionCall:
     """Inputs and output of an attention call, split into heads, after position embeddings are applied.
 
     The weights are the softmax over valid keys of softcap(scale * queries . keys) + bias. The model multiplied queries
@@ -49,7 +49,7 @@ class Record:
     heads: tuple[int, ...] | None = None  # their numbers in the model, if only some are kept
     num_heads: int | None = None  # of the model, if only some are kept
     number: int | None = None  # position in the captured file
-    reading: int = 0  # number of the reading and variant that reproduces the model's output
+    candidate: int = 0  # number of the candidate and variant that reproduces the model's output
     error: float = 0.0  # largest difference between `output` and `rescored()`
     problem: str | None = None  # why it cannot be re-scored
 
@@ -57,7 +57,7 @@ class Record:
         """Return the call with its sizes in one line, without its numbers."""
         b, h, n, d = self.queries.shape
         sizes = f"{b} x {h} heads, {n} queries, {self.keys.shape[-2]} keys, d = {d}, scale {self.scale:.4g}"
-        return f"<Record {self.name or 'function'}: {sizes}{f', {self.problem}' if self.problem else ''}>"
+        return f"<AttentionCall {self.name or 'function'}: {sizes}{f', {self.problem}' if self.problem else ''}>"
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class Record:
         """Return the number of each head in the model, in the order of the tensors."""
         return self.heads or range(self.queries.shape[1])
 
-    def of_heads(self, numbers: Collection[int]) -> "Record":
+    def of_heads(self, numbers: Collection[int]) -> "AttentionCall":
         """Return the record with the heads of these numbers in the model only, each with keys and values of its own."""
         kept = [index for index, number in enumerate(self.head_numbers) if number in numbers]
         groups = [index // self.groups for index in kept]
@@ -109,19 +109,21 @@ class Record:
         return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
 
 
-def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = (), known: int | None = None) -> Record:
-    """Return the first of several readings of a call that reproduces the model's output, else the nearest.
+def best_candidate(
+    candidates: Iterable[AttentionCall], through: Sequence[torch.dtype] = (), known: int | None = None
+) -> AttentionCall:
+    """Return the first of several candidates of a call that reproduces the model's output, else the nearest.
 
-    The nearest reading has `problem` set. Each row of the output is judged by itself: if few queries have no valid key,
+    The nearest has `problem` set. Each row of the output is judged by itself: if few queries have no valid key,
     or lie in padding, only their rows show how the model treats such queries. `through` has the dtypes to which the
-    model rounded scores and weights. The reading with the number `known`, if given, is returned without verification.
+    model rounded scores and weights. The candidate with the number `known`, if given, is returned without verification.
     """
     nearest, least = None, math.inf
-    variants = (variant for reading in readings for variant in _variants(_grouped(reading)))
+    variants = (variant for candidate in candidates for variant in _variants(_grouped(candidate)))
     if known is not None:
-        return replace(next(itertools.islice(variants, known, None)), reading=known)
+        return replace(next(itertools.islice(variants, known, None)), candidate=known)
     for number, variant in enumerate(variants):
-        checked, distance = _checked(replace(variant, reading=number), through)
+        checked, distance = _checked(replace(variant, candidate=number), through)
         if checked.problem is None:
             return checked
         if nearest is None or distance < least:
@@ -130,7 +132,7 @@ def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()
     return nearest
 
 
-def _variants(record: Record) -> Iterator[Record]:
+def _variants(record: AttentionCall) -> Iterator[AttentionCall]:
     """Yield the record with very negative biases as a boolean mask, as models mean them, then with the biases kept.
 
     If a query has no valid key, the boolean mask is combined with each `empty_row` in turn.
@@ -145,7 +147,7 @@ def _variants(record: Record) -> Iterator[Record]:
         yield record
 
 
-def _mask_apart(record: Record) -> Record:
+def _mask_apart(record: AttentionCall) -> AttentionCall:
     valid, bias = record.valid, record.bias
     if bias is not None:
         blocked = bias <= LOW
@@ -156,7 +158,7 @@ def _mask_apart(record: Record) -> Record:
     return replace(record, valid=None if valid is None or bool(valid.all()) else valid, bias=bias)
 
 
-def _grouped(record: Record) -> Record:
+def _grouped(record: AttentionCall) -> AttentionCall:
     """Return the record with one head of keys and values for each group of heads, if the model repeated them."""
     record = replace(record, bias=collapsed(record.bias), sinks=collapsed(record.sinks))
     if record.groups > 1:
@@ -171,7 +173,7 @@ def _grouped(record: Record) -> Record:
     return replace(record, groups=size, keys=record.keys[:, ::size], values=record.values[:, ::size])
 
 
-def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, float]:
+def _checked(record: AttentionCall, through: Sequence[torch.dtype]) -> tuple[AttentionCall, float]:
     """Compare the record with the model's output; return it with `error` and `problem`, and its largest row distance.
 
     A row distance is relative to the size of the row. It is 0 if all rows are equal up to rounding of the output alone.
@@ -196,7 +198,7 @@ def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, fl
 
 
 def _allowed(
-    record: Record, weights: Tensor, values: Tensor, lengths: Tensor, through: Sequence[torch.dtype]
+    record: AttentionCall, weights: Tensor, values: Tensor, lengths: Tensor, through: Sequence[torch.dtype]
 ) -> tuple[Tensor, Tensor]:
     """Return the size of each row of the output (b, h, n), and the distance by which rounding may move recomputed rows.
 
