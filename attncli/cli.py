@@ -16,7 +16,7 @@ from attncli.commands.command import PlainHelp
 from attncli.commands.late import LateCommand
 from attncli.commands.streams import WRONG_INPUT, discard, discard_closed_terminal, print_error
 from attncli.common.stopping import MESSAGE, signals
-from attncli.errors import InputError, got, refusal
+from attncli.errors import InputError, got, ran_out, refusal
 from attncli.studies import STUDIES
 
 COMMANDS = {  # with their help
@@ -85,9 +85,9 @@ def _errors_shown() -> Iterator[None]:
     except InputError as error:
         _fail(error)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, typer.Exit | typer.Abort) or not _is_for_memory(error):
+        if not ran_out(error):
             raise
-        _fail("out of memory; use fewer queries, keys or batch elements")
+        _fail("out of memory; use fewer queries, keys or batch elements, or smaller scorers")
     except BrokenPipeError:  # the reader has ended, as in `attncli init | head`
         discard(sys.stdout)
         raise typer.Exit(0) from None
@@ -99,15 +99,6 @@ def _errors_shown() -> Iterator[None]:
             raise
         discard(sys.stdout)
         _fail(f"the output cannot be written: {refusal(error)}")
-
-
-def _is_for_memory(error: Exception) -> bool:
-    """Whether an error means that memory ran out: a MemoryError, or one of several errors of torch."""
-    if "torch" not in sys.modules:
-        return isinstance(error, MemoryError)
-    from attncli.common.memory import ran_out
-
-    return ran_out(error)
 
 
 def _fail(error: object) -> None:

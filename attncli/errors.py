@@ -16,6 +16,7 @@ LONGEST_MESSAGE = 2000  # characters of a problem
 MOST_LISTED = 25  # names
 MOST_PROBLEMS = 20  # of one file
 INVISIBLE = "CMZ"  # general categories of Unicode: control and format, marks on a letter, spaces
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "storage size calculation overflowed")
 JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
 
@@ -135,6 +136,12 @@ def in_bytes(size: float) -> str:
         if size < 1024:
             return f"{size:.1f} {unit}"
     return f"{size:.2g} PiB"
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error means that memory ran out; torch raises a RuntimeError."""
+    in_words = isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
+    return in_words or isinstance(error, MemoryError)
 
 
 def dotted(path: Path) -> str:

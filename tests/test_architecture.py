@@ -59,7 +59,7 @@ MAY_IMPORT = {  # besides itself
     "sweeps": {"__init__", *RUNS, "common", "common.threads", "studies", "show", "runs"},
     "api": {*API, "show.page"},
     "commands": {*API, "show.page", "scorers", "normalizers", "api"},
-    "cli": {"__init__", "errors", "commands", "common", "common.stopping", "studies"},
+    "cli": {"__init__", "errors", "commands", "common.stopping", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "models"},
 }

@@ -29,6 +29,7 @@ from attncli.commands.streams import FAILED, print_line, print_note
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.common.stopping import signals
 from attncli.errors import InputError, as_line
+from attncli.numbers import several
 
 if TYPE_CHECKING:
     from attncli.runs.saving import Finished
@@ -176,7 +177,7 @@ def _list_points(plan: "Plan", json: bool) -> None:
         return
     for point in plan.points:
         print_line(as_line(point.text))
-    print_line(plan.size)
+    print_line(several(len(plan.points), "point"))
 
 
 def _end(finished: "Finished", problem: str | None) -> None:

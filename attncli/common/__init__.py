@@ -1,1 +1,1 @@
-"""Code that studies share: the study protocol and its records, building of scorers, progress, memory and threads."""
+"""Code that studies share: the study protocol and its records, building of scorers, progress and threads."""

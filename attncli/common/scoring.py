@@ -14,12 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli.attention import Bias, EmptyRow, Rules, Valid, alibi_slopes, at_least_float32, computing_dtype
-from attncli.common.memory import ran_out
 from attncli.common.study import NORMALIZER, Record
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, ran_out
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded

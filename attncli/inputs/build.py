@@ -26,6 +26,7 @@ from attncli.config.tensors import (
 )
 from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.bias import bias_shape, without_infinities
+from attncli.inputs.device import too_large
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
 from attncli.inputs.masks import broadcasts, marks_padding, read_mask
@@ -76,16 +77,17 @@ def build_inputs(
     seed: int,
     dtype: torch.dtype,
     device: torch.device,
-    check_size: Callable[[Shapes], None] = lambda shapes: None,
+    matrices: int = 0,
     note: Note = lambda message: None,
 ) -> Inputs:
     """Read the tensors of a config from files and lists, and generate the others.
 
-    `check_size` is called with the shapes of all tensors, after broadcasting of the leading axes of queries, keys and
-    values, before any tensor is generated; it may raise. `note` is called with a sentence on every ambiguous input.
+    `matrices` is the number of (..., n, m) tensors that the study keeps, which must fit into memory together with the
+    generated tensors. `note` is called with a sentence on every ambiguous input.
 
     Raises:
-        InputError: inputs cannot be read or do not fit together; the error has full paths in the YAML.
+        InputError: inputs cannot be read, do not fit together or do not fit into memory; the error has full paths in
+            the YAML.
     """
     given, fills = _sources(data)
     found = {role: tuple(tensor.shape) for role, tensor in given.items()}
@@ -101,7 +103,9 @@ def build_inputs(
     if "bias" in found:
         with collector.under("data", "bias"):
             full["bias"] = bias_shape(found["bias"], scores, note)
-    check_size(full)
+    numbers = matrices * math.prod(scores) + sum(math.prod(found[role]) for role in fills)
+    if reason := too_large(numbers * computing_dtype(dtype).itemsize, device):
+        raise InputError.of(f"{reason}; use fewer queries, keys or batch elements", ["data"])
     valid = Valid(scores, device=device)
     with collector.under("data", "valid_lens"):
         valid = replace(valid, lengths=_lengths(data.valid_lens, scores, seed))

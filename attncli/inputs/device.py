@@ -1,8 +1,9 @@
-"""Choose the torch device of a run."""
+"""Choose the torch device of a run, and check its memory."""
 
+import psutil
 import torch
 
-from attncli.errors import InputError
+from attncli.errors import InputError, in_bytes
 
 
 def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.device:
@@ -22,3 +23,9 @@ def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.devic
     there = ", ".join(["cpu", *(f"cuda:{index}" for index in range(cuda)), *(["mps"] if has_mps else [])])
     lacking = "; mps has no float64" if name == "mps" and has_mps else ""
     raise InputError.of(f'got "{name}"{lacking}; expected auto or a device of this machine: {there}', ["device"])
+
+
+def too_large(size: int, device: torch.device) -> str | None:
+    """Return `needs 8.0 TiB; 4.0 GiB of memory is available` if the device has fewer free bytes than `size`."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    return None if size <= free else f"needs {in_bytes(size)}; {in_bytes(free)} of memory is available"

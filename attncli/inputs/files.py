@@ -20,7 +20,6 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
-import psutil
 import torch
 from numpy.lib import format as npy_format
 from safetensors import safe_open
@@ -28,6 +27,7 @@ from torch import Tensor
 
 from attncli.config.opening import UnfitFileError, check_regular, open_file
 from attncli.errors import InputError, did_you_mean, got, in_bytes, listed, printable, refusal, shortened, show
+from attncli.inputs.device import too_large
 
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
 MOST_AXES = 64  # torch cannot compute with more
@@ -131,10 +131,8 @@ class TensorFile:
 
     def read_all(self, names: Collection[str | None]) -> Mapping[str | None, Tensor]:
         """Return the tensors with these names. Raise InputError if together they do not fit in memory."""
-        size, available = sum(self.entries[name].size for name in names), psutil.virtual_memory().available
-        if size > available:
-            needed = f"needs {in_bytes(size)}; {in_bytes(available)} of memory is available"
-            raise problem(self.path, needed, "save only what is needed")
+        if reason := too_large(sum(self.entries[name].size for name in names), torch.device("cpu")):
+            raise problem(self.path, reason, "save only what is needed")
         with _reading(self.path):
             tensors = {name: self.entries[name].read() for name in names}
         if (most := max(tensor.ndim for tensor in tensors.values())) > MOST_AXES:

@@ -1,7 +1,7 @@
 """Read queries, keys, values and mask from a config, a run folder, a captured file or a tensor file."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
 from attncli.errors import InputError, got, listed, looking_at
-from attncli.inputs.build import Inputs, Note, Shapes, build_inputs, common_leading
+from attncli.inputs.build import Inputs, Note, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import marks_padding, read_mask
@@ -48,20 +48,20 @@ def is_config(path: Path) -> bool:
         return path.suffix.lower() in YAML and not path.is_dir()
 
 
-def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
+def read_source(path: Path, note: Note) -> dict[str | None, Inputs]:
     """Return the inputs in a source by layer if it is a captured file, else a single item with the key None.
 
     A config is used with its own seed. A tensor file has `queries` (or query, q, Q), `keys` and optional `values`, both
     with similar alternatives; if there are no values, `values` is (b, ..., m, 0). Integers become float32. Masks are
     named `valid`, `mask`, `attention_mask`, `key_padding_mask` and the like, and lengths `valid_lens`; a key is valid
-    if all of them allow it. `check_size` is called with the shapes of a config before tensors are generated, and may
-    raise. `note` is called with sentences about how masks were read and about tensors that are not used.
+    if all of them allow it. `note` is called with sentences about how masks were read and about tensors that are not
+    used.
 
     Raises:
         InputError: the source cannot be read; or a key of a config is wrong, in which case the error has its place.
     """
     if is_config(path):
-        return {None: _from_config(path, check_size, note)}
+        return {None: _from_config(path, note)}
     if not is_captured(path):
         return {None: _from_tensors(path, stored_tensors(path), note)}
     try:
@@ -100,7 +100,7 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
         raise InputError.of(error.problems[0].message) from error
 
 
-def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -> Inputs:
+def _from_config(path: Path, note: Note) -> Inputs:
     try:
         document = read_document(path)
     except InputError as error:
@@ -123,7 +123,6 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -
             seed=options.seed,
             dtype=getattr(torch, options.dtype),
             device=torch.device("cpu"),
-            check_size=check_size,
             note=note,
         )
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
@@ -48,9 +48,9 @@ def on_cluster(
         from distributed import CancelledError
 
         try:
-            sharing = _checked(client, address, note)
+            _checked(client, address, note)
             # Dask also blames points that waited behind one that killed its worker: they have a second try.
-            compute = partial(_tried_once, client=client, sharing=sharing, most=1 if one_at_a_time else None)
+            compute = partial(_tried_once, client=client, most=1 if one_at_a_time else None)
             yield from tried_twice(compute, jobs, fail_fast)
         except (CancelledError, OSError) as error:
             raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
@@ -95,12 +95,8 @@ def _is_file(address: str) -> bool:
     return address.endswith(".json")
 
 
-def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int:
-    """Return the largest number of workers on one machine.
-
-    Raises:
-        InputError: there are no workers, or workers have another version of attncli.
-    """
+def _checked(client: "Client", address: str, note: Callable[[str], None]) -> None:
+    """Raise an InputError if there are no workers, or workers have another version of attncli."""
     try:
         client.wait_for_workers(1, PATIENCE)
     except TimeoutError as error:
@@ -116,14 +112,13 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int
     threads = client.nthreads()
     if idle := sum(threads.values()) - len(threads):
         note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")
-    return max(Counter(worker.rpartition(":")[0] for worker in threads).values())
 
 
 def _in_words(version: Any) -> str:
     return f"none ({printable(str(version))})" if isinstance(version, BaseException) else str(version)
 
 
-def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int | None) -> Generator[Record]:
+def _tried_once(jobs: Iterable[Job], client: "Client", most: int | None) -> Generator[Record]:
     from distributed import wait
 
     waiting, begun = deque(jobs), dict["Future[Record]", tuple[Job, float]]()  # with the time when it was begun
@@ -141,7 +136,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
             job = waiting.popleft()
             # A new key, as Dask would reuse an earlier sweep's result or failure of the same point.
             key = f"attncli-{job['key']}-{time.time_ns()}"
-            begun[client.submit(run_point, job, sharing, key=key, pure=False)] = job, time.monotonic()
+            begun[client.submit(run_point, job, key=key, pure=False)] = job, time.monotonic()
         try:
             done = wait(list(begun), TURN, "FIRST_COMPLETED").done
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""The plan of a sweep: its points, all valid and different, and the memory that they need."""
+"""The plan of a sweep: its points, all valid and different."""
 
 import math
 import random
@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from attncli.common.memory import available_memory, noting_needs
 from attncli.common.progress import Progress
 from attncli.common.study import INTERVAL, PreparedStudy, Record, Rows
 from attncli.config.document import Document
@@ -18,9 +17,8 @@ from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import refuse_functions
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
-from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, not_too_many, show
+from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
 from attncli.expect.asking import check_expectations
-from attncli.numbers import several
 from attncli.runs.resolved import config_of
 from attncli.studies import STUDIES, load_study, options_model, part_of, swept_rows_of
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
@@ -52,12 +50,11 @@ class Point:
 class Trial:
     """Facts about the points, known from preparing some of them without running them.
 
-    `rows` maps each prepared point, a hash of its config without the seed, to the expected rows. `memory` is the
-    largest memory of a point in bytes, 0 if unknown; `device` is the device of the first prepared point.
+    `rows` maps each prepared point, a hash of its config without the seed, to the expected rows; `device` is the device
+    of the first prepared point.
     """
 
     rows: Mapping[str, Rows]
-    memory: int
     device: torch.device
 
 
@@ -65,17 +62,15 @@ class Trial:
 class Plan:
     """A sweep with valid points.
 
-    `document` is the config without its sweep; `options` and `device` belong to the first point. `memory` is the
-    largest memory of a point in bytes, 0 if unknown. `rows` has the columns of the result. `metric` is the metric to
-    draw and report, None for the default. `heads` is the largest number of rows by batch element and head of any point
-    that was prepared.
+    `document` is the config without its sweep; `options` and `device` belong to the first point. `rows` has the columns
+    of the result. `metric` is the metric to draw and report, None for the default. `heads` is the largest number of
+    rows by batch element and head of any point that was prepared.
     """
 
     document: Document
     axes: Sequence[Axis]
     options: Experiment
     points: Sequence[Point]
-    memory: int
     device: torch.device
     rows: Rows
     metric: str | None
@@ -85,13 +80,6 @@ class Plan:
     def keeps_heads(self) -> bool:
         """Whether the rows by head of all points are few enough to be kept."""
         return self.heads * len(self.points) <= MOST_HEADS
-
-    @property
-    def size(self) -> str:
-        """Return the size in words: `12 points; each point needs about 400 MiB of memory`."""
-        whole = -(-self.memory // 2**20) * 2**20
-        memory = f"; each point needs about {in_bytes(whole).replace('.0 ', ' ')} of memory" if whole else ""
-        return f"{several(len(self.points), 'point')}{memory}"
 
     @property
     def config(self) -> Record:
@@ -116,7 +104,7 @@ def plan_of(
     """Return the plan for a config with the key `sweep`, or with axes and a metric from the command line.
 
     The axes in `typed` replace the axes of the config that share a key with them. If `elsewhere`, the points run on
-    other machines, with unknown devices and memory.
+    other machines, with unknown devices.
 
     Raises:
         InputError: all problems of the points, without repetitions, each located in the config.
@@ -140,9 +128,8 @@ def plan_of(
     _check_metric(metric, rows, keys_of(axes), "--metric")
     with document.locating():
         _check_metric(metric_written, rows, keys_of(axes))
-    needed, device = trial.memory, trial.device
     heads = max((len(each.heads) for each in trial.rows.values()), default=0)
-    return Plan(base, axes, options, [*points.values()], needed, device, rows, metric or metric_written, heads)
+    return Plan(base, axes, options, [*points.values()], trial.device, rows, metric or metric_written, heads)
 
 
 def _unswept(document: Document) -> Document:
@@ -242,33 +229,31 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
     """Prepare points without running them, to find errors such as tensors that do not fit together.
 
     Raises:
-        InputError: points have problems, or need more memory than this machine has.
+        InputError: points have problems.
     """
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
-    rows, found, needed, devices = dict[str, Rows](), dict[Problem, Point](), [0], list[torch.device]()
+    rows, found, devices = dict[str, Rows](), dict[Problem, Point](), list[torch.device]()
     for place in _worth_trying(points):
         document = base.changed([*changes_at(axes, place).values()])
         options = document.validate(model, absolute=True)
         if elsewhere:
             options = options.model_copy(update={"device": "cpu"})
         try:
-            with noting_needs() as needs, document.locating():
+            with document.locating():
                 prepared: PreparedStudy = study.prepare(options, Progress())
                 expected = study.expected_rows(prepared)
                 if swept_rows_of(options.study) == "heads":
                     expected = replace(expected, columns=expected.head_columns, records=expected.heads, heads=())
                 rows[_seedless(points[place])] = expected
         except InputError as error:
-            too_large_here = elsewhere and needs and needs[-1] > available_memory(torch.device("cpu"))
-            for problem in () if too_large_here else error.problems:
+            for problem in error.problems:
                 found.setdefault(problem, points[place])
             continue
-        needed += needs
         devices.append(prepared.device)
     if found:
         problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
         raise InputError(not_too_many(problems, str(base.path)))
-    return Trial(rows, max(needed), next(iter(devices), torch.device("cpu")))
+    return Trial(rows, next(iter(devices), torch.device("cpu")))
 
 
 def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:

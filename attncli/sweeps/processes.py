@@ -36,20 +36,16 @@ class Begun:
 
 
 class Worker:
-    """One process in its own pool: killing a process of a larger pool could block the others, which share locks.
+    """One process in its own pool: killing a process of a larger pool could block the others, which share locks."""
 
-    `sharing` is the number of processes that share the memory of the machine.
-    """
-
-    def __init__(self, context: Any, sharing: int) -> None:
+    def __init__(self, context: Any) -> None:
         self._starts = context.Value("i", 0)
-        self._sharing = sharing
         self._pool = ProcessPool(1, initializer=_begin, initargs=(self._starts,), context=context)
 
     def submit(self, job: Job, timeout: float | None) -> "Future[Record]":
         """Start to compute a point and return the future of its row; after `timeout` seconds the process is ended."""
         try:
-            future: Future[Record] = self._pool.schedule(run_point, (job, self._sharing), timeout=timeout)
+            future: Future[Record] = self._pool.schedule(run_point, (job,), timeout=timeout)
         except RuntimeError as error:  # it died while it had nothing to do
             future = Future()
             future.set_exception(BrokenProcessPool(str(error)))
@@ -90,7 +86,7 @@ def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> G
     try:
         while waiting or begun:
             while waiting and len(begun) < processes:
-                worker, job = idle.pop() if idle else Worker(context, processes), waiting.popleft()
+                worker, job = idle.pop() if idle else Worker(context), waiting.popleft()
                 begun[worker.submit(job, timeout)] = Begun(job, worker, time.monotonic())
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
             signals.check()

@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-import torch
-
-from attncli.common.memory import available_memory
 from attncli.common.progress import Progress
 from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result
 from attncli.config.sweep import as_data
 from attncli.errors import below
 from attncli.expect.judging import judge
+from attncli.numbers import several
 from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
 from attncli.sweeps.cluster import on_cluster
@@ -75,7 +73,7 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
         done = f"; {len(journal.done)} done already" if journal.done else ""
         again = journal.outdated
         other = f"; {again} done by another version of attncli, which run again" if again else ""
-        progress.note(f"{plan.size}{done}{other}")
+        progress.note(f"{several(len(plan.points), 'point')}{done}{other}")
         if waiting:
             problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
     progress.step(0, 1, "writing the results")
@@ -108,10 +106,7 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
         return on_cluster(jobs, task.cluster, alone, progress.note, task.fail_fast)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     wanted = 1 if alone else task.jobs or cores or 1
-    fitting = max(1, available_memory(torch.device("cpu")) // max(plan.memory, 1))
-    if fitting < wanted:
-        progress.note(f"{fitting} at a time in place of {wanted}, since memory is enough for no more")
-    return on_processes(jobs, min(wanted, fitting, len(jobs)), task.timeout, task.fail_fast)
+    return on_processes(jobs, min(wanted, len(jobs)), task.timeout, task.fail_fast)
 
 
 def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:

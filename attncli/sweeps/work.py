@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import attncli
-from attncli.common.memory import ran_out, shared_by
 from attncli.common.progress import Progress
 from attncli.common.study import Record, nan_to_null
 from attncli.common.threads import on_threads
 from attncli.config.document import document_of_data
-from attncli.errors import InputError, printable, shortened
+from attncli.errors import InputError, printable, ran_out, shortened
 from attncli.modes import torch_isolated
 from attncli.studies import STUDIES, load_study, options_model, swept_rows_of
 
@@ -52,16 +51,13 @@ def key_of(config: Mapping[str, Any], code: str) -> str:
     return hashlib.sha256(json.dumps([deciding(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def run_point(job: Job, sharing: int = 1) -> Record:
-    """Compute a point and return its row: `status` is `done` or `failed`, `records` and `heads` are as in results.json.
-
-    `sharing` is the number of processes that share the memory of the machine.
-    """
+def run_point(job: Job) -> Record:
+    """Compute a point and return its row: `status` is `done` or `failed`, rows are as in results.json."""
     with torch_isolated():
         begun = time.perf_counter()
         status, error, rows = "done", None, dict[str, list[Any]]()
         try:
-            rows = _rows(job, sharing)
+            rows = _rows(job)
         except BaseException as reason:  # the user's own scorer may raise anything
             status, error = "failed", in_one_line(reason)
         seconds = time.perf_counter() - begun
@@ -116,13 +112,13 @@ def tried_twice(
                 yield from rows
 
 
-def _rows(job: Job, sharing: int) -> dict[str, list[Any]]:
+def _rows(job: Job) -> dict[str, list[Any]]:
     """Return the rows of a point, and the labels of its scorers with random parameters."""
     if job["code"] != (own := code_version()):
         raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()
     name = document.study(STUDIES)
-    with shared_by(sharing), on_threads(None if options_model(name).measures_time else 1), document.locating():
+    with on_threads(None if options_model(name).measures_time else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
     random = result.settings.get("random", [])

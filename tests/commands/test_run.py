@@ -19,7 +19,7 @@ from tests.cli import attncli, experiment, good, names_in, refusal
 
 pytestmark = pytest.mark.usefixtures("here")
 
-ENOUGH = "out of memory; use fewer queries, keys or batch elements"
+ENOUGH = "out of memory; use fewer queries, keys or batch elements, or smaller scorers"
 
 
 def latest(name: str = "own") -> Path:
@@ -166,9 +166,10 @@ def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) 
     [
         lambda *args: bytes(2**62),
         lambda *args: torch.empty(2**62, dtype=torch.uint8),
+        lambda *args: torch.empty(2**62, 2**62),
         lambda *args: raised(torch.OutOfMemoryError("CUDA out of memory.")),
     ],
-    ids=["python", "torch", "cuda"],
+    ids=["python", "torch", "beyond 64 bits", "cuda"],
 )
 def test_memory_that_is_not_enough_after_all(work: Any, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
@@ -228,12 +229,6 @@ def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.Monk
     lines = result.stderr.splitlines()
     assert lines[:2] == ["own: inputs (0 of 2 done)", "own: dot (0 of 2 done)"]
     assert attncli("run", "own.yaml", "--no-plots", "--quiet").stderr == ""
-
-
-def test_the_estimate_of_much_memory_is_a_note(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "NOTED", 0)
-    assert attncli("run", "own.yaml", "--no-plots").stderr.startswith("own: memory: about ")
 
 
 def test_torch_of_the_caller_is_left_alone(here: Path) -> None:

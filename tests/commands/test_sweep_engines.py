@@ -35,14 +35,6 @@ def test_points_that_measure_time_run_alone(here: Path, asked: list[int]) -> Non
     assert "bench: points of a study that measures time run one at a time" in result.stderr
 
 
-def test_no_more_processes_than_memory_is_for(here: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "available_memory", lambda device: 2**30)
-    result = attncli("sweep", experiment(here / "x.yaml"), "--over", "seed=0..7", "--jobs", 8)
-    assert result.exit_code == 0
-    assert asked[0] < 8
-    assert f"x: {asked[0]} at a time in place of 8, since memory is enough for no more" in result.stderr
-
-
 def test_no_more_processes_than_points(here: Path, asked: list[int]) -> None:
     assert attncli("sweep", experiment(here / "x.yaml"), "--over", "seed=0..1", "--jobs", 8).exit_code == 0
     assert asked[0] <= 2

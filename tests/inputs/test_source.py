@@ -17,9 +17,9 @@ from attncli.runs.saving import save_named
 from tests.experiments import inputs_of, result_of
 
 
-def read(path: Path, notes: list[str] | None = None, check_size: Any = lambda shapes: None) -> Inputs:
+def read(path: Path, notes: list[str] | None = None) -> Inputs:
     """Return the inputs in a source without layers."""
-    (inputs,) = read_source(path, check_size, ([] if notes is None else notes).append).values()
+    (inputs,) = read_source(path, ([] if notes is None else notes).append).values()
     return inputs
 
 
@@ -78,14 +78,6 @@ def test_values_that_do_not_fit(tmp_path: Path) -> None:
     save_named(tmp_path / "a.safetensors", {"q": torch.ones(3, 5), "k": torch.ones(4, 5), "v": torch.ones(3, 5)})
     with pytest.raises(InputError, match=r"whose values have 3 values; expected 4, one for each key"):
         read(tmp_path / "a.safetensors")
-
-
-def test_a_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    def refuse(shapes: Any) -> None:
-        raise InputError.of(f"too large: {shapes['keys']}", ["data"])
-
-    with pytest.raises(InputError, match=r"own.yaml:2:3: data: too large: \(2, 3, 6, 5\)"):
-        read(written("config", tmp_path), check_size=refuse)
 
 
 QK = {"q": torch.ones(2, 3, 4), "k": torch.ones(2, 5, 4)}

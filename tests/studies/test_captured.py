@@ -17,7 +17,6 @@ from torch.testing import assert_close
 import attncli
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
-from attncli.studies.attention import study as attention
 from tests.cli import good, refusal
 from tests.models.test_families import FAMILIES, built
 from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
@@ -188,18 +187,6 @@ def test_studies_of_scores_have_the_models_softcap(study: str, tmp_path: Path) -
                 seen = MASK[:, 0].sum(-1) > 1  # rows with one key are skipped
                 weights = scores.masked_fill(~MASK[:, 0], -torch.inf).softmax(-1)[seen]
                 assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5)
-
-
-def test_the_stages_of_a_models_softcap_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = list[list[int]]()
-
-    def attention_bytes(shapes: Any, dtype: torch.dtype, kept: list[int]) -> int:
-        stages.append(kept)
-        return 0
-
-    monkeypatch.setattr(attention, "attention_bytes", attention_bytes)
-    result = run(saved(tmp_path, Layer(capped)), layer=0)
-    assert stages == [[len([name for name in result.tensors if name.startswith("model/")]) - 1] * 4] == [[4] * 4]
 
 
 def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:

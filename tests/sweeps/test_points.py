@@ -47,7 +47,6 @@ def test_points_by_hand(tmp_path: Path) -> None:
         assert point.config == own
         assert point.key == key_of(own, code_version())
     assert plan.points[3].text == "seed = 4, scorers[0].scale = 2, num_hiddens = 8"
-    assert plan.memory > 2**20
 
 
 def test_identity_is_of_what_changes_numbers() -> None:
@@ -159,10 +158,3 @@ def test_rows_have_the_swept_columns_first(tmp_path: Path) -> None:
     columns = [column.key for column in planned(path, "over seed=0..1", "with d=8,16").rows.columns]
     assert columns[:6] == ["seed", "d", "scorer", "label", "normalizer", "record.d"]
     assert "record.seed" in columns
-
-
-def test_memory_of_other_machines_is_not_asked_for(tmp_path: Path) -> None:
-    path = experiment(tmp_path / "x.yaml")
-    huge = "over keys.shape[1]=5,1000000000000"
-    assert "of memory is available" in refused(path, huge)[0]
-    assert len(planned(path, huge, elsewhere=True).points) == 2

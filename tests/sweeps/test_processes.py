@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from attncli.sweeps.processes import on_processes
-from tests.sweeps.jobs import bad, config, figures, job, jobs
+from tests.sweeps.jobs import bad, figures, jobs
 
 DEATHS = {
     "EndsWell": "its process ended without a word",
@@ -75,16 +75,6 @@ def test_stdout_is_left_clean(capfd: pytest.CaptureFixture[str]) -> None:
     (row,) = on_processes([bad("Prints")], 1)
     assert row["status"] == "done"
     assert "from the scorer" not in capfd.readouterr().out
-
-
-def test_the_memory_is_divided() -> None:
-    need = psutil.virtual_memory().total // 3  # bytes, in three matrices of float32
-    side = int((need / 4 / 3) ** 0.5)
-    shapes = {"queries": {"shape": [1, side, 4]}, "keys": {"shape": [1, side, 4]}}
-    (row,) = on_processes([job("large", config(0, data=shapes))], 8)
-    assert row["status"] == "failed"
-    assert row["error"].startswith("data: needs about ")
-    assert "of memory is available to each of 8 processes" in row["error"]
 
 
 def _workers() -> list[psutil.Process]:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from attncli.attention import computing_dtype
-from attncli.common.memory import attention_bytes, require_memory
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.options import PairsOptions
 from attncli.common.progress import Progress
 from attncli.errors import InputError
-from attncli.inputs.build import Inputs, Shapes
+from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_layers, read_source
 
@@ -129,19 +128,14 @@ def read_pairs(
     several axes of heads become one. `progress` gets notes on unused tensors and on how masks were understood.
 
     Raises:
-        InputError: located at `from` or `data` if the source is missing, has no queries and keys that fit together, or
-            does not fit into memory; located in the source if that is a config with a mistake.
+        InputError: located at `from` or `data` if the source is missing, or has no queries and keys that fit together;
+            located in the source if that is a config with a mistake.
     """
-
-    def check_size(shapes: Shapes) -> None:
-        cure = "use fewer queries, keys or batch elements"
-        require_memory(attention_bytes(shapes, torch.float32), torch.device("cpu"), cure)
-
     try:
         if options.data is not None:
             layers = read_layers(options.data, progress.note)
         else:
-            layers = read_source(Path(options.source or ""), check_size, progress.note)
+            layers = read_source(Path(options.source or ""), progress.note)
     except InputError as error:
         raise error if error.problems[0].where else error.under(options.file_key[0]) from error
     return {layer: (_tensors_of(inputs, dtype, device), inputs) for layer, inputs in layers.items()}

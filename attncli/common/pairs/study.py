@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import softcap
-from attncli.common.memory import parameter_bytes, require_memory
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.options import PairsOptions
 from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
@@ -47,7 +46,6 @@ from attncli.numbers import number, several
 from attncli.scorers import Scorer
 from attncli.show.pictures.trends import trend
 
-DRAWN = 8  # bytes of a number as it is drawn, in float64
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most this times its smallest
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
@@ -150,7 +148,7 @@ def prepare_pairs(
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
             sizes = sorted({*powers(1, sizes[0]), *sizes})
         outlines = [each for d in sizes for each in _outlines(options, options.scorers, d, d)]
-        at_a_time = _check_memory(options, outlines, (keys + 1) * max(sizes), device)
+        at_a_time = _pairs_at_a_time(outlines)
         points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
@@ -166,7 +164,7 @@ def prepare_pairs(
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
         own_entries = [of_call(entry, call) for entry in options.scorers]
         outlines += _outlines(options, own_entries, q, k)
-        at_a_time = _check_memory(options, outlines, (m + 1) * k, device)
+        at_a_time = _pairs_at_a_time(outlines)
         scorers = scorers_of(own_entries, q, k)
         for index, head in enumerate(inputs.heads):
             own = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
@@ -189,15 +187,8 @@ def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size:
         raise InputError.of(f"{message}; {cure}", options.file_key) from error
 
 
-def _check_memory(options: PairsOptions, outlines: Sequence[Scorer], row: int, device: torch.device) -> int:
-    """Raise an InputError if all scorers, and a query with its keys for each thread, do not fit into memory.
-
-    Return the number of pairs to score at the same time. `row` is the number of entries of a query and its keys.
-    """
-    place, cure = (("d",), "a smaller d, fewer keys") if options.file is None else (options.file_key, "fewer keys")
-    # Parameters count twice, since theory reads them in float64.
-    stored = 2 * parameter_bytes(outlines) + torch.get_num_threads() * DRAWN * row
-    require_memory(stored, device, f"use {cure}, or scorers with fewer parameters", place)
+def _pairs_at_a_time(outlines: Sequence[Scorer]) -> int:
+    """Return the number of pairs to score at the same time, fewer for wide scorers."""
     width = max([1, *(size for each in outlines for parameter in each.parameters() for size in parameter.shape)])
     return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 

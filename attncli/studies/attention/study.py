@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, dropped
-from attncli.common.memory import attention_bytes, needed_for, parameter_bytes, require_memory
 from attncli.common.progress import Progress
 from attncli.common.scoring import (
     build_scorer,
@@ -21,7 +20,6 @@ from attncli.common.scoring import (
     names_of,
     of_call,
     of_each,
-    outline,
     random_labels,
     raw_scores,
     rules_of_inputs,
@@ -33,8 +31,8 @@ from attncli.common.study import STAGES, Column, Finding, Record, Result, Rows, 
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
-from attncli.errors import Collector, InputError, Problem, below, got, in_bytes, in_ranges
-from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens, saved_inputs, tensors_of
+from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
+from attncli.inputs.build import Inputs, build_inputs, check_tokens, saved_inputs
 from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
@@ -52,8 +50,6 @@ from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, s
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
 
-NOTED = 512 * 2**20  # bytes; runs that need more print a note
-CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # larger masks are not saved without weights
 Stages = Mapping[str, Tensor]
 
@@ -107,14 +103,11 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
                 seed=options.seed,
                 dtype=dtype,
                 device=device,
-                check_size=lambda shapes: _check_size(options, [(shapes, None)], device, progress),
+                matrices=2 * len(options.scorers) * options.weights,  # scores and weights
                 note=progress.note,
             )
             calls = [inputs]
     collector.check()
-    if captured is not None:
-        shapes = [{name: tuple(each.shape) for name, each in tensors_of(inputs).items()} for inputs in calls]
-        _check_size(options, [(of, inputs.call) for of, inputs in zip(shapes, calls, strict=True)], device, progress)
     return Prepared(options, [_part(options, inputs, device) for inputs in calls], device, captured)
 
 
@@ -386,23 +379,6 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
     else:
         return
     progress.note(f"warning: {record['label']}: NaN or infinite numbers in the {where} of valid keys")
-
-
-def _check_size(
-    options: AttentionOptions, parts: Sequence[tuple[Shapes, Any]], device: torch.device, progress: Progress
-) -> None:
-    """Raise an InputError if scorers refuse the shapes or memory is too small, before random tensors are drawn."""
-    dtype, stored = getattr(torch, options.dtype), 0
-    for shapes, call in parts:
-        entries = [of_call(entry, call) for entry in options.scorers]
-        kept = [len(_matrices(entry, options, "bias" in shapes)) for entry in entries]
-        stored += attention_bytes(shapes, dtype, kept)
-        require_memory(stored, device, CURE)  # before sizes that torch cannot count
-        q, k = shapes["queries"][-1], shapes["keys"][-1]
-        stored += parameter_bytes(of_each(entries, partial(outline, query_size=q, key_size=k)))
-    require_memory(stored, device, CURE)
-    if needed_for(stored) > NOTED:
-        progress.note(f"memory: about {in_bytes(needed_for(stored))}")
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:

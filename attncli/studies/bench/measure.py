@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from attncli.common.memory import attention_bytes, parameter_bytes
+from attncli.attention import computing_dtype
 from attncli.inputs.seeding import generator
 from attncli.studies.bench.implementations import Inputs, Task
 from attncli.studies.bench.options import BenchOptions
@@ -55,14 +55,15 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
 
 def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dtype) -> int:
     """Return the bytes of the tensors of one call, and of their gradients; the scorer may be on the meta device."""
-    keys = (case.matrices, case.m, case.d)
-    shapes = {"queries": (case.matrices, case.n, case.d), "keys": keys, "values": keys}
     is_textbook = task.implementation == "textbook"
     kept = 2 if is_textbook or task.measure == "weights" else 1 if task.measure == "scores" else 0
     kept += (num_hiddens or 0) if is_textbook else 0  # the hidden units of all pairs
     kept += 1 if task.alibi and (is_textbook or task.implementation == "fused") else 0
-    stored = attention_bytes(shapes, dtype, [kept]) + parameter_bytes([task.scorer])
-    return stored * (2 if task.backward else 1)
+    inputs_and_output = 2 * (case.n + case.m) * case.d
+    numbers = case.matrices * (inputs_and_output + kept * case.n * case.m)
+    numbers += sum(parameter.numel() for parameter in task.scorer.parameters())
+    itemsize: int = computing_dtype(dtype).itemsize
+    return numbers * itemsize * (2 if task.backward else 1)
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:

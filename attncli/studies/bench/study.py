@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attncli.common.memory import ran_out, too_large
 from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import (
     build_normalizer,
@@ -28,8 +27,8 @@ from attncli.common.scoring import (
 from attncli.common.stopping import Keeping, signals
 from attncli.common.study import Record, Result, Rows
 from attncli.common.threads import on_threads
-from attncli.errors import Collector, InputError
-from attncli.inputs.device import resolve_device
+from attncli.errors import Collector, InputError, ran_out
+from attncli.inputs.device import resolve_device, too_large
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, raw_name

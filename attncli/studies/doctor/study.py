@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.common.memory import attention_bytes, require_memory
 from attncli.common.progress import Progress
 from attncli.common.scoring import (
     build_scorer,
@@ -30,7 +29,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.config.texts import NO_TEXTS
 from attncli.errors import InputError, below
-from attncli.inputs.build import Inputs, Shapes, build_inputs, saved_inputs, tensors_of
+from attncli.inputs.build import Inputs, build_inputs, saved_inputs
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
@@ -43,9 +42,6 @@ from attncli.studies.doctor.columns import HEADS
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
 from attncli.studies.doctor.options import DoctorOptions
-
-STAGES = 2  # tensors with the shape of the weights; the check holds three times as many
-CURE = "use fewer or shorter texts, or fewer queries and keys"
 
 
 @dataclass(frozen=True)
@@ -90,9 +86,6 @@ def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
         assert options.data is not None, "validated"
         inputs = _of_data(options, options.data, device, progress)
         parts, settings = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))], {}
-    for inputs, _, _ in parts:
-        key = "data" if options.model is None else "model"
-        _check_size({name: tuple(each.shape) for name, each in tensors_of(inputs).items()}, device, key)
     return Prepared(options, [_part(options, *each, device) for each in parts], device, settings)
 
 
@@ -109,13 +102,9 @@ def _of_data(options: DoctorOptions, data: Data, device: torch.device, progress:
         seed=options.seed,
         dtype=_dtype(options),
         device=device,
-        check_size=lambda shapes: _check_size(shapes, device),
+        matrices=2,  # scores and weights
         note=progress.note,
     )
-
-
-def _check_size(shapes: Shapes, device: torch.device, key: str = "data") -> None:
-    require_memory(attention_bytes(shapes, torch.float32, [STAGES]), device, CURE, (key,))
 
 
 def _of_model(

@@ -3,7 +3,6 @@
 import itertools
 import math
 import threading
-from collections import Counter as Amounts
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.common.memory import parameter_bytes, require_memory
 from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import (
     build_normalizer,
@@ -33,7 +31,7 @@ from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
 from attncli.studies.train.rows import findings_of, rows_of, summary
-from attncli.studies.train.task import TESTS, chance_level
+from attncli.studies.train.task import chance_level
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it
@@ -71,38 +69,9 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     collector.check()
     own = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    at_once = sorted((_stored(job, options) for job in configurations), key=Amounts.total)[-threads:]
-    stored = sum([*at_once, *(_learnt(job, options) for job in configurations)], Amounts[str]())
-    largest = max(stored, key=lambda key: stored[key])
-    require_memory(stored.total(), device, "use a smaller number, or fewer seeds", (largest,))
     parameters = _read_parameters(options)
     finished = finished_before(configurations, options, device, parameters, progress)
     return Prepared(options, configurations, finished, parameters, threads, device)
-
-
-def _learnt(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Return the bytes of the parameters of all seeds, keyed by the larger option of `embedding` and `d`."""
-    matrices = 2 * job.d * options.embedding * getattr(torch, options.dtype).itemsize
-    key = "embedding" if options.embedding > job.d else "d"
-    return Amounts({key: options.seeds * (matrices + parameter_bytes([job.outline]))})
-
-
-def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Return the bytes that training needs, gradients included, keyed by the option that decides each amount."""
-    symbols, units = options.vocabulary, job.entry.options.get("num_hiddens", 1)
-    sequences = max(options.batch, TESTS)
-    numbers = {
-        "embedding": symbols * options.embedding,
-        "d": 4 * symbols * job.d,  # queries and keys, as they are and as the scorer changes them
-        "vocabulary": symbols**2 * units,
-        "classes": sequences * options.classes,
-        "batch": 4 * max(options.batch * options.keys, TESTS * max(options.tested)),  # keys and values are int64
-    }
-    itemsize = getattr(torch, options.dtype).itemsize
-    stored = Amounts({key: 2 * options.seeds * itemsize * count for key, count in numbers.items()})
-    stored["batch"] += 8 * sequences * symbols  # as they are drawn, for one seed at a time
-    learnt = _learnt(job, options)
-    return stored + learnt + learnt + learnt  # gradients, and the averages of the optimizer
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:

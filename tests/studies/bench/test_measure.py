@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.common.memory import needed_for
 from attncli.common.scoring import build_scorer, outline
 from attncli.normalizers.softmax import Softmax
 from attncli.pooling import WORKSPACE_BYTES
@@ -101,7 +100,7 @@ def test_a_call_needs_no_more_than_is_checked(
 ) -> None:
     options, case = options_of(scorers=[entry], backward=backward), Case(300, 250, 32, 2)
     task = Task(implementation, outline(options.scorers[0], 32, 32), measure, Softmax(), backward=backward)
-    checked = needed_for(call_bytes(task, entry.get("num_hiddens"), case, torch.float32))
+    checked = 3 * call_bytes(task, entry.get("num_hiddens"), case, torch.float32)
     scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
     call = make_call(replace(task, scorer=scorer), [draw_inputs(options, case, CPU)])
     call()
