@@ -1,6 +1,5 @@
 """Run, load, compare and save experiments in Python. The command line is a thin user of this module."""
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -558,9 +557,6 @@ class Loaded:
         """
         options, started = self.options, datetime.now().astimezone()
         words = COMMAND_LINE if command else IN_PYTHON
-        if out is not None and options.resumed and os.path.realpath(out) == os.path.realpath(options.resumed):
-            message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
-            raise InputError.of(message, where=words.out)
         with isolated(self.document):
             free_place(options.name, out, overwrite, started, words)  # before the work that preparing may be
             prepared = self.prepare(progress)

@@ -12,15 +12,15 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from attncli.commands.command import typer_command
-from attncli.commands.options import Output, Sets, import_quickly, naming_options, overrides_of
+from attncli.commands.options import Output, Sets, import_quickly, overrides_of
 from attncli.commands.scorers import scorer_names
-from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.document import Document, document_of_data
 from attncli.config.looks import Look
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override, typed
 from attncli.config.strict import Flag
 from attncli.errors import Collector, InputError, show
-from attncli.studies import options_model, part_of
+from attncli.studies import options_model
 
 NO_FLAGS = ("study", "name", "about", "data", "expect", "figure", "sweep")
 LONGEST_LIST = 4  # longer defaults are abbreviated
@@ -99,7 +99,7 @@ class StudyFlag:
         whole = " ".join(typed(self.option, text) for text in given)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
         read = [part if is_text else override(path, part, typed(self.option, text)).value for text, part in parts]
-        if self.name == "resume" or (self.above and self.mark.is_path):  # in a config, relative to it
+        if self.above and self.mark.is_path:  # in a config, relative to it
             read = [str(Path(each).absolute()) for each in read]
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
@@ -172,17 +172,9 @@ def command_of_study(study: str) -> Any:
 
 
 def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
-    """Return the experiment that flags and --set describe, as changes to the config of the run to resume, if any."""
-    collector, overrides, config = Collector(), overrides_of(sets), None
-    with collector.under():
-        overrides += overrides_of_flags(given)
-    for resumed in [value for flag, value in given.items() if flag.name == "resume" and value is not None]:
-        with collector.under(), naming_options():
-            config = part_of(study, "resume").config_of_run(resumed)
-    collector.check()
-    if config is None:
-        return document_of_data(f"attncli {study}", {"study": study}, overrides)
-    return read_document(config, overrides)
+    """Return the experiment that flags and --set describe."""
+    overrides = overrides_of(sets)
+    return document_of_data(f"attncli {study}", {"study": study}, overrides + overrides_of_flags(given))
 
 
 def _split(text: str) -> list[str]:

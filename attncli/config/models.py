@@ -117,11 +117,6 @@ class Experiment(Model):
         """
         return set()
 
-    @property
-    def resumed(self) -> str | None:
-        """The folder of the run to continue, or None. Studies that can continue a run override this."""
-        return None
-
 
 class _Schema(GenerateJsonSchema):
     """Generate a JSON Schema with all defaults, and without titles, which would only repeat the keys."""

@@ -33,7 +33,6 @@ COMMANDS = [
     "variance --from PATH.yaml",
     "variance --from PATH.safetensors",
     "saturation --from PATH",
-    "train --resume PATH",
     "sweep PATH --over seed=0",
     "sweep a.yaml --over seed=0 --out PATH",
     "sweep --resume PATH",
@@ -75,13 +74,6 @@ def test_links_in_a_circle(command: str, here: Path) -> None:
         assert not (here / "loop").exists()
     else:
         assert (result.exit_code, result.stdout) == (2, "")
-
-
-def test_a_run_to_resume_that_is_a_link_in_a_circle(here: Path) -> None:
-    (here / "loop").symlink_to("loop")
-    config = {"study": "train", "d": 2, "resume": "loop"}
-    with pytest.raises(InputError, match='out: got "loop", the run to resume'):
-        package.run(config, out="loop")
 
 
 def test_what_the_system_refuses_is_named() -> None:

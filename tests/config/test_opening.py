@@ -116,7 +116,6 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
     "run/results.json": (["report run", "compare run run", "figure run", "heatmap run", "report FILE"], '"FILE", KIND'),
     "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", KIND'),
     "run/config.yaml": (["report run"], '"FILE", KIND'),
-    "learnt/results.json": (["train --resume learnt"], '"learnt", which has no results.json'),
     "swept/points.jsonl": (["sweep --status swept", "sweep --resume swept"], '"swept", which is not the folder of a'),
     "workers.json": (["sweep good.yaml --over seed=0,1 --cluster FILE"], '"FILE"; KIND'),
 }
@@ -127,9 +126,8 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
 def test_no_reader_waits_or_takes_all_memory(name: str, kind: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "PATIENCE", 0.01)
     run(experiment(here / "good.yaml"), here / "run")
-    for folder in ("learnt", "swept"):
-        (here / folder).mkdir()
-        (here / folder / "config.yaml").write_bytes(EXPERIMENT)
+    (here / "swept").mkdir()
+    (here / "swept" / "config.yaml").write_bytes(EXPERIMENT)
     file = here / name
     file.unlink(missing_ok=True)
     if kind == "a pipe":

@@ -148,7 +148,7 @@ REFUSED = [
     )),
     *(f"{{study: saturation, {wrong}}}" for wrong in ("keys: 1", "rows: 1.5", "samples: 1000")),
     *(f"{{study: bench, {wrong}}}" for wrong in ("n: null", "measure: weight", "measure: []", "only: [3]")),
-    *(f"{{study: train, {wrong}}}" for wrong in ("seeds: 0", "lr: 0", "dtype: float16", "resume: ''")),
+    *(f"{{study: train, {wrong}}}" for wrong in ("seeds: 0", "lr: 0", "dtype: float16")),
 ]  # fmt: skip
 ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
     experiment(more="seed: 3.0"),  # to a JSON Schema this is an integer

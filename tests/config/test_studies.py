@@ -83,7 +83,6 @@ def test_what_is_read_makes_keys_meaningless(tmp_path: Path) -> None:
     assert not options.unused() & {"source", "scorers", "seed", "dtype", "name"}
     assert options_of(tmp_path, "study: saturation\nfrom: a.npz").unused() >= {"d", "keys", "rows"}
     assert options_of(tmp_path, "study: saturation").unused() == {"df"}
-    assert options_of(tmp_path, "study: train\nresume: old").unused() == {"resume"}
 
 
 def test_hidden_units_that_are_left_open_stay_open(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dty
     kept += (num_hiddens or 0) if is_textbook else 0  # the hidden units of all pairs
     kept += 1 if task.alibi and (is_textbook or task.implementation == "fused") else 0
     inputs_and_output = 2 * (case.n + case.m) * case.d
-    numbers = case.matrices * (inputs_and_output + kept * case.n * case.m)
+    numbers: int = case.matrices * (inputs_and_output + kept * case.n * case.m)
     numbers += sum(parameter.numel() for parameter in task.scorer.parameters())
     itemsize: int = computing_dtype(dtype).itemsize
     return numbers * itemsize * (2 if task.backward else 1)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
-from attncli.config.values import FileName, Sizes, powers
+from attncli.config.values import Sizes, powers
 
 TASK, LEARNING = Flag(panel="The task"), Flag(panel="Learning")
 RATES = {"adam": 1e-3, "sgd": 1.0}  # default learning rates
@@ -47,7 +47,6 @@ class TrainOptions(Experiment):
         float | None, Field(gt=0, le=1e6, description="learning rate; default: 0.001 for adam, 1 for sgd"), LEARNING
     ] = None
     dtype: Annotated[Literal["float32", "float64"], Field(description="dtype of queries, keys and values")] = "float32"
-    resume: Annotated[FileName | None, Field(description="continue an interrupted run"), Flag("FOLDER")] = None
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,15 +66,6 @@ class TrainOptions(Experiment):
                 message = f"got {count} different keys of {self.vocabulary} symbols; expected at most as many"
                 raise problem(f"{message}; use a larger vocabulary", under=[key])
         return self
-
-    def unused(self) -> set[str]:
-        """Return the name `resume` if it is set; the stored config omits it, since the new run is complete."""
-        return {"resume"} if self.resume is not None else set()
-
-    @property
-    def resumed(self) -> str | None:
-        """Return the folder of the run to continue, or None."""
-        return self.resume
 
     @property
     def tested(self) -> list[int]:

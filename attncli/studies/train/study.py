@@ -21,7 +21,7 @@ from attncli.common.scoring import (
     stored_parameters,
 )
 from attncli.common.stopping import Keeping
-from attncli.common.study import Result, Rows, by_label
+from attncli.common.study import Record, Result, Rows, by_label
 from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
@@ -29,25 +29,36 @@ from attncli.scorers import SCORERS
 from attncli.studies.train.columns import COLUMNS, COMPARISONS
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
 from attncli.studies.train.rows import findings_of, rows_of, summary
 from attncli.studies.train.task import chance_level
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
+SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The outcome of one configuration, a scorer at one size d.
+
+    The keys of `curves` (seeds, points) are `label/d/measure`, the keys of the trained parameters in `states` are
+    `label/d/seed/name`.
+    """
+
+    records: Sequence[Record]
+    curves: Mapping[str, Tensor]
+    states: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Prepared:
     """The validated input of `run`.
 
-    `configurations` are in the order of the rows, `finished` has the configurations that a resumed run provides, by
-    `label/d`, and `parameters` has the parameters read from files, by `label/name`.
+    `configurations` are in the order of the rows; `parameters` has the parameters read from files, by `label/name`.
     """
 
     options: TrainOptions
     configurations: Sequence[Configuration]
-    finished: Mapping[str, Finished]
     parameters: Mapping[str, Tensor]
     threads: int
     device: torch.device
@@ -69,9 +80,7 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     collector.check()
     own = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    parameters = _read_parameters(options)
-    finished = finished_before(configurations, options, device, parameters, progress)
-    return Prepared(options, configurations, finished, parameters, threads, device)
+    return Prepared(options, configurations, _read_parameters(options), threads, device)
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
@@ -103,12 +112,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
     options, done, stop = prepared.options, dict[str, Finished](), threading.Event()
     # Small sizes first: all scorers have results early.
-    jobs = [job for job in prepared.configurations if job.place not in prepared.finished]
-    jobs.sort(key=lambda job: job.d)
+    jobs = sorted(prepared.configurations, key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
-    if options.resume is not None:
-        done_before = f"{len(prepared.finished)} of {len(prepared.configurations)} configurations are already done"
-        progress.note(f"{done_before} in {options.resume}; {len(jobs)} to train")
 
     def work(job: Configuration) -> None:
         def step_done() -> None:
@@ -131,7 +136,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         finally:
             stop.set()  # all are done, or the rest is not needed
             pool.shutdown(wait=True, cancel_futures=True)
-    result = _result(prepared, {**prepared.finished, **done}, kept.interrupted)
+    result = _result(prepared, done, kept.interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
             progress.note(f"warning: {label}: NaN or infinite losses at d = {', '.join(map(str, lost))}; {CURE}")
@@ -141,19 +146,17 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:
     """Return the result of the finished configurations, which are given by `label/d`."""
     options, device, parameters = prepared.options, prepared.device, prepared.parameters
-    found = [(job, finished[job.place]) for job in prepared.configurations if job.place in finished]
-    records = [row for _, each in found for row in each.records]
+    found = [finished[job.place] for job in prepared.configurations if job.place in finished]
+    records = [row for each in found for row in each.records]
     comparisons = summary(records)
-    hashes = ((job.place, hash_of(job, each, options, device, parameters)) for job, each in found)
     settings = {name: getattr(options, name) for name in SETTINGS} | {
         "device": str(device),
         "equal_weights": {str(keys): chance_level(keys, options.classes) for keys in options.tested},
         "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
         "formulas": formulas_of(options.scorers),
-        "configurations": {place: each for place, each in hashes if each is not None},
     }
-    curves = {name: curve for _, each in found for name, curve in each.curves.items()}
-    states = {name: tensor for _, each in found for name, tensor in each.states.items()}
+    curves = {name: curve for each in found for name, curve in each.curves.items()}
+    states = {name: tensor for each in found for name, tensor in each.states.items()}
     return Result(
         "train",
         options.name,

@@ -19,7 +19,7 @@ COLUMN = {column.key: column for column in COMPARISONS}
 DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")
 RANGE = "mean over the seeds (lowest–highest)"
 LEGEND = "steps: median over the seeds; entropy: of the weights{}, in nats; gradient: norm after the last step"
-INTERRUPTED = "interrupted: results are incomplete; continue with --resume and this run's folder"
+INTERRUPTED = "interrupted: results are incomplete"
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:

@@ -63,8 +63,8 @@ def result_of(
 
 def test_tables() -> None:
     text = shown(result_of(tested=[8, 16]), full=True)
-    assert "--resume" not in text
-    assert "continue with --resume and this run's" in shown(replace(result_of(), interrupted=True))
+    assert "interrupted" not in text
+    assert "interrupted: results are incomplete" in shown(replace(result_of(), interrupted=True))
     lines = text.split("accuracy with 8 keys (chance level 0.312)\n")[1].splitlines()
     assert lines[0].split() == ["label", *(part for d in SIZES for part in ("d", "=", str(d)))]
     assert lines[2].split()[:4] == ["dot", "1.00", "0.910", "(0.870–0.950)"]
