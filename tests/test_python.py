@@ -198,13 +198,21 @@ def test_mistakes_in_a_sweep(arguments: dict[str, Any], message: str) -> None:
         attncli.sweep(SMALL, **arguments)
 
 
-def test_a_sweep_in_a_script_without_a_guard_runs_the_script_once(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        'import attncli\nprint("once")\nprint(len(attncli.sweep("d2l", {"seed": [0, 1]}, jobs=1).records))\n'
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert (done.stdout.split(), done.returncode) == (["once", "4"], 0), done.stderr
+SWEPT = """import attncli
+
+{}print(len(attncli.sweep("d2l", {{"seed": [0, 1]}}, jobs=1).records))
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "code", "text"),
+    [("if __name__ == '__main__': ", 0, "4\n"), ("", 1, "a script needs `if __name__ == '__main__':`")],
+)
+def test_a_sweep_in_a_script_needs_a_guard(guard: str, code: int, text: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SWEPT.format(guard))
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert text in done.stdout + done.stderr
 
 
 def variants() -> dict[str, Any]:

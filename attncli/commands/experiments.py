@@ -70,9 +70,7 @@ class LoadedSweep:
             InputError: the folder cannot be written.
         """
         from attncli.sweeps.running import Task, run_sweep
-        from attncli.sweeps.starting import load_ahead
 
-        load_ahead()
         task = Task(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
         finished, problem = run_sweep(task, progress)
         if problem is not None:

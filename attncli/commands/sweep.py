@@ -130,10 +130,6 @@ def sweep(
     axes = typed_axes([(option, next(texts[option])) for option in ctx.meta[ORDER]])
     overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(given)]
     document = read_document(path, overrides)
-    if cluster is None and not dry_run:
-        from attncli.sweeps.starting import load_ahead
-
-        load_ahead()
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.commands.experiments import show_results, show_run, working
     from attncli.sweeps.points import check_same, plan_of

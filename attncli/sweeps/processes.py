@@ -5,13 +5,10 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import connection
 from typing import Any
@@ -20,49 +17,11 @@ from pebble import ProcessExpired, ProcessPool
 
 from attncli.common.stopping import signals
 from attncli.common.study import Record
-from attncli.sweeps.starting import process_context, without_script
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
-PATIENCE = 0.5  # seconds between checks for a signal to stop, and for processes that exited with code 0
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A point that a process has begun to compute, and the time when it began."""
-
-    job: Job
-    worker: "Worker"
-    since: float
-
-
-class Worker:
-    """One process in its own pool: killing a process of a larger pool could block the others, which share locks."""
-
-    def __init__(self, context: Any) -> None:
-        self._starts = context.Value("i", 0)
-        self._pool = ProcessPool(1, initializer=_begin, initargs=(self._starts,), context=context)
-
-    def submit(self, job: Job, timeout: float | None) -> "Future[Record]":
-        """Start to compute a point and return the future of its row; after `timeout` seconds the process is ended."""
-        try:
-            future: Future[Record] = self._pool.schedule(run_point, (job,), timeout=timeout)
-        except RuntimeError as error:  # it died while it had nothing to do
-            future = Future()
-            future.set_exception(BrokenProcessPool(str(error)))
-        return future
-
-    @property
-    def was_replaced(self) -> bool:
-        """Whether the process ended and the pool started another, which it does silently after exit code 0."""
-        return bool(self._starts.value > 1)
-
-    def stop(self) -> None:
-        """Ask the process to end, without waiting."""
-        self._pool.stop()  # type: ignore[no-untyped-call]
-
-    def join(self) -> None:
-        """Wait until the process has ended."""
-        self._pool.join()
+PATIENCE = 0.5  # seconds between checks for a signal to stop
+PRELOADED = ["attncli.sweeps.work", "attncli.studies.attention.study"]
+BROKEN = "its process ended before its work; a script needs `if __name__ == '__main__':` around attncli.sweep"
 
 
 def on_processes(
@@ -76,54 +35,61 @@ def on_processes(
     Raises:
         Interrupted: the user has stopped the sweep.
     """
-    with without_script():
-        yield from tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
+    yield from tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
 
 
 def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Record]:
-    context, waiting = process_context(), deque(jobs)
-    idle, begun = list[Worker](), dict[Future[Record], Begun]()
+    pool = ProcessPool(processes, initializer=_begin, context=_context())
     try:
-        while waiting or begun:
-            while waiting and len(begun) < processes:
-                worker, job = idle.pop() if idle else Worker(context), waiting.popleft()
-                begun[worker.submit(job, timeout)] = Begun(job, worker, time.monotonic())
+        with _signals_blocked():
+            begun = {pool.schedule(run_point, (job,), timeout=timeout): job for job in jobs}
+        while begun:
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
             signals.check()
-            gone = {future for future, each in begun.items() if each.worker.was_replaced}
-            for future in done | gone:
-                each = begun.pop(future)
-                row = _row(future, each, timeout)
-                if future in gone or future.exception() is not None:
-                    end([each.worker])
-                else:
-                    idle.append(each.worker)
-                yield row
+            for future in done:
+                yield _row(future, begun.pop(future), timeout)
     finally:
-        end([*idle, *(each.worker for each in begun.values())])
+        pool.stop()  # type: ignore[no-untyped-call]
+        pool.join()
 
 
-def end(workers: Iterable[Worker]) -> None:
-    """End processes at once."""
-    workers = list(workers)
-    for worker in workers:
-        worker.stop()
-    for worker in workers:
-        worker.join()
+def _context() -> Any:
+    """Return multiprocessing's context: processes are forks of a server that has loaded torch, if there are forks."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
-def _row(future: "Future[Record]", begun: Begun, timeout: float | None) -> Record:
-    seconds = time.monotonic() - begun.since
-    error = future.exception() if future.done() else BrokenProcessPool()
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Start processes without Ctrl-C and without the signal of a closed terminal: this process ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker  # not on Windows
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        resource_tracker.ensure_running()  # it would unblock SIGINT
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _row(future: "Future[Record]", job: Job, timeout: float | None) -> Record:
+    error = future.exception()
     if error is None:
         return future.result()
     if isinstance(error, ProcessExpired):
-        return row_of(begun.job, "died", f"its process ended with {_reason(error.exitcode)}", seconds)
+        return row_of(job, "died", f"its process ended with {_reason(error.exitcode)}", 0.0)
     if isinstance(error, BrokenProcessPool):
-        return row_of(begun.job, "died", "its process ended without a word", seconds)
+        return row_of(job, "died", BROKEN, 0.0)
     if isinstance(error, TimeoutError):
-        return row_of(begun.job, "failed", f"took longer than {timeout:g} s, the timeout", seconds)
-    return row_of(begun.job, "failed", in_one_line(error), seconds)
+        return row_of(job, "failed", f"took longer than {timeout:g} s, the timeout", timeout or 0.0)
+    return row_of(job, "failed", in_one_line(error), 0.0)
 
 
 def _reason(exit_code: int) -> str:
@@ -136,9 +102,8 @@ def _reason(exit_code: int) -> str:
     return f"signal {-exit_code}"
 
 
-def _begin(starts: Any) -> None:
-    """Set up a new process: count it in `starts`, let it end with its parent, and send its output to stderr."""
-    starts.value += 1
+def _begin() -> None:
+    """Set up a new process: let it end with its parent, and send its output to stderr."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it ends at once, also in the middle of a long operation of torch
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -75,11 +75,6 @@ class Leaves(Dot):
         raise SystemExit(3)
 
 
-class EndsWell(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        os._exit(0)
-
-
 class EndsBadly(Dot):
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         os._exit(5)
