@@ -182,7 +182,7 @@ def distributions(module: str) -> set[str]:
 
 
 # Imports that may fail: each has a message with the package to install, or a way to do without.
-MAY_BE_MISSING = {"distributed", "pandas", "pyarrow", "transformers"}
+MAY_BE_MISSING = {"distributed", "pandas", "transformers"}
 
 
 def test_imports_are_of_dependencies_or_may_fail() -> None:

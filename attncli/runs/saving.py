@@ -193,7 +193,6 @@ def save_sweep(
     """
     with _replacing(folder) as hidden:
         _save_tables(hidden, records=result.records, summary=summary, heads=result.heads)
-        _save_parquet(hidden / "records.parquet", result.records)
         _draw(hidden, pictures)
         new = [path.name for path in hidden.iterdir()]
         drawn = [path for path in folder.iterdir() if path.stem in SWEPT or path.name == REPORT]
@@ -260,22 +259,6 @@ def _save_tables(folder: Path, **tables: Sequence[Record]) -> None:
 def _columns(records: Sequence[Record]) -> dict[str, list[Any]]:
     rows = [single_numbers(record) for record in records]
     return {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
-
-
-def _save_parquet(path: Path, records: Sequence[Record]) -> None:
-    """Write the rows, if any, as a Parquet file if pyarrow is installed. Columns of mixed types become text."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        return
-    columns = _columns(records)
-    for key, values in columns.items():
-        kinds = {type(value) for value in values if value is not None}
-        if len(kinds) > 1 and kinds != {int, float}:
-            columns[key] = [None if value is None else str(value) for value in values]
-    if records:
-        pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
 def to_json(content: Record | list[Record]) -> str:

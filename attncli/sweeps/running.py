@@ -4,7 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -60,8 +60,6 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
     Raises:
         InputError: the folder or the journal cannot be written, or is in use.
     """
-    with suppress(ImportError):
-        import pyarrow.parquet  # noqa: F401  # loaded before a Ctrl-C, to save records quickly after it
     plan, started = task.plan, datetime.now().astimezone()
     folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config, task.words)
     folder, problem = folder.absolute(), None

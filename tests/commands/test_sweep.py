@@ -18,7 +18,7 @@ from tests.sweeps.jobs import table, without_time
 
 pytestmark = pytest.mark.usefixtures("here")
 
-FILES = ["config.yaml", "heads.csv", "points.jsonl", "records.csv", "records.parquet", "results.json", "summary.csv"]
+FILES = ["config.yaml", "heads.csv", "points.jsonl", "records.csv", "results.json", "summary.csv"]
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "cosine"}]
 OVER = ["--over", "seed=0..1", "--over", "scorers[0].scale=0.5,2", "--with", "scorers[1].scale=1,3"]
 FAILING = """\
@@ -65,8 +65,6 @@ def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
         for key, value in theirs.items():
             assert mine[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6, abs=1e-9))
     assert [row["entropy"] for row in table(Path("out"))] == [str(row["entropy"]) for row in content["records"]]
-    frame = pandas.read_parquet("out/records.parquet")
-    assert frame["entropy"].tolist() == [row["entropy"] for row in content["records"]]
     entropies = [row for row in table(Path("out"), "summary.csv") if row["metric"] == "entropy"]
     assert [row["count"] for row in entropies] == ["2"] * 4
     same = [row["entropy"] for row in content["records"] if (row[keys[1]], row["label"]) == (0.5, "scaled_dot")]
