@@ -15,7 +15,7 @@ import yaml
 from attncli import errors
 from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.opening import LARGEST_CONFIG, STDIN, TooLargeError, UnfitFileError, read_config
+from attncli.config.opening import LARGEST_CONFIG, TooLargeError, UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
 from attncli.config.scorer_entries import options_in
 from attncli.config.short_paths import applied
@@ -206,7 +206,7 @@ def _refuse_python(text: str, path: Path) -> None:
         return
     if any(isinstance(line, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for line in statements):
         names = [line.name for line in statements if isinstance(line, ast.ClassDef)]
-        cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names and path != STDIN else ""
+        cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names else ""
         raise InputError.of(
             f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}", where=str(path)
         )
@@ -229,8 +229,7 @@ def _checked(document: Document) -> Document:
 
 def default_name(path: Path) -> str:
     """Return the file's name as a folder name: without ending, shortened, with `_` for characters not allowed."""
-    stem = "stdin" if path == STDIN else path.stem
-    name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in stem)
+    name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in path.stem)
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"
 
 

@@ -42,7 +42,7 @@ def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> G
     pool = ProcessPool(processes, initializer=_begin, context=_context())
     try:
         with _signals_blocked():
-            begun = {pool.schedule(run_point, (job,), timeout=timeout): job for job in jobs}
+            begun: dict[Future[Record], Job] = {pool.schedule(run_point, (job,), timeout=timeout): job for job in jobs}
         while begun:
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
             signals.check()

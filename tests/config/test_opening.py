@@ -1,27 +1,22 @@
 """Paths of devices, pipes, folders and huge files: they are refused or read in part, and messages stay short."""
 
-import io
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
-from attncli.cli import app
 from attncli.config import opening
-from attncli.config.document import default_name, read_document
-from attncli.config.opening import STDIN, TooLargeError, UnfitFileError, open_file, read_config
+from attncli.config.document import read_document
+from attncli.config.opening import TooLargeError, UnfitFileError, open_file, read_config
 from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, MOST_PROBLEMS, InputError, Problem, as_line, did_you_mean
 from attncli.studies import options_model
-from tests.cli import experiment, good, refusal, run
+from tests.cli import attncli, experiment, refusal, run
 from tests.config.documents import GOOD
 
 EXPERIMENT = b"data: {queries: {shape: [2, 4]}, keys: {shape: [3, 4]}}\nscorers: [dot]\n"
@@ -55,52 +50,14 @@ def test_names_that_no_file_has(name: str, here: Path) -> None:
         open_file(Path(name))
 
 
-def test_a_config_may_come_out_of_a_pipe(special: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe = os.open("pipe", os.O_RDWR)  # which does not wait for the other end
-
-    def write() -> None:
-        time.sleep(0.1)  # many times PATIENCE, which limits the wait for a writer
-        for part in (EXPERIMENT[:9], EXPERIMENT[9:]):
-            os.write(pipe, part)
-        os.close(pipe)
-
-    monkeypatch.setattr(opening, "PATIENCE", 0.01)
-    writer = Thread(target=write)
-    writer.start()
-    assert read_config(Path("pipe")) == EXPERIMENT
-    writer.join()
-    reading, writing = os.pipe()  # as the shell's <(...)
-    os.write(writing, EXPERIMENT)
-    os.close(writing)
-    assert good("check", f"/dev/fd/{reading}") == f"/dev/fd/{reading}: good, study attention\n"
-    os.close(reading)
-
-
-def test_a_config_may_come_from_stdin(here: Path) -> None:
-    result = CliRunner().invoke(app, ["run", "-", "--no-plots", "--quiet"], input=EXPERIMENT)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert (here / "outputs" / "stdin" / "latest" / "results.json").is_file()
-    result = CliRunner().invoke(app, ["check", "-"], input=b"study: nothing\n")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith('-:1:8: study: got "nothing"; unknown study')
-    assert default_name(STDIN) == "stdin"
-
-
-def test_a_pipe_into_which_nobody_writes(special: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PATIENCE", 0.01)
-    assert refusal("run", "pipe") == "pipe: got a pipe that nobody writes into; expected a YAML file"
-
-
 def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = len(EXPERIMENT)
     monkeypatch.setattr(opening, "LARGEST_CONFIG", limit)
     Path("x.yaml").write_bytes(EXPERIMENT)
     assert read_config(Path("x.yaml")) == EXPERIMENT
     Path("x.yaml").write_bytes(EXPERIMENT + b"\n")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(EXPERIMENT + b"\n")))
-    for path in (Path("x.yaml"), STDIN):
-        with pytest.raises(TooLargeError):
-            read_config(path)
+    with pytest.raises(TooLargeError):
+        read_config(Path("x.yaml"))
     cure = "put large tensors into files of their own, such as .npz"
     assert refusal("check", "x.yaml") == f"x.yaml: got more than 64.0 MiB; expected a smaller YAML file; {cure}"
 
@@ -123,8 +80,7 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("kind", ["a device", "a pipe"])
-def test_no_reader_waits_or_takes_all_memory(name: str, kind: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PATIENCE", 0.01)
+def test_no_reader_waits_or_takes_all_memory(name: str, kind: str, here: Path) -> None:
     run(experiment(here / "good.yaml"), here / "run")
     (here / "swept").mkdir()
     (here / "swept" / "config.yaml").write_bytes(EXPERIMENT)
@@ -135,11 +91,9 @@ def test_no_reader_waits_or_takes_all_memory(name: str, kind: str, here: Path, m
     else:
         file.symlink_to("/dev/zero")
     commands, message = READERS[name]
-    may_be_pipe = message == f"KIND; {YAML}"
-    said = f"{kind} that nobody writes into" if kind == "a pipe" and may_be_pipe else kind
     for command in commands:
         words = command.replace("FILE", name).split()
-        expected = f"got {message.replace('FILE', name).replace('KIND', said)}"
+        expected = f"got {message.replace('FILE', name).replace('KIND', kind)}"
         assert expected in refusal(*words).replace(f"{here}/", "").replace(file.name, name.rpartition("/")[2]), command
 
 
@@ -209,7 +163,7 @@ def test_names_never_reach_the_terminal_raw(here: Path) -> None:
     red = "\x1b[31mred\x07"
     assert as_line(red) == "\\x1b[31mred\\x07"
     save_file({"queries": torch.rand(3, 4), "keys": torch.rand(2, 4), red: torch.rand(1)}, here / "q.safetensors")
-    result = CliRunner().invoke(app, ["variance", "--from", "q.safetensors", "--no-plots"])
+    result = attncli("variance", "--from", "q.safetensors", "--no-plots")
     assert result.exit_code == 0
     assert "not used: \\x1b[31mred\\x07" in result.stderr
     assert not {"\x1b", "\x07"} & {*result.stdout, *result.stderr}
