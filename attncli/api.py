@@ -206,10 +206,11 @@ class Explanation(StudyExplanation):
 class Comparison(StudyComparison):
     """The differences between two runs. A notebook shows them as tables."""
 
-    def _repr_markdown_(self) -> str:
-        from attncli.show.terminal.comparison import markdown
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        from attncli.show import notebook
+        from attncli.show.terminal.comparison import tables
 
-        return markdown(self)
+        return notebook.as_text(tables(self, notebook.WIDTH))
 
 
 def run(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,9 +27,6 @@ Tolerance = Annotated[
     float | None,
     typer.Option("--tolerance", metavar="X", help="Relative difference that --fail accepts, in place of rounding."),
 ]
-Format = Annotated[
-    Literal["text", "md"], typer.Option("--format", metavar="NAME", help="Tables as text, or md for pull requests.")
-]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the comparison as JSON, a list of several, and nothing else.")
 ]
@@ -44,7 +41,6 @@ def compare(
     runs: Runs,
     tolerance: Tolerance = None,
     fail: Fail = False,
-    format_: Format = "text",
     json: Json = False,
     out: Out = None,
     overwrite: OverwriteFile = False,
@@ -54,13 +50,13 @@ def compare(
     from attncli.api import compare_stored
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
-    from attncli.commands.streams import DIFFERENT, print_line, print_note
+    from attncli.commands.streams import DIFFERENT, print_note
     from attncli.common.study import nan_to_null
     from attncli.runs.loading import read_run
-    from attncli.show.terminal.comparison import LINES, markdown, tables
+    from attncli.show.terminal.comparison import LINES, tables
     from attncli.studies import STUDIES
 
-    look = _check(runs, tolerance, fail, json and format_ == "md", out, overwrite, given)
+    look = _check(runs, tolerance, fail, out, overwrite, given)
     collector, stored = Collector(), []
     for path in runs:
         with collector.under():
@@ -72,8 +68,6 @@ def compare(
     if json:
         contents = [nan_to_null(asdict(each)) for each in found]
         print_json(contents if len(contents) > 1 else contents[0])
-    elif format_ == "md" and not quiet:
-        print_line("\n".join(markdown(each, full) for each in found).rstrip("\n"))
     elif not quiet:
         console = Terminal()
         for index, each in enumerate(found):
@@ -97,15 +91,11 @@ def _check(
     runs: list[Path],
     tolerance: float | None,
     fail: bool,
-    both_forms: bool,
     out: Path | None,
     overwrite: bool,
     given: Mapping[StudyFlag, Any],
 ) -> HeatmapLook:
-    """Return the look that flags describe; raise InputError for wrong flags, and for flags that contradict each other.
-
-    `both_forms` means --json beside `--format md`.
-    """
+    """Return the look that flags describe; raise InputError for wrong or contradictory flags."""
     overrides = overrides_of_flags(given)
     if len(runs) < 2:
         raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
@@ -113,8 +103,6 @@ def _check(
         raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
     if tolerance is not None and not fail:
         raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
-    if both_forms:
-        raise InputError.of("got md beside --json; expected one of them", where="--format")
     if out is None:
         if overrides:
             raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)

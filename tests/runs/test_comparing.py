@@ -362,11 +362,11 @@ def test_what_rounding_may_cause_depends_on_the_dtype(dtype: str, rounding: floa
     assert attncli.compare(result, result).rounding == rounding
 
 
-def test_a_comparison_is_json_and_markdown(runs: Path, tmp_path: Path) -> None:
+def test_a_comparison_is_json_and_tables(runs: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     flipped(copy, "scaled_dot/output", (0, 1, 2, 3), math.inf)
     kept = json.loads(good("compare", runs / "attention", copy, "--json"), parse_constant=pytest.fail)
     assert (kept["verdict"], kept["largest"]) == ("different", None), "which is infinite"
     found = attncli.compare(runs / "attention", copy)
     assert repr(found) == f"<attncli.Comparison {found.sentence}>"
-    assert "#### Differences" in found._repr_markdown_()
+    assert "Differences, largest first" in found._repr_mimebundle_()["text/html"]

@@ -34,15 +34,15 @@ class Model(torch.nn.Module):
 """
 SMALL = {"data": {"queries": {"shape": [2, 4, 9, 8]}, "keys": {"shape": [2, 4, 9, 8]}}, "scorers": ["dot", "cosine"]}
 BEGIN = f"import attncli, own, torch; result = attncli.run({SMALL}, out='a'); attncli.run({SMALL}, seed=1, out='b');"
-RESULT, PICTURE, TEXT = ({"text/plain", kind} for kind in ("text/html", "image/png", "text/markdown"))
+RESULT, PICTURE = {"text/plain", "text/html"}, {"text/plain", "image/png"}
 SHOWN = {  # cells, with the MIME types of their display
     "result": {*RESULT, "image/png"},
     "result.explain()": RESULT,
     "result.figure()": PICTURE,
     "result.figure('heads')": PICTURE,
     "attncli.load('a')": {*RESULT, "image/png"},
-    "attncli.compare('a', 'b')": TEXT,
-    "attncli.compare('a', result)": TEXT,
+    "attncli.compare('a', 'b')": RESULT,
+    "attncli.compare('a', result)": RESULT,
     f"swept = attncli.sweep({SMALL}, {{'seed': [0, 1]}}, jobs=2); swept": {*RESULT, "image/png"},
     "swept.figure()": PICTURE,
     "attncli.swap(own.Model().eval(), torch.ones(2, 5, 8), scorers=['cosine'])": {*RESULT, "image/png"},

@@ -1,6 +1,5 @@
-"""Differences between two runs, as tables for the terminal and the report, and as Markdown for a pull request."""
+"""Differences between two runs, as tables for the terminal, the notebook and the page."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ APART = {
     "max_abs_difference": "max abs\ndifference",
     "output_difference": "output\ndifference",
 }
-MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
 
 
 @dataclass(frozen=True)
@@ -94,22 +92,6 @@ def _parts(found: Comparison, width: int, most: int | None) -> Iterator[Renderab
             yield from titled(f"{each.title}, A -> B", [*map(Text, lines), *remark(left_out)])
 
 
-def markdown(found: Comparison, full: bool = False) -> str:
-    """Return the verdict and all differences as Markdown for GitHub, with special characters escaped."""
-    verdict, colon, rest = found.sentence.partition(":")
-    lines = [f"**{_escaped(verdict)}**{colon}{_escaped(rest) if rest else ''}", ""]
-    lines += [f"- {_escaped(each)}" for each in (f"A: {found.a}", f"B: {found.b}", *found.notes)]
-    for each in sections(found, None if full else MOST):
-        lines += ["", f"#### {each.title}"]
-        if each.words[0].cells:
-            rule = ["---"] * len(each.words) + ["---:"] * len(each.numbers)
-            columns = [[" ".join(column.heading.split()), *column.cells] for column in (*each.words, *each.numbers)]
-            head, *body = [f"| {' | '.join(map(_escaped, row))} |" for row in zip(*columns, strict=True)]
-            lines += ["", head, f"| {' | '.join(rule)} |", *body]
-        lines += ["", f"{each.left_out}."] if each.left_out else []
-    return "\n".join(lines) + "\n"
-
-
 def _words(heading: str, rows: Sequence[Record], key: str) -> Cells:
     return Cells(heading, [MISSING if row.get(key) is None else printable(plain(row[key])) for row in rows])
 
@@ -125,8 +107,3 @@ def _differences(rows: Sequence[Record]) -> tuple[list[Cells], list[Cells]]:
     if any("overlap" in row for row in rows):
         numbers.append(Cells("intervals", [INTERVALS[row.get("overlap")] for row in rows]))
     return words, numbers
-
-
-def _escaped(text: str) -> str:
-    r"""Return text that Markdown shows as it is: `a\|b`."""
-    return MARKUP.sub(r"\\\1", printable(text))
