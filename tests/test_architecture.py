@@ -49,12 +49,9 @@ MAY_IMPORT = {  # besides itself
     **{f"studies.{name}": STUDY for name in STUDIES},
     "studies.attention": {*STUDY, "pooling", "studies"},
     "studies.bench": {*STUDY, "pooling", "textbook"},
-    "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for resumed training
     "studies.swap": {*STUDY, "models"},
     "studies.doctor": {*STUDY, "models"},
     "studies.train": {*STUDY, "textbook"},
-    "studies.swap": {*STUDY, "capturing"},
-    "studies.doctor": {*STUDY, "capturing"},
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
     "expect": {"errors", "numbers", "common.study", "config", "show"},
