@@ -40,6 +40,13 @@ def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bo
     return text.rstrip("0").rstrip(".") if trim and "." in text else text
 
 
+def cell_decimals(largest: float) -> int | None:
+    """Return the decimals of numbers in the cells of a matrix with this largest size; None for an exponent."""
+    if 0 < largest < 0.005 or largest >= 1e4:
+        return None
+    return 3 if 0 < largest < 0.1 else 2 if largest < 10 else 1 if largest < 100 else 0
+
+
 def several(value: int, name: str) -> str:
     """Return a count with its noun, in the plural unless the count is 1: `1 step`, `800 steps`."""
     return f"{number(value)} {name}{'' if value == 1 else 's'}"

@@ -55,7 +55,7 @@ def test_the_page_of_several_runs_says_what_differs(folder: Path) -> None:
     assert (again.stdout, again.stderr) == ("outputs/reports/small-2.html\n", "two is shown once\n")
     assert not (folder / "one/report.html").exists()
     page = Read((folder / "outputs/reports/small.html").read_text(encoding="utf-8"))
-    assert len(page.views()) == 2
+    assert [view["labels"] for view in page.views()] == [["one", "two"], ["dot"], ["dot"]]
     (section,) = page.all("section", id="comparison")
     assert attncli.compare("one", "two").sentence in section.text
     assert [each.text for each in page.all("a")] == ["What differs", "one", "two"]

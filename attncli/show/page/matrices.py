@@ -18,7 +18,8 @@ A view is a mapping with these keys:
   mappings for each choice of colours ("", linear, root, log): `values` has one scale for all of `labels`, or one for
   each; `differences` has the scales of differences from each of `labels`. A scale has `edges` (base64 of the 255
   limits between 256 colours, as float32), `bounds` (values beyond them are counted at the colour bar), `ticks` (pairs
-  of a place along the bar and a text), `label`, and `diverging`, which chooses the colours.
+  of a place along the bar and a text), `label`, `decimals` of numbers in cells (null: an exponent), and `diverging`,
+  which chooses the colours.
 - `bytes`: 4 for numbers in float32, 2 for numbers in bfloat16, which is the upper half of float32.
 - `data`: all matrices, by stage, label and place, the last axis fastest: base64 of zlib of the lowest byte of all
   numbers, then of the next byte of all numbers, and so on. All bits of a masked cell are 1.
@@ -38,7 +39,7 @@ from torch import Tensor
 
 from attncli.common.study import STAGES, Record, Result, head_numbers_of, is_kept, layers_of, tensor_name, tokens_of
 from attncli.errors import printable, shortened
-from attncli.numbers import number
+from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means
 from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale
@@ -184,7 +185,10 @@ def _numbers(values: Tensor, valid: Tensor, is_weight: bool, blocks: tuple[int, 
 
 
 def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record:
-    """Return the scales of the values, of each label for scores, and of the differences from each of several labels."""
+    """Return the scales of the values, of each label for scores, and of the differences from each of several labels.
+
+    The numbers in cells have the same decimals for all labels.
+    """
     every = [values[shown] for values, shown in numbers]
     groups = [[each] for each in every] if stage in SCORES else [every]
     quantity = QUANTITIES[stage]
@@ -193,13 +197,13 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record
         with np.errstate(invalid="ignore", over="ignore"):
             changes = [(each[0] - base[0])[each[1] & base[1]] for each in numbers if each is not base]
         differences.append(
-            _scale(colour_scale(changes, stage, is_difference=True, kind=kind), f"{quantity} difference")
+            _scale(colour_scale(changes, stage, is_difference=True, kind=kind), f"{quantity} difference", changes)
         )
-    values = [_scale(colour_scale(group, stage, kind=kind), quantity) for group in groups]
+    values = [_scale(colour_scale(group, stage, kind=kind), quantity, every) for group in groups]
     return {"values": values, "differences": differences}
 
 
-def _scale(scale: ColourScale, quantity: str) -> Record:
+def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Record:
     shares = np.linspace(0, 1, COLOURS + 1)
     values = np.asarray(scale.norm.inverse(shares))
     slack = ROUNDING * (scale.high - scale.low)
@@ -208,6 +212,7 @@ def _scale(scale: ColourScale, quantity: str) -> Record:
         "bounds": [scale.low - min(slack, ROUNDING * abs(scale.low) or slack), scale.high + slack],
         "ticks": [[share, number(float(scale.norm.inverse(share)), 3, trim=True)] for share in TICKS],
         "label": scale.label(quantity),
+        "decimals": cell_decimals(max(float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in numbers)),
         "diverging": scale.is_diverging,
     }
 

@@ -108,14 +108,15 @@ class Table:
 def page(
     runs: Sequence[Record],
     comparisons: Sequence[Comparison] = (),
-    pictures: Sequence[Record] = (),
+    both: Record | None = None,
     *,
     title: str | None = None,
     note: str | None = None,
 ) -> str:
     """Return the page of runs, as `prepared` returns them, and of comparisons between them.
 
-    `pictures` show curves of several runs together. `title` and `note`, a text in Markdown, are given by the user.
+    `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
+    `title` and `note`, a text in Markdown, are given by the user.
     """
     css = (HERE / "page.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
@@ -128,7 +129,7 @@ def page(
         title=printable(title) if title else _joined(names),
         note=as_html(note or ""),
         runs=runs,
-        pictures=pictures,
+        both=both or {},
         comparisons=list(map(_compared, comparisons)),
         css=css,
         javascript=javascript,

@@ -4,10 +4,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
-from attncli.common.study import Comparison, Result
+from torch import Tensor
+
+from attncli.common.study import STAGES, Comparison, Record, Result, layers_of, tensor_name, tokens_of
+from attncli.errors import printable
 from attncli.runs.loading import StoredRun, reading
+from attncli.show.page.matrices import views
 from attncli.show.page.page import BUDGET, Shown, page, prepared
 from attncli.show.page.svg import pictures
 from attncli.sweeps.figure import runs_figures
@@ -32,14 +37,48 @@ def report(
         InputError: files of a run are damaged.
     """
     names = names_of([run.path for run in runs]) if len(runs) > 1 else [run.result.name for run in runs]
-    found = []
+    pair, share = None, budget // len(runs)
+    if len(runs) == 2 and comparisons:
+        with reading(Path(f"{runs[0].path} or {runs[1].path}")):
+            pair, share = pair_of([run.result for run in runs], names, comparisons[0]), budget // 3
+    sections = []
     for number, (run, name) in enumerate(zip(runs, names, strict=True)):
         with reading(run.path):
-            found.append(prepared(_shown(run, name, number), budget // len(runs)))
+            sections.append(prepared(_shown(run, name, number), share))
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
     compared = [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
     curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
-    return page(found, compared, curves, title=title, note=note)
+    differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
+    about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
+    both = {"title": printable(about), "views": differences, "pictures": curves}
+    return page(sections, compared, both, title=title, note=note)
+
+
+def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Comparison) -> Result | None:
+    """Return the stages of the label whose weights differ most between two runs, as a result with the runs as labels.
+
+    A key that either run sees is unmasked. It is None if the runs share no weights that differ, or if tokens differ.
+    """
+    a, b = results
+    most = max(comparison.weights, key=_difference, default={})
+    layers = [layer for layer in layers_of(a) if layer in layers_of(b)]
+    if not most or not _difference(most) or any(tokens_of(a, layer) != tokens_of(b, layer) for layer in layers):
+        return None
+    tensors, masks = dict[str, Tensor](), dict[str, Tensor]()
+    for layer, stage in product(layers, STAGES):
+        mask, stored = tensor_name("valid", layer=layer), tensor_name(most["label"], stage, layer=layer)
+        pairs = [(run.inputs.get(mask), run.tensors.get(stored)) for run in results]
+        shapes = [[None if each is None else each.shape for each in pair] for pair in pairs]
+        if None not in shapes[0] and shapes[0] == shapes[1]:
+            masks[mask] = a.inputs[mask] | b.inputs[mask]
+            for run, name in zip(results, names, strict=True):
+                tensors[tensor_name(name, stage, layer=layer)] = run.tensors[stored]
+    records = [{**a.records[0], "label": name} for name in names]
+    return replace(a, name=most["label"], records=records, inputs=masks, tensors=tensors, findings=())
+
+
+def _difference(row: Record) -> float:
+    return float(row["js_divergence"] or row["max_abs_difference"] or 0.0)
 
 
 def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]:

@@ -1,18 +1,24 @@
 """The pictures of a study as SVG elements of a page, in the page's light and dark theme."""
 
 import io
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import Any
 from xml.etree import ElementTree
+
+import numpy as np
 
 from attncli.common.study import Record
 from attncli.config.looks import HeatmapLook, Theme
 from attncli.errors import printable
-from attncli.show.pictures.figures import METADATA, Note, Picture, applied
+from attncli.numbers import number
+from attncli.show.pictures.figures import METADATA, Hint, Note, Picture, applied
 
 PAGE_THEMES: tuple[Theme, ...] = ("light", "dark")
 POINTS = 10.0  # of text on a screen
+POINT, MOST_POINTS = 9.0, 200  # units of the side of a point's box; points of a line that have one
 REFERENCE = re.compile(r"url\(#(.+)\)")  # to an element by its id
 DROPPED_TAGS = ("metadata", "style")
 DROPPED_STYLES = ("font", "font-family")  # page.css chooses the font
@@ -69,8 +75,46 @@ def inlined(figure: Picture, prefix: str, title: str) -> str:
             else:
                 attributes[key] = REFERENCE.sub(rf"url(#{prefix}\1)", value)
         element.attrib = attributes
+    for hint in (*figure.hints, *_points(figure)):
+        box = {"class": "hint", "fill": "none", "pointer-events": "all", **_box(figure, hint)}
+        rectangle = ElementTree.SubElement(root, "rect", box | {f"data-{key}": text for key, text in hint.head.items()})
+        ElementTree.SubElement(rectangle, "title").text = printable(hint.text)
     root.attrib |= {"role": "img", "aria-label": title, "stroke-linejoin": "round", "stroke-linecap": "butt"}
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _points(figure: Picture) -> Iterator[Hint]:
+    """Yield the numbers of the points in view of all lines with a label, unless the line has very many."""
+    for axes in figure.axes:
+        title, x_name, y_name = (
+            " ".join(text.split()) for text in (axes.get_title(), axes.get_xlabel(), axes.get_ylabel())
+        )
+        ticks = dict(zip(axes.get_xticks(), (tick.get_text() for tick in axes.get_xticklabels()), strict=True))
+        for line in axes.lines:
+            label, points = str(line.get_label()), np.asarray(line.get_xydata(), float)
+            if label.startswith("_") or len(points) > MOST_POINTS:
+                continue
+            ends = zip(*figure.intervals.get(line, ((), ())), strict=True)
+            for (x, y), (low, high) in zip_longest(points, ends, fillvalue=(math.nan, math.nan)):
+                if axes.viewLim.contains(x, y):
+                    at = number(float(x), trim=True) if _is_number(ticks.get(x, "")) else ticks[x]
+                    interval = f" ({number([float(low), float(high)])})" if low < high else ""
+                    where = ", ".join(filter(None, (title, label, f"{x_name} {at}".strip())))
+                    text = f"{where}: {f'{y_name} {number(float(y))}'.strip()}{interval}"
+                    yield Hint(axes, text, (x, y), (0.0, 0.0))
+
+
+def _is_number(text: str) -> bool:
+    return not text or text[0].isdigit() or text[0] in "−-"
+
+
+def _box(figure: Picture, hint: Hint) -> dict[str, str]:
+    """Return the attributes of a rectangle for a hint, at least POINT units large."""
+    ends = np.add.outer((-0.5, 0.5), (0.0,)) * hint.size + hint.centre
+    (left, bottom), (right, top) = hint.axes.transData.transform(ends) * 72 / figure.dpi
+    sides = [max(abs(right - left), POINT), max(abs(top - bottom), POINT)]
+    corner = (left + right - sides[0]) / 2, 72 * figure.get_figheight() - (top + bottom + sides[1]) / 2
+    return {key: f"{value:.1f}" for key, value in zip(("x", "y", "width", "height"), (*corner, *sides), strict=True)}
 
 
 def _local(name: str) -> str:

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look
 from attncli.errors import InputError, below, did_you_mean, got, printable
+from attncli.numbers import cell_decimals
 from attncli.show.pictures.figures import Note, Picture, drawing, ignore_note
 from attncli.show.pictures.matrices import Panel, block_means, differences, part_shown, select, subtracted, zoom
 from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out
@@ -546,12 +547,8 @@ def _number_format(
     if look.annotate == "no" or not 0 < values.size <= MOST_NUMBERS[look.annotate]:
         return None
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-    if not content.stage:
-        spec = "z.3g"
-    elif 0 < largest < 0.005 or largest >= 1e4:
-        spec = "z.0e"
-    else:
-        spec = "z.3f" if 0 < largest < 0.1 else "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"
+    decimals = cell_decimals(largest)
+    spec = "z.3g" if not content.stage else "z.0e" if decimals is None else f"z.{decimals}f"
     spec = "+" * content.is_difference + spec
     points = NUMBER_POINTS * unit
     width = DIGIT * points * max(len(_number_text(value, spec)) for value in values.tolist())

@@ -252,9 +252,11 @@ def draw_line(
         axes.vlines(x, low, high, colors=look["color"], linewidth=look["linewidth"], zorder=2.5)
     if bands and len(x) >= 2 * bands and "markevery" not in options:
         turn = slice((len(axes.collections) - 1) % bands, None, bands)
-        axes.plot(x[turn], y[turn], zorder=4, **{**options, "linestyle": "none", "gid": None})
+        axes.plot(x[turn], y[turn], zorder=4, **{**options, "linestyle": "none", "gid": None, "label": None})
         options["marker"] = ""
-    axes.plot(x, y, zorder=3, **options)
+    (line,) = axes.plot(x, y, zorder=3, **options)
+    if isinstance(axes.figure, Picture):
+        axes.figure.intervals[line] = low, high
 
 
 def frame(axes: Sequence[Axes], spreads: str) -> None:

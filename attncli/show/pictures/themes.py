@@ -106,6 +106,7 @@ class Sheet:
         looks = looks_of(labels)
         return {
             label: {
+                "label": label,
                 "color": getattr(look, self.theme),
                 "linewidth": LINE,
                 "linestyle": look.grey_dash if self.theme == "print" else look.dash,

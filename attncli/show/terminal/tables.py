@@ -269,7 +269,7 @@ def _narrowed(widths: list[int], room: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Block:
-    """A table with columns of these widths and `gap` spaces between them; cells of the first `names` are on the left."""
+    """A table with columns of these widths and `gap` spaces between them; the first `names` are aligned left."""
 
     columns: Sequence[Cells]
     widths: Sequence[int]

@@ -192,7 +192,9 @@ def test_colours_are_those_of_the_scale(
                 shown = np.array([pixel[:3] for pixel in pixels(canvas) if pixel[3]])
                 assert np.abs(shown - expected).max() <= 8  # of 255: a neighbour among the 256 colours
             written = [text for text in page.locator(".numbers").nth(panel).locator("span").all_inner_texts() if text]
-            assert [float(text) for text in written] == pytest.approx(cells.tolist(), rel=0.51, abs=0.005)
+            assert [float(text.replace("−", "-")) for text in written] == pytest.approx(
+                cells.tolist(), rel=0.51, abs=0.005
+            )
         bar = page.locator(".scale").nth(int(bool(minus)))
         ends = [float(text) for text in bar.locator(".ticks span").all_inner_texts()]
         assert [ends[0], ends[-1]] == pytest.approx([scale.low, scale.high], rel=0.06)

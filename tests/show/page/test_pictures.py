@@ -1,6 +1,7 @@
 """Pictures and tables of studies on a page."""
 
 import json
+import math
 import re
 from itertools import chain
 from pathlib import Path
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import expect
 
+from attncli.numbers import number
 from tests.cli import good
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import has_numbers, study
@@ -91,6 +93,43 @@ def test_the_picture_of_the_theme_is_seen(open_page: Open, file: Path) -> None:
         assert box is not None
         assert box["width"] == 60 * 16  # as wide as the page, at most 60 rem
         assert box["height"] > 200
+
+
+def test_points_have_their_numbers(open_page: Open, file: Path, folders: dict[str, Path]) -> None:
+    """The box of each point lies over its marker, and its title has the numbers of the record, for the pointer."""
+    page = open_page(file)
+    picture = page.locator("[aria-label='Picture variance of variance']").first
+    titles = picture.locator(".hint title").all_text_contents()
+    for row in records(folders["variance"]):
+        interval = f"({number(row['variance_ci'])})"
+        place = f"variance of the scores, {row['label']}, d {row['d']}"
+        assert f"{place}: {number(row['variance'])} {interval}" in titles
+    markers, boxes = ([each.bounding_box() for each in picture.locator(kind).all()] for kind in ("use", ".hint"))
+    middles = [centre(box) for box in boxes if box]
+    rows = len(records(folders["variance"]))
+    seen = [box for box in markers if box and any(math.dist(centre(box), middle) < 1.5 for middle in middles)]
+    assert len(seen) >= rows
+    picture.locator(".hint").first.hover()
+
+
+def centre(box: Any) -> tuple[float, float]:
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_cells_of_doctor_open_their_head(open_page: Open, tmp_path: Path) -> None:
+    for command, out in (("doctor", "checked"), ("run", "run")):
+        good(command, "minilm", "--no-plots", "--quiet", "--out", tmp_path / out)
+    page = open_page(report(tmp_path / "page.html", tmp_path / "checked", tmp_path / "run"))
+    row = next(row for row in records(tmp_path / "checked") if row["check"] == "first_key" and row["head"] == 6)
+    cell = page.locator(f".light .hint[data-layer='{row['layer']}'][data-head='6'][data-label='{row['label']}']")
+    expect(cell.locator("title")).to_contain_text(f"first_key {number(row['value'])}")
+    cell.click()
+    view = page.locator(".view").first
+    expect(view.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"layer {row['layer']}, head 6"))
+    expect(page.locator(f"figure:has-text('{row['label']}') .cells").first).to_be_focused()
+    alone = open_page(report(tmp_path / "alone.html", tmp_path / "checked"))
+    assert alone.locator(".light .hint title").count()
+    expect(alone.locator(".picture a")).to_have_count(0)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

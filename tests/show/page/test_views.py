@@ -65,14 +65,41 @@ def test_names_of_keys_stand_upright_where_they_have_room(open_page: Open, file:
     page = open_page(file, "cell=40")
     expect(page.locator(".columns").first.locator("bdi.upright")).to_have_text(TOKENS)
     page = open_page(file, "cell=27")
-    expect(page.locator(".columns").first.locator("bdi:not(.upright)")).to_have_text(
-        [name for name in TOKENS if len(name) > 3]
-    )
+    expect(page.locator(".columns").first.locator("bdi:not(.upright)")).to_have_text(TOKENS)
     names = open_page(large).locator(".columns").first.locator("bdi")
     assert names.count() > 3
     expect(names).to_have_class(["upright"] * names.count())
     boxes = [box for name in names.all() if (box := name.bounding_box())]
     assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
+
+
+LONG = "an uncommonly long token of seventy characters that nobody should ever cut"
+MONSTER = "Donaudampfschifffahrtselektrizitaetenhauptbetriebswerk"
+TEXT_BEYOND = """(names) => names.flatMap((name) => {
+    const range = document.createRange();
+    range.selectNodeContents(name);
+    const [text, box] = [range.getBoundingClientRect(), name.closest(".scroll").getBoundingClientRect()];
+    const isOut = text.left < box.left - 1 || text.top < box.top - 1 || text.bottom > box.bottom + 1;
+    return isOut || name.scrollWidth > name.clientWidth + 1 ? [name.textContent] : [];
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_tokens_are_never_cut(open_page: Open, tmp_path: Path, width: int) -> None:
+    tokens = [*TOKENS[:4], LONG, *TOKENS[5:8], MONSTER, *TOKENS[9:]]
+    attention(tmp_path / "long", tokens={"queries": tokens, "keys": tokens})
+    page = open_page(report(tmp_path / "long.html", tmp_path / "long"), viewport={"width": width, "height": 900})
+    for side in (".rows", ".columns"):
+        names = page.locator(side).first.locator("bdi")
+        expect(names.filter(has_text=LONG)).to_have_count(1)
+        assert names.evaluate_all(TEXT_BEYOND) == []
+        boxes = [box for name in names.all() if (box := name.bounding_box())]
+        along, extent = ("y", "height") if side == ".rows" else ("x", "width")
+        boxes.sort(key=lambda box: box[along])
+        assert all(a[along] + a[extent] <= b[along] + 1 for a, b in pairwise(boxes))
+    point(page, 0, 4, 4)
+    expect(page.locator("#tip .head")).to_contain_text(f"query 4: {LONG}")
+    assert page.locator("#tip .head").evaluate("(head) => head.scrollHeight <= head.clientHeight")
 
 
 def drag(page: Page, start: tuple[int, int], end: tuple[int, int], size: int) -> None:

@@ -12,8 +12,8 @@ class HeadsView {
 
   constructor(view) {
     this.#view = view;
-    const { labels, n, m } = view.data;
-    const count = view.matrices.places * labels.length;
+    const { n, m } = view.data;
+    const count = view.matrices.places * view.shown.length;
     const isOpen = count * n * m <= MOST_CELLS;
     this.#grid.classList.toggle("many", count > FEW_HEADS);
     const summary = make("summary", {}, make("h3", {}, "All heads"));
@@ -30,7 +30,8 @@ class HeadsView {
     this.#perRow = columns.names.length;
     this.#grid.style.gridTemplateColumns = `max-content repeat(${this.#perRow}, max-content)`;
     this.#grid.append(make("span", {}, columns.name), ...columns.names.map((name) => make("span", {}, name)));
-    for (const [label, name] of labels.entries()) {
+    for (const shown of this.#view.shown) {
+      const name = shown.minus ? `${labels[shown.label]} − ${shown.minus}` : labels[shown.label];
       for (const [layer, layerName] of (layers?.names ?? [null]).entries()) {
         const row = layers ? `${name}, ${layerName}` : name;
         this.#grid.append(make("bdi", {}, row));
@@ -40,7 +41,7 @@ class HeadsView {
           const about = { type: "button", "aria-label": `${row}, ${columns.name} ${column}` };
           const element = make("button", { ...about, onclick: () => this.#view.choose(choice) }, canvas);
           this.#grid.append(element);
-          this.#thumbnails.push({ label, choice, canvas, element });
+          this.#thumbnails.push({ shown, choice, canvas, element });
         }
       }
     }
@@ -50,12 +51,12 @@ class HeadsView {
     if (!this.element.open) return;
     const { data, choices, place } = this.#view;
     const painted = String([choices.stage, choices.batch, choices.minus, choices.colours]);
-    for (const { label, choice, canvas, element } of this.#thumbnails) {
+    for (const { shown, choice, canvas, element } of this.#thumbnails) {
       const own = data.axes.map(({ name }) => choice[name] ?? choices[name]);
-      if (painted !== this.#painted) paint(canvas, this.#view.pictureOf(label, own));
+      if (painted !== this.#painted) paint(canvas, this.#view.pictureOf(shown, own));
       const isShown = String(own) === String(place);
       element.setAttribute("aria-pressed", String(isShown));
-      element.tabIndex = isShown && label === 0 ? 0 : -1; // one stop for Tab; arrows do the rest
+      element.tabIndex = isShown && shown === this.#view.shown[0] ? 0 : -1; // one stop for Tab; arrows do the rest
     }
     this.#painted = painted;
   }

@@ -67,18 +67,28 @@ class Panel {
       const data = { "data-side": side, "data-index": index };
       const name = make("bdi", { className: found.length ? "found" : "", ...data }, this.#view.token(side, index));
       name.style.setProperty("--i", index);
-      name.classList.toggle("upright", widthOf(name.textContent) <= (found.length ? 1 : every) * size);
       return name;
     });
+    const areUpright = names.every((name) => widthOf(name.textContent) <= (found.length ? 1 : every) * size);
+    for (const name of names) name.classList.toggle("upright", areUpright);
     this.#names[side].replaceChildren(...names, ...(side === "keys" ? [make("span", {}, "Keys")] : []));
-    return names.every((name) => name.classList.contains("upright"));
+    const room = (name) => (side === "queries" ? name.offsetHeight : areUpright ? 0 : name.offsetWidth);
+    const sizes = names.map(room);
+    const longFirst = [...names.keys()].sort((i, j) => sizes[j] - sizes[i]);
+    const placed = []; // names of several lines, which take the room of those beside them
+    for (const i of longFirst) {
+      const isOver = (j) => 2 * Math.abs(wanted[i] - wanted[j]) * size < sizes[i] + sizes[j];
+      if (placed.some(isOver)) names[i].remove();
+      else if (sizes[i] > 2 * LABEL_ROOM) placed.push(i);
+    }
+    return areUpright;
   }
 
   /** Write the numbers into cells of a size, if they are large enough. */
   write(size) {
     const { values, shown } = this.#picture ?? {};
     const hasRoom = values && size >= NUMBER_ROOM && values.length <= MOST_NUMBERS;
-    const texts = hasRoom ? [...values].map((value, i) => (shown[i] ? shortNumber(value) : "")) : [];
+    const texts = hasRoom ? [...values].map((value, i) => (shown[i] ? cellNumber(value, this.#picture) : "")) : [];
     const cells = texts.map((text, i) => {
       const cell = make("span", {}, text);
       cell.style.color = inkOn(values[i], this.#picture);
@@ -143,11 +153,12 @@ function widthOf(text) {
   return 5 + [...text].reduce((sum, character) => sum + (character > "\u2e80" ? WIDE : CHARACTER), 0);
 }
 
-/** Return a number in at most five characters. */
-function shortNumber(value) {
-  const size = Math.abs(value);
-  const isLong = size > 0 && (size < 0.01 || size >= 1000);
-  return isLong && Number.isFinite(value) ? value.toExponential(0).replace("+", "") : String(Number(value.toPrecision(2)));
+/** Return the text of a number in a cell, as in pictures. */
+function cellNumber(value, { scale: { decimals }, isDifference }) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value < 0 ? "−∞" : isDifference ? "+∞" : "∞";
+  const text = decimals === null ? value.toExponential(0).replace("e+", "e") : value.toFixed(decimals);
+  const sign = Number(text) < 0 ? "−" : isDifference ? "+" : "";
+  return sign + text.replace(/^-/, "").replace("-", "−");
 }
 
 /** A colour bar with the values of its colours, and the numbers of cells beyond them. */

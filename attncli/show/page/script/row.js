@@ -65,7 +65,7 @@ class RowView {
       bars.style.setProperty("fill", `light-dark(${light}, ${dark})`);
       const axis = makeSvg("line", { x2: WIDTH, y1: up(0), y2: up(0) });
       const size = { viewBox: `0 0 ${WIDTH} ${STRIP}`, preserveAspectRatio: "none", height: STRIP };
-      const ends = make("small", {}, make("span", {}, showNumber(high, 2)), make("span", {}, showNumber(low, 2)));
+      const ends = make("small", {}, make("span", {}, showNumber(high, this.#view.digits)), make("span", {}, showNumber(low, this.#view.digits)));
       return [make("bdi", {}, data.labels[label]), ends, makeSvg("svg", size, axis, bars)];
     });
     const widest = range(data.m).reduce((most, key) => Math.max(most, widthOf(this.#view.token("keys", key))), 0);

@@ -11,11 +11,15 @@ elements.forEach(async (element, number) => {
     stage.append(view.element);
     stage.hidden = false;
     view.show();
-    const items = element.closest(".run").querySelectorAll(".findings li");
+    const items = element.parentElement.querySelectorAll(".findings li");
     for (const finding of data.findings) {
       const item = items[finding.index];
-      if (!item.querySelector("a")) item.replaceChildren(view.linkTo(finding, item.textContent));
+      if (item.querySelector("a")) continue;
+      const link = make("a", {}, item.textContent);
+      view.link(link, finding.place, finding.label);
+      item.replaceChildren(link);
     }
+    for (const cell of document.querySelectorAll(".hint[data-head]")) view.linkCell(cell);
     stage.dataset.ready = "yes";
   } catch ({ message }) {
     stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${message}`));

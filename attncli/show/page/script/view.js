@@ -29,13 +29,16 @@ class MatricesView {
     this.matrices = matrices;
     this.digits = data.bytes === 4 ? DIGITS : 3; // no more than rounded numbers have
     this.choices = new Choices(number, this.#kinds(), () => this.show());
-    this.panels = data.labels.map(() => new Panel(this));
+    /** The matrices beside each other: of each label, minus the chosen label, and of two runs also their difference. */
+    this.shown = [...data.labels.keys()].map((label) => ({ label }));
+    if (data.difference) this.shown.push({ label: 1, minus: data.labels[0] });
+    this.panels = this.shown.map(() => new Panel(this));
     this.row = new RowView(this);
     this.heads = data.axes.length > 1 ? new HeadsView(this) : null;
     this.group = this.#groupOfPanels();
     this.command = make("code");
     this.caption = make("p", { className: "caption" });
-    this.#bars = range(Math.max(2, data.labels.length)).map(() => new ColourBar());
+    this.#bars = range(Math.max(2, this.shown.length)).map(() => new ColourBar());
     this.#scales.append(...this.#bars.map((bar) => bar.element));
     const command = make("p", { className: "note" }, ...(data.command ? ["As a file: ", this.command] : []));
     const parts = [this.#toolbar(), this.#why, this.caption, this.group, this.#scales, this.row.element];
@@ -69,14 +72,27 @@ class MatricesView {
     this.#say();
   }
 
-  /** Return a link to the place and the label that a finding names. */
-  linkTo({ place, label }, text) {
-    const press = (event) => {
+  /** Make a link show a place, and the matrix of a label if there is one. */
+  link(element, place, label) {
+    element.setAttribute("href", this.choices.addressOf(place));
+    element.onclick = (event) => {
       event.preventDefault();
       this.choose({ ...place, query: null, key: null });
       (this.panels[label] ?? this.panels.find(({ element }) => !element.hidden)).cells.focus();
     };
-    return make("a", { href: this.choices.addressOf(place), onclick: press }, text);
+  }
+
+  /** Make the cell of a head in a picture a link to its matrix, if the view has it. */
+  linkCell(cell) {
+    const { labels, axes } = this.data;
+    const label = labels.indexOf(cell.dataset.label);
+    const place = Object.fromEntries(axes.slice(1).map(({ name, names }) => [name, names.indexOf(cell.dataset[name])]));
+    const isHere = label >= 0 && !Object.values(place).includes(-1) && "layer" in place === "layer" in cell.dataset;
+    if (!isHere || cell.closest("a")) return;
+    const link = makeSvg("a");
+    this.link(link, place, label);
+    cell.replaceWith(link);
+    link.append(cell);
   }
 
   #toolbar() {
@@ -105,13 +121,14 @@ class MatricesView {
       this.reveal();
     });
     const hasSeveral = labels.length > 1;
+    const isChosen = hasSeveral && !this.data.difference;
     const pairs = (names) => names.map((name) => [name, name]);
     return make(
       "div",
       { className: "bar", role: "toolbar", "aria-label": "What is shown" },
       chosen("stage", pairs(stages.map(({ name }) => name))),
       ...axes.map(({ name, names }) => chosen(name, [...names.entries()], Number)),
-      ...(hasSeveral ? [chosen("minus", [["", "nothing"], ...pairs(labels)])] : []),
+      ...(isChosen ? [chosen("minus", [["", "nothing"], ...pairs(labels)])] : []),
       chosen("colours", [["", "auto"], ...pairs(["linear", "root", "log"])]),
       ...(hasSeveral ? [largest] : []),
       labelled("cell size", typed(this.#cell, "cell", Number)),
@@ -144,7 +161,7 @@ class MatricesView {
     for (const [name, list] of Object.entries(this.#lists)) list.value = choices[name] ?? "";
     this.#search.value = choices.search;
     this.found = data.labels.map((_, label) => this.matrices.at(choices.stage, this.place, label));
-    const pictures = data.labels.map((_, label) => this.pictureOf(label, this.place));
+    const pictures = this.shown.map((each) => this.pictureOf(each, this.place));
     const drawn = pictures.filter(({ values }) => values);
     const scales = [...new Set(drawn.toSorted((a, b) => a.isDifference - b.isDifference).map(({ scale }) => scale))];
     const words = this.#bars.map((bar, i) => {
@@ -166,9 +183,9 @@ class MatricesView {
     this.heads?.show();
   }
 
-  /** Return the picture of a label at a place: its values, or their difference from another label. */
-  pictureOf(label, place) {
-    const { stage, minus, colours } = this.choices;
+  /** Return the picture of a label at a place: its values, or their difference from the label `minus`. */
+  pictureOf({ label, minus = this.choices.minus }, place) {
+    const { stage, colours } = this.choices;
     const { labels, stages } = this.data;
     const formula = this.data.formulas[label];
     const { labels: there, scales } = stages.find(({ name }) => name === stage);
@@ -205,6 +222,7 @@ class MatricesView {
     if (!isPrinting) this.#cell.value = size;
     const { style } = this.group;
     style.setProperty("--names", `${Math.max(names, SHORTEST_NAME)}px`);
+    style.setProperty("--above", `${AXIS + names}px`); // room for all names, which are then measured
     style.setProperty("--cell", `${size}px`);
     style.gridTemplateColumns = `repeat(${columns}, minmax(0, max-content))`;
     this.group.classList.toggle("small", size < 1);
@@ -216,7 +234,7 @@ class MatricesView {
       areUpright = panel.name("keys", found.keys, wide);
       panel.write(Math.min(wide, tall));
     }
-    style.setProperty("--above", `${AXIS + (areUpright ? UPRIGHT_NAME : names)}px`);
+    if (areUpright) style.setProperty("--above", `${AXIS + UPRIGHT_NAME}px`);
     const counts = [counted(found.queries.length, "query", "queries"), counted(found.keys.length, "key")];
     this.#found.textContent = this.choices.search ? counts.join(", ") : "";
   }
@@ -356,10 +374,15 @@ class MatricesView {
     const numbers = labels.map((_, label) =>
       stages.map(({ name }) => this.valueAt(label, query * m + key, this.matrices.at(name, this.place, label))),
     );
+    const names = [...labels];
+    if (this.data.difference && !numbers.flat().includes(null)) {
+      names.push(`${labels[1]} − ${labels[0]}`);
+      numbers.push(numbers[1].map((value, i) => Math.fround(value - numbers[0][i])));
+    }
     if (numbers.flat().every((value) => value === null)) return [heading, make("em", {}, "masked")];
     const head = make("tr", {}, make("td"), ...stages.map(({ name }) => make("th", { scope: "col" }, name)));
     const rows = numbers.map((values, label) => {
-      const name = make("th", { scope: "row" }, make("bdi", {}, labels[label]));
+      const name = make("th", { scope: "row" }, make("bdi", {}, names[label]));
       return make("tr", {}, name, ...values.map((value) => numberCell(value, this.digits)));
     });
     return [heading, make("table", {}, head, ...rows)];

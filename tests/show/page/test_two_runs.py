@@ -1,0 +1,92 @@
+"""A page of two runs begins with their matrices and the difference, linked; its numbers are those of the runs."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+from safetensors.numpy import load_file
+
+from tests.show.page.conftest import Open, report
+from tests.show.page.pages import attention, choose, has_numbers, point, study
+from tests.show.page.reading import Read, numbers
+
+TITLES = ["first", "second", "second − first"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Save two runs of which `additive`, with other parameters, differs most."""
+    base = tmp_path_factory.mktemp("two")
+    scorers = [["dot", {"scorer": "additive", "num_hiddens": size}] for size in (2, 64)]
+    for name, entries in zip(TITLES, scorers, strict=False):
+        attention(base / name, scorers=entries)
+    return [base / name for name in TITLES[:2]]
+
+
+@pytest.fixture(scope="module")
+def file(folders: list[Path]) -> Path:
+    return report(folders[0].parent / "two.html", *folders)
+
+
+@pytest.fixture
+def page(open_page: Open, file: Path) -> Page:
+    return open_page(file)
+
+
+def test_the_first_matrices_are_of_both_runs_and_their_difference(page: Page) -> None:
+    view = page.locator(".view").first
+    expect(page.locator("h3").first).to_have_text("additive: first, second, and second − first")
+    expect(view.locator("figcaption bdi")).to_have_text(TITLES)
+    expect(view.locator(".heads > bdi")).to_have_text(TITLES)
+    expect(view.get_by_text("minus")).to_have_count(0)
+
+
+def test_the_page_opens_where_runs_differ_most_with_their_numbers(page: Page, folders: list[Path]) -> None:
+    first, second = (load_file(folder / "tensors.safetensors") for folder in folders)
+    change = np.abs(second["additive/weights"] - first["additive/weights"])
+    batch, head, query, key = np.unravel_index(change.argmax(), change.shape)
+    reason = page.locator(".view").first.get_by_text("differ most at")
+    expect(reason).to_contain_text(f"In batch {batch}, head {head}, the weights differ most at query {query}:")
+    for row, column in ((int(query), int(key)), (7, 3)):
+        point(page, 2, row, column)
+        pair = [run[f"additive/{stage}"] for run in (first, second) for stage in ("scores", "weights")]
+        values = [float(tensor[batch, head, row, column]) for tensor in pair]
+        expected = [*values, *(float(np.float32(b) - np.float32(a)) for a, b in zip(values, values[2:], strict=False))]
+        has_numbers(page.locator("#tip td.number"), expected)
+
+
+def test_one_choice_and_one_pointer_are_for_all_three(page: Page) -> None:
+    view = page.locator(".view").first
+    choose(page, "head", "1")
+    expect(view.locator("[aria-pressed=true]")).to_have_count(3)
+    for cells in view.locator(".cells").all():
+        expect(cells).to_have_attribute("aria-label", re.compile("head 1"))
+    point(page, 2, 9, 4)
+    for cells in view.locator(".cells").all():
+        expect(cells.locator(".mark.cell")).to_be_visible()
+        mark, box = cells.locator(".mark.cell").bounding_box(), cells.bounding_box()
+        assert mark is not None
+        assert box is not None
+        assert (mark["x"] - box["x"]) / box["width"] == pytest.approx(4 / 12, abs=0.01)
+        assert (mark["y"] - box["y"]) / box["height"] == pytest.approx(9 / 12, abs=0.01)
+
+
+def test_stored_matrices_are_those_of_the_runs(file: Path, folders: list[Path]) -> None:
+    view = Read(file.read_text(encoding="utf-8")).views()[0]
+    for folder in folders:
+        tensors = load_file(folder / "tensors.safetensors")
+        expected = np.where(tensors["valid"], tensors["additive/weights"], np.nan).reshape(8, -1)
+        for place, matrix in enumerate(expected):
+            got = np.array(numbers(view, "weights", folder.name, place), float)
+            assert np.array_equal(got, matrix, equal_nan=True)
+
+
+def test_runs_that_share_no_weights_have_no_matrices_on_top(tmp_path: Path) -> None:
+    study(tmp_path / "variance", "variance")
+    attention(tmp_path / "run")
+    attention(tmp_path / "tokens", tokens={"queries": list("abcdefghijkl"), "keys": list("abcdefghijkl")}, seed=1)
+    for other in ("run", "variance", "tokens"):
+        page = report(tmp_path / f"{other}.html", tmp_path / "run", tmp_path / other).read_text(encoding="utf-8")
+        assert not any("difference" in view for view in Read(page).views())
