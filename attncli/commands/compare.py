@@ -96,6 +96,7 @@ def _check(
     given: Mapping[StudyFlag, Any],
 ) -> HeatmapLook:
     """Return the look that flags describe; raise InputError for wrong or contradictory flags."""
+    """Return the look that flags describe; raise InputError for wrong or contradicting flags."""
     overrides = overrides_of_flags(given)
     if len(runs) < 2:
         raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")

@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from attncli.common.study import Finding, Record, Result, by_label, in_sentence
+from attncli.common.trends import FLAT, course
 from attncli.numbers import finite, number, several
 from attncli.runs.run_folder import JOURNAL
-from attncli.show.pictures.trends import FLAT, course
 from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown, swept_keys
 from attncli.sweeps.summary import student_t
 

@@ -370,3 +370,4 @@ def test_a_comparison_is_json_and_tables(runs: Path, tmp_path: Path) -> None:
     found = attncli.compare(runs / "attention", copy)
     assert repr(found) == f"<attncli.Comparison {found.sentence}>"
     assert "Differences, largest first" in found._repr_mimebundle_()["text/html"]
+    assert "Differences, largest first" in found._repr_mimebundle_()["text/plain"]

@@ -36,6 +36,7 @@ from attncli.common.scoring import (
 )
 from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.common.threads import in_order, on_threads
+from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import InputError, below
@@ -44,7 +45,6 @@ from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import number, several
 from attncli.scorers import Scorer
-from attncli.show.pictures.trends import trend
 
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most this times its smallest

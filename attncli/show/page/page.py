@@ -5,29 +5,27 @@ import hashlib
 import json
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
-from attncli.common.study import Column, Comparison, Listing, Record, Result, nan_to_null
+from attncli.common.study import Column, Comparison, Record, nan_to_null
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
-from attncli.show.page.matrices import COLOURS, views
+from attncli.runs.loading import StoredRun
+from attncli.show.page.matrices import COLOURS
 from attncli.show.page.note import as_html
 from attncli.show.page.svg import PAGE_THEMES
 from attncli.show.pictures.themes import THEMES
 from attncli.show.terminal.comparison import Section, sections
+from attncli.sweeps.views import listings_of
 
-BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
 LONGEST_CONFIG = 100_000  # characters
-MANY_ROWS = 100  # of a table that is closed at first
 DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
@@ -56,33 +54,14 @@ INPUTS = [
 ]
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A run, ready for the page.
-
-    `name` is unique on the page, `listings` are its rows, `pictures` its pictures as SVG. `content` has the fields of
-    results.json, `config` the text of config.yaml, and `source` the run's path for commands that can read it.
-    """
-
-    name: str
-    result: Result
-    listings: Sequence[Listing]
-    pictures: Sequence[Record] = ()
-    content: Record = field(default_factory=dict)
-    config: str | None = None
-    source: str | None = None
-
-
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of a table, sorted by `number` if it has one, else by its text."""
 
     text: str
     number: float | None = None
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     """The heading of a column, and a description of the column."""
 
     text: str
@@ -90,19 +69,13 @@ class Heading:
     is_of_numbers: bool
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table of the page; `note` is the line below it."""
 
     title: str
     columns: Sequence[Heading]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the table is open at first."""
-        return len(self.rows) <= MANY_ROWS
 
 
 def page(
@@ -113,7 +86,7 @@ def page(
     title: str | None = None,
     note: str | None = None,
 ) -> str:
-    """Return the page of runs, as `prepared` returns them, and of comparisons between them.
+    """Return the page of runs, as `section_of` returns them, and of comparisons between them.
 
     `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
     `title` and `note`, a text in Markdown, are given by the user.
@@ -153,33 +126,35 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def prepared(run: Shown, budget: int = BUDGET) -> Record:
-    """Return the variables of the template for a run, with matrices of about `budget` bytes."""
-    result, content, source = run.result, run.content, run.source and shlex.quote(run.source)
-    tables = [_table(each.title, each.columns, each.rows) for each in run.listings]
+def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[Record]) -> Record:
+    """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures.
+
+    `source` is the run's path, for commands that can read it.
+    """
+    result, content, config = run.result, run.content, run.config or ""
+    tables = [_table(each.title, each.columns, each.rows) for each in listings_of(result)]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     formulas = result.settings.get("formulas", {})
-    own = [] if run.name == result.name else [printable(result.name)]
+    title = [] if name == result.name else [printable(result.name)]
     swept = {key for axis in result.settings.get("sweep", {}).get("over", ()) for key in axis}
     facts = [key for key in FACTS if key in content and key not in swept]
-    inputs = [{"name": name, **about} for name, about in content.get("inputs", {}).items()]
+    inputs = [{"name": tensor, **about} for tensor, about in content.get("inputs", {}).items()]
     return {
-        "name": printable(run.name),
+        "name": printable(name),
         "created": _text(content.get("created", "")[:19].replace("T", " ")),
-        "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in facts)],
+        "facts": [*title, *(f"{key} {printable(str(content[key]))}" for key in facts)],
         "about": _text(result.about or ""),
         "is_interrupted": result.interrupted,
-        "views": list(views(result, budget, source and f"attncli heatmap {source}")),
-        "pictures": run.pictures,
         "drawing": source and f"attncli figure {source}",
         "findings": [printable(finding.text) for finding in result.findings],
         "tables": [table for table in tables if table.rows],
         "command": _text(content.get("command", "")),
         "formulas": {printable(label): printable(text) for label, text in formulas.items()},
-        "config": "\n".join(map(_text, (run.config or "")[:LONGEST_CONFIG].splitlines())),
-        "is_cut": len(run.config or "") > LONGEST_CONFIG,
+        "config": "\n".join(map(_text, config[:LONGEST_CONFIG].splitlines())),
+        "is_cut": len(config) > LONGEST_CONFIG,
         "inputs": _table("Inputs", INPUTS, inputs),
         "environment": {printable(key): printable(str(value)) for key, value in content.get("environment", {}).items()},
+        **drawn,
     }
 
 

@@ -1,6 +1,7 @@
 """The HTML report of stored runs: their pictures, matrices and tables on one page."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,11 +14,12 @@ from attncli.common.study import STAGES, Comparison, Record, Result, layers_of, 
 from attncli.errors import printable
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.page.matrices import views
-from attncli.show.page.page import BUDGET, Shown, page, prepared
+from attncli.show.page.page import page, section_of
 from attncli.show.page.svg import pictures
 from attncli.sweeps.figure import runs_figures
-from attncli.sweeps.views import is_sweep, listings_of, view_of
+from attncli.sweeps.views import is_sweep, view_of
 
+BUDGET = 5_500_000  # bytes of all matrices of a page
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
 
 
@@ -44,7 +46,7 @@ def report(
     sections = []
     for number, (run, name) in enumerate(zip(runs, names, strict=True)):
         with reading(run.path):
-            sections.append(prepared(_shown(run, name, number), share))
+            sections.append(_section(run, name, number, share))
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
     compared = [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
     curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
@@ -101,11 +103,13 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         depths = [depth + more for depth, more in zip(depths, short, strict=True)]
 
 
-def _shown(run: StoredRun, name: str, number: int) -> Shown:
-    here = Path.cwd()
+def _section(run: StoredRun, name: str, number: int, budget: int) -> Record:
+    """Return the section of a run, with matrices of about `budget` bytes; `number` is its index on the page."""
+    here, result = Path.cwd(), run.result
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
-    source = None if run.config is None else str(path)  # no command can draw a results.json alone
-    has_numbers = run.config is not None or run.result.tensors or is_sweep(run.result)
-    figures = partial(view_of(run.result, "figure").figures, run.result)
+    source = None if run.config is None else shlex.quote(str(path))  # no command can draw a results.json alone
+    has_numbers = run.config is not None or result.tensors or is_sweep(result)
+    figures = partial(view_of(result, "figure").figures, result)
     drawn = pictures(lambda look, note: figures(note, look), name, number) if has_numbers else []
-    return Shown(name, run.result, listings_of(run.result), drawn, run.content, run.config, source)
+    matrices = list(views(result, budget, source and f"attncli heatmap {source}"))
+    return section_of(run, name, source, views=matrices, pictures=drawn)

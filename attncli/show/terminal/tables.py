@@ -280,7 +280,8 @@ class Block:
     def height(self) -> int:
         """The number of lines: of the heading, the rule below it, and the rows."""
         heights = (column.heights(width) for column, width in zip(self.columns, self.widths, strict=True))
-        return 1 + sum(map(max, zip(*heights, strict=True)))
+        rows: Iterable[Sequence[int]] = zip(*heights, strict=True)
+        return 1 + sum(map(max, rows))
 
     def __rich__(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, self.gap - 1))

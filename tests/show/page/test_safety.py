@@ -30,7 +30,16 @@ def is_attacked(page: Page) -> bool:
 
 def test_hostile_tokens_are_text(open_page: Open, file: Path) -> None:
     page = open_page(file)
-    expected = [*HOSTILE[:3], "\\u202eevil", "x" * 199 + "…", *HOSTILE[5:8], "\\u2028line", HOSTILE[9], "''", HOSTILE[11]]
+    expected = [
+        *HOSTILE[:3],
+        "\\u202eevil",
+        "x" * 199 + "…",
+        *HOSTILE[5:8],
+        "\\u2028line",
+        HOSTILE[9],
+        "''",
+        HOSTILE[11],
+    ]
     names = page.locator(".rows").first.locator("bdi").all_inner_texts()
     assert expected[4] in names
     assert set(names) < set(expected)

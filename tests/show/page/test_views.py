@@ -5,6 +5,7 @@ import math
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -93,7 +94,7 @@ def test_long_tokens_are_never_cut(open_page: Open, tmp_path: Path, width: int) 
         names = page.locator(side).first.locator("bdi")
         expect(names.filter(has_text=LONG)).to_have_count(1)
         assert names.evaluate_all(TEXT_BEYOND) == []
-        boxes = [box for name in names.all() if (box := name.bounding_box())]
+        boxes: list[Any] = [box for name in names.all() if (box := name.bounding_box())]
         along, extent = ("y", "height") if side == ".rows" else ("x", "width")
         boxes.sort(key=lambda box: box[along])
         assert all(a[along] + a[extent] <= b[along] + 1 for a, b in pairwise(boxes))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attncli.show.pictures.trends import CHANCE, trend
+from attncli.common.trends import CHANCE, trend
 
 VALUES = st.lists(st.integers(1, 30), min_size=1, max_size=9)
 NAMED = re.compile(r"([\d.e-]+) \(d = (\d+)\)")
