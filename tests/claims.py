@@ -1,9 +1,10 @@
 """Judge the claims of experiments/claims and experiments/papers.
 
-`python -m tests.claims claims` runs the claims of one folder and prints the table of docs/claims.md, and
-`python -m tests.claims papers` the table of docs/papers.md.
+`python -m tests.claims claims` runs the claims of one folder and writes their table into docs/claims.md, with the
+number of claims that hold at the top of the page; `python -m tests.claims papers` does the same for docs/papers.md.
 """
 
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,10 +19,14 @@ from attncli.expect.judging import Verdict
 from attncli.expect.tables import lines_of
 
 FOLDERS = ("claims", "papers")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 PATHS = {path.stem: path for folder in FOLDERS for path in sorted((builtin_folder() / folder).glob("*.yaml"))}
 LEARNING = ["britz_2017", "dehghani_2023", "luong_2015", "tsai_2019", "yang_2022"]
 LONG = ["04_variance", "08_learning", "09_cost", "katharopoulos_2020", *LEARNING]  # seconds each
-HEADER = "| experiment | claim | source | expected | measured | holds |"
+HEADER = "| holds | claim | expected | measured | source | experiment |"
+TABLE = re.compile(rf"^{re.escape(HEADER)}\n(?P<rows>(?:\|.*\n)*)", flags=re.M)
+COUNT = re.compile(r"^\*\*\d+ of \d+ hold\*\*", flags=re.M)
+HOLDS, CLAIM, EXPECTED, MEASURED, SOURCE, EXPERIMENT = range(6)  # the columns
 MARKS = {"NO": "**no**"}
 
 
@@ -36,17 +41,29 @@ def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
 def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
     """Return the rows of the table for one file."""
     return [
-        [f"`{name}`", line.claim, line.source, line.expected, line.measured, MARKS.get(line.holds, line.holds)]
+        [MARKS.get(line.holds, line.holds), line.claim, line.expected, line.measured, line.source, f"`{name}`"]
         for line in lines_of(verdicts)
     ]
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Return the table in Markdown."""
-    return "\n".join([HEADER, "|---" * 6 + "|", *(f"| {' | '.join(row)} |" for row in rows)])
+def shown_rows(page: str) -> list[list[str]]:
+    """Return the rows of the table of a page."""
+    table = TABLE.search(page)
+    assert table
+    return [line[2:-2].split(" | ") for line in table["rows"].splitlines()[1:]]
+
+
+def with_results(page: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return a page with the table of these rows, and with their number and the number that holds at the top."""
+    table = "".join(f"{line}\n" for line in (HEADER, "|---" * 6 + "|", *(f"| {' | '.join(row)} |" for row in rows)))
+    holding = sum(row[HOLDS] == "yes" for row in rows)
+    page = COUNT.sub(f"**{holding} of {len(rows)} hold**", page, count=1)
+    return TABLE.sub(lambda _: table, page)
 
 
 if __name__ == "__main__":
-    names = [name for name, path in PATHS.items() if path.parent.name in sys.argv[1:]]
-    table = [row for name in names for row in table_rows(name, result_of(name)[1])]
-    sys.stdout.write(markdown(table) + "\n")
+    for folder in sys.argv[1:]:
+        names = [name for name, path in PATHS.items() if path.parent.name == folder]
+        file = DOCS / f"{folder}.md"
+        rows = [row for name in names for row in table_rows(name, result_of(name)[1])]
+        file.write_text(with_results(file.read_text(encoding="utf-8"), rows), encoding="utf-8")

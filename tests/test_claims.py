@@ -4,22 +4,35 @@ import math
 import re
 import shlex
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attncli.config.document import read_document
-from tests.claims import FOLDERS, HEADER, LEARNING, LONG, PATHS, markdown, result_of, table_rows
+from tests.claims import (
+    CLAIM,
+    DOCS,
+    EXPECTED,
+    EXPERIMENT,
+    FOLDERS,
+    HOLDS,
+    LEARNING,
+    LONG,
+    MEASURED,
+    PATHS,
+    SOURCE,
+    result_of,
+    shown_rows,
+    table_rows,
+    with_results,
+)
 from tests.cli import refusal
 from tests.combinations import others_slow
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 TRAIN_PAGE, *PAGES = (
     (DOCS / name).read_text(encoding="utf-8") for name in ("studies/train.md", *(f"{name}.md" for name in FOLDERS))
 )
-TABLES = [page.partition(f"{HEADER}\n")[2].partition("\n\n")[0].splitlines()[1:] for page in PAGES]
-SHOWN = [re.split(r" \| ", line[2:-2]) for table in TABLES for line in table]
+SHOWN = [row for page in PAGES for row in shown_rows(page)]
 CLAIMS, PAPERS = 20, 12
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-\d+)?")
 OTHER = re.compile(rf"{NUMBER.pattern}(?= \()")  # the number of another row, with that row in brackets behind it
@@ -41,16 +54,18 @@ def found_of(name: str) -> tuple[Any, list[list[str]]]:
 
 def shown_of(name: str) -> list[list[str]]:
     """Return the rows of the page for one file."""
-    return [row for row in SHOWN if row[0] == f"`{name}`"]
+    return [row for row in SHOWN if row[EXPERIMENT] == f"`{name}`"]
 
 
 def same_row(old: list[str], new: list[str]) -> bool:
     """Whether claim, bounds and verdict are the same, and the numbers unless they depend on the processor."""
-    fixed = [[*row[:3], OTHER.sub("", row[3]), row[5]] for row in (old, new)]
-    if re.search(DIFFERS.get(new[0].strip("`"), "$^"), new[1]):
+    fixed = [
+        [OTHER.sub("", row[column]) for column in (HOLDS, CLAIM, EXPECTED, SOURCE, EXPERIMENT)] for row in (old, new)
+    ]
+    if re.search(DIFFERS.get(new[EXPERIMENT].strip("`"), "$^"), new[CLAIM]):
         return fixed[0] == fixed[1]
-    share = ERRORS if new[3].startswith("below 1e-") else ROUNDING
-    return fixed[0] == fixed[1] and alike(old[3], new[3], share) and alike(old[4], new[4], share)
+    share = ERRORS if new[EXPECTED].startswith("below 1e-") else ROUNDING
+    return fixed[0] == fixed[1] and all(alike(old[column], new[column], share) for column in (EXPECTED, MEASURED))
 
 
 def alike(old: str, new: str, share: float) -> bool:
@@ -65,9 +80,17 @@ def test_every_claim_has_a_file_and_rows_of_the_page() -> None:
     numbered = {int(name[:2]) for name in PATHS if name[:2].isdigit()}
     assert numbered == set(range(1, CLAIMS + 1))
     assert sum(name[-4:].isdigit() for name in PATHS) == PAPERS
-    assert list(dict.fromkeys(row[0].strip("`") for row in SHOWN)) == list(PATHS)
-    for page, table in zip(PAGES, TABLES, strict=True):
-        assert markdown([re.split(r" \| ", line[2:-2]) for line in table]) in page
+    assert list(dict.fromkeys(row[EXPERIMENT].strip("`") for row in SHOWN)) == list(PATHS)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_top_of_the_page_has_the_number_of_claims_that_hold(page: str) -> None:
+    rows = shown_rows(page)
+    assert page.split("\n\n")[1].startswith(f"**{len(rows)} of {len(rows)} hold**")
+    assert with_results(page, rows) == page
+    failing = with_results(page, [["**no**", *rows[0][1:]], *rows[1:]])
+    assert f"**{len(rows) - 1} of {len(rows)} hold**" in failing
+    assert failing.count("| **no** |") == 1
 
 
 def test_every_paper_has_a_section_and_a_picture() -> None:
@@ -92,7 +115,7 @@ def test_every_paper_has_a_section_and_a_picture() -> None:
     ],
 )
 def test_text_has_the_figures_of_the_table(name: str, text: str, rows: list[int]) -> None:
-    measured = [float(shown_of(name)[row][4]) for row in rows]
+    measured = [float(shown_of(name)[row][MEASURED]) for row in rows]
     found = re.search(re.escape(text).replace(r"\{\}", f"({NUMBER.pattern})"), section_of(name))
     assert found
     for number, exact in zip(found.groups(), measured, strict=True):
@@ -100,8 +123,8 @@ def test_text_has_the_figures_of_the_table(name: str, text: str, rows: list[int]
 
 
 def test_text_has_the_cost_of_linear_attention() -> None:
-    tiles, matrix, memory = (float(row[4].replace(",", "")) for row in shown_of("katharopoulos_2020"))
-    linear, _, most = (float(row[3].partition(" (")[0].split()[-1]) for row in shown_of("katharopoulos_2020"))
+    tiles, matrix, memory = (float(row[MEASURED].replace(",", "")) for row in shown_of("katharopoulos_2020"))
+    linear, _, most = (float(row[EXPECTED].partition(" (")[0].split()[-1]) for row in shown_of("katharopoulos_2020"))
     text = section_of("katharopoulos_2020")
     assert f"it is {matrix / linear:.0f} times as fast as softmax attention with the whole matrix" in text
     assert f"{tiles / linear:.0f} times as fast as the same kernel" in text
@@ -127,7 +150,7 @@ def test_every_expectation_has_claim_and_source(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PATHS if name not in LONG] + others_slow(LONG, 0))
 def test_page_has_what_comes_out(name: str) -> None:
     shown, found = shown_of(name), found_of(name)[1]
-    assert [row for row in found if row[-1] != "yes"] == []
+    assert [row for row in found if row[HOLDS] != "yes"] == []
     assert len(shown) == len(found)
     assert [pair for pair in zip(shown, found, strict=True) if not same_row(*pair)] == []
 

@@ -32,6 +32,7 @@ OUTSIDE = {  # pages of the site whose files are not in docs/
     "project/security.md": "SECURITY.md",
     "zh.md": "README.zh.md",
 }
+LAST = "---\nsearch: {boost: 0.0001}\n---\n\n"  # front matter of pages whose matches come after those of other pages
 LINK = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#:]+)\)")
 INSTALL = "The project's README says how to install it."
 TYPES = {  # of the values of options, by their placeholders in the help
@@ -90,7 +91,8 @@ def outside_page(path: str) -> str:
         is_page = found["target"] in pages or found["target"].startswith("docs/")
         return f"{found['text']}({up}{target})" if is_page else found["text"].strip("[]")
 
-    return LINK.sub(linked, (ROOT / OUTSIDE[path]).read_text(encoding="utf-8"))
+    text = LINK.sub(linked, (ROOT / OUTSIDE[path]).read_text(encoding="utf-8"))
+    return LAST + text if path.startswith("project/") else text
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:
