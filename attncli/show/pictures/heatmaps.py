@@ -13,6 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.colors import Colormap, to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.transforms import Bbox, BboxBase
 
 from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look
@@ -34,7 +35,8 @@ ROOMIER = 1.4  # factor on the smallest readable side where the page has no give
 SIDE, LONGEST_SIDE, LONGEST_NAMED, LONGEST_NUMBERED = 3.0, 5.0, 7.5, 15.0  # inches of a panel
 FEW_PANELS, SMALL_SIDE = 4, 2.0  # more panels than these are drawn smaller, down to this side in inches
 FLAT = 0.4  # height to width of a panel with bars
-MOST_ROWS = 4  # of heads or batch elements below each other; more may stand side by side
+MOST_ROWS = 4  # of heads or batch elements below each other on a page without a given size; more may stand side by side
+BESIDE = 6.0  # em of the name of a row and of its tokens
 AROUND = (0.3, 0.45)  # inches beside and above a panel for ticks and a title
 ROOMY = 2.0  # inches around a panel that are enough for any labels
 WIDEST, SHRINK = 4.0, 0.85  # width to height of panels with their colour bar beside them; length of one of several bars
@@ -240,16 +242,23 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
             _Tile(every[slot], *divmod(slot, columns), panel, each, block, group, scales[group])
             for slot, panel, each, block, group in zip(slots, panels, cells, blocks, groups, strict=True)
         ]
-        figure.supylabel(panels[0].shown_quantity if content.has_bars else content.sides[0], fontsize=sheet.points)
+        side = figure.supylabel(
+            panels[0].shown_quantity if content.has_bars else content.sides[0], fontsize=sheet.points
+        )
+        below_panels = list[tuple[Axes, list[Axes]]]()
         if content.has_bars:
             _draw_bars(sheet, tiles)
         else:
             for tile in tiles:
                 _draw_cells(sheet, look, tile)
-            _draw_colour_bars(figure, tiles, wanted)
+            below_panels = _draw_colour_bars(figure, tiles, wanted)
         footnote = _footnote(blocks)
         _draw_legend(figure, tiles, footnote)
         thinned = _lay_out(figure, content, tiles, wanted, widest, note)
+        panels_box = _box([tile.axes for tile in tiles])
+        side.set_y((panels_box.y0 + panels_box.y1) / 2)
+        for bar, above in below_panels:
+            _align(bar, _box(above))
         if thinned:
             note(f"too many tokens: {thinned}")
         spec = None if footnote else _number_format(content, look, tiles, np.concatenate(numbers), sheet.unit)
@@ -297,7 +306,8 @@ def _arranged(panels: Sequence[Panel], shape: Size, sheet: Sheet) -> tuple[int, 
         return columns_of(len(panels), shape, sheet), [*range(len(panels))]
     labels, places = (list(dict.fromkeys(getattr(panel, name) for panel in panels)) for name in ("label", "place"))
     many = len(labels)
-    groups = 1 if len(places) <= MOST_ROWS else columns_of(len(places), (many * shape[0], shape[1]), sheet)
+    is_few = sheet.size is None and len(places) <= MOST_ROWS
+    groups = 1 if is_few else columns_of(len(places), (many * shape[0], shape[1]), sheet, beside=BESIDE)
     return groups * many, [places.index(panel.place) * many + labels.index(panel.label) for panel in panels]
 
 
@@ -391,10 +401,24 @@ def _nan_colour(cmap: Colormap) -> str:
     return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
 
 
-def _draw_colour_bars(figure: Picture, tiles: Sequence[_Tile], panel: Size) -> None:
+def _box(axes: Sequence[Axes]) -> BboxBase:
+    """Return the box around panels, relative to the figure."""
+    return Bbox.union([each.get_position() for each in axes])
+
+
+def _align(bar: Axes, above: BboxBase) -> None:
+    """Make a colour bar nearly as wide as the panels above it."""
+    bar.apply_aspect()
+    box = bar.get_position()
+    bar.set_box_aspect(None)
+    bar.set_position((above.x0 + (1 - SHRINK) / 2 * above.width, box.y0, SHRINK * above.width, box.height))
+
+
+def _draw_colour_bars(figure: Picture, tiles: Sequence[_Tile], panel: Size) -> list[tuple[Axes, list[Axes]]]:
     """Draw the colour bars: one for all panels if they are one group, else one below each column or for each panel.
 
-    `panel` is the size of a panel in inches; bars stand beside panels, and below wide ones.
+    `panel` is the size of a panel in inches; bars stand beside panels, and below wide ones. The bars below panels are
+    returned with their panels.
     """
     sheet = figure.sheet
     columns = [[tile for tile in tiles if tile.column == column] for column in sorted({tile.column for tile in tiles})]
@@ -404,13 +428,14 @@ def _draw_colour_bars(figure: Picture, tiles: Sequence[_Tile], panel: Size) -> N
     high, wide = (panel[1] * len({tile.row for tile in groups[0]}), panel[0] * len({tile.column for tile in groups[0]}))
     is_beside = WIDEST * high > wide and (is_one or not by_column)
     length, across = (high, wide) if is_beside else (wide, high)
-    width = min(BAR * sheet.unit, length / 8)
+    width, below_panels = min(BAR * sheet.unit, length / 8), list[tuple[Axes, list[Axes]]]()
     for group in groups:
         scale = group[0].scale
+        label = figure.translation(scale.label(group[0].panel.shown_quantity))
         bar = figure.colorbar(
             group[0].axes.images[0],
             ax=[tile.axes for tile in group],
-            label=folded(scale.label(group[0].panel.shown_quantity), length + sheet.unit * AROUND[0], sheet),
+            label=folded(label, length + sheet.unit * AROUND[0], sheet),
             extend=scale.extend,
             ticks=None if scale.kind == "log" else MaxNLocator("auto", steps=[1, 2, 5, 10]),
             format=PlainFormatter(),
@@ -421,9 +446,13 @@ def _draw_colour_bars(figure: Picture, tiles: Sequence[_Tile], panel: Size) -> N
             aspect=length / width,
         )
         bar.ax.set_label("bar")
+        figure.translated.append(bar.long_axis.label)
         bar.long_axis.set_minor_formatter(NullFormatter())
-        for tile in () if is_beside else group:
-            tile.axes.xaxis.set_in_layout(True)  # above the bar, and so not in the free place below a column
+        if not is_beside:
+            below_panels.append((bar.ax, [tile.axes for tile in group]))
+            for tile in group:
+                tile.axes.xaxis.set_in_layout(True)  # above the bar, and so not in the free place below a column
+    return below_panels
 
 
 def _draw_legend(figure: Picture, tiles: Sequence[_Tile], footnote: str) -> None:

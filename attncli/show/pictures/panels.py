@@ -1,6 +1,7 @@
 """Panels in one grid, laid out by matplotlib's constrained layout, and the axes, lines and legends of curves."""
 
 import math
+import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,10 +9,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import Bbox, TransformedBbox
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
@@ -32,8 +35,8 @@ LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
 NARROWEST = 0.6  # inches; narrowest panel on a page without a given size
 INNER = 0.8  # share of a panel in its place, beside its ticks
 CHARACTER = 0.6  # em that a character takes on average
-TOGETHER = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
-LONGEST = 40  # characters of a line of a legend
+TOGETHER = "\N{NO-BREAK SPACE}"
+LONGEST, HANDLE = 40, 4.0  # of a legend: characters of a line, and em beside a text
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands together
 ROOM = 0.3  # least height of bands beyond the lines: in decades, or relative to the largest value
 LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e5  # range of tick labels written without powers of ten
@@ -65,8 +68,8 @@ def one_figure(
     return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
 
 
-def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1) -> int:
-    """Return the number of columns that makes panels of this shape largest.
+def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1, *, beside: float = 0.0) -> int:
+    """Return the number of columns that makes panels of this shape largest, with `beside` em of text on their left.
 
     Panels form groups of `step`: a row has whole groups, or a group has whole rows.
     """
@@ -74,7 +77,12 @@ def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1) -> int:
     able: Sequence[int] = range(1, count + 1)
     if step > 1:
         able = [each for each in able if count % each == 0 and (each % step == 0 or step % each == 0)]
-    return max(able, key=lambda each: min(width / each / shape[0], height / math.ceil(count / each) / shape[1]))
+    beside *= sheet.em if sheet.size else 0.0
+
+    def room(columns: int) -> float:
+        return min((width / columns - beside) / shape[0], height / math.ceil(count / columns) / shape[1])
+
+    return max(able, key=room)
 
 
 def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Picture:
@@ -86,8 +94,8 @@ def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Pic
 
 
 def _together(text: str) -> str:
-    """Return a text that is not broken inside `name = value`."""
-    return text and printable(text).replace(" = ", TOGETHER)
+    """Return a text that is not broken inside `name = value` and `q . k`."""
+    return text and re.sub(r" ([=.]) ", rf"{TOGETHER}\1{TOGETHER}", printable(text))
 
 
 def grid(sheet: Sheet, count: int, columns: int, title: str, facts: Iterable[str] = ()) -> tuple[Picture, list[Axes]]:
@@ -138,6 +146,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     for axes_ in axes:  # the solver's last digits vary, and with them the bytes of files
         axes_.set_position(np.round(axes_.get_position().bounds, 9).tolist())
         axes_.set_in_layout(True)
+        _show_whole_markers(axes_)
     if not (fits and (_panel_size(figure, axes) >= smallest).all()):
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
@@ -153,12 +162,13 @@ def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
     widths[figure.title], other = figure.get_figwidth(), LONGEST * CHARACTER * sheet.em
     figure.facts = [figure.translation(fact) for fact in figure.facts]
     for text in {*figure.findobj(Text)} - {*figure.translated}:
-        before = " ".join(text.get_text().replace(TOGETHER, " = ").split())
+        before = " ".join(text.get_text().replace(TOGETHER, " ").split())
         after = figure.translation(before)
         if after != before:
             text.set_text(folded(after, widths.get(text, other), sheet))
     for axis in (axis for each in axes for axis in (each.xaxis, each.yaxis)):
-        places = axis.get_majorticklocs().tolist()
+        low, high = sorted(axis.get_view_interval())
+        places = [place for place in axis.get_majorticklocs().tolist() if low <= place <= high]
         labels = axis.get_major_formatter().format_ticks(places)
         translations = [figure.translation(label) for label in labels]
         if translations != labels:
@@ -176,6 +186,16 @@ def _execute(figure: Picture) -> bool:
         layout.execute(figure)
     subtitle.set_y((figure.title.get_window_extent().y0 - padding) / height)
     return not any("constrained_layout" in str(each.message) for each in caught)
+
+
+def _show_whole_markers(axes: Axes) -> None:
+    """Let markers on the edge of a panel reach beyond it."""
+    figure: Any = axes.figure
+    points = 72 * axes.get_position().size * figure.get_size_inches()
+    for line in axes.lines:
+        if line.get_marker() not in ("", "None"):
+            beyond = (line.get_markersize() / 2 + line.get_markeredgewidth()) / points
+            line.set_clip_box(TransformedBbox(Bbox([-beyond, 1 + beyond]), axes.transAxes))
 
 
 def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
@@ -203,14 +223,18 @@ def panels(
 
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:
-    """Return a text wrapped to this width in inches, long words after underscores; not inside `name = value`."""
+    """Return a text wrapped evenly to this width in inches, long words after underscores; not inside `name = value`."""
     together = _together(text)
     character = sheet.em * CHARACTER * max(1.0, cell_len(together) / max(1, len(together)))  # Chinese is wider
     width = max(8, int(inches / character))
     if max(map(len, together.split()), default=0) > width:
         together = together.replace("_", "_\v")
-    lines = textwrap.wrap(together, width, replace_whitespace=False)
-    return "\n".join(lines).replace("\v", "").replace(TOGETHER, " = ")
+    longest = max(map(len, re.split("[ \n\v]", together)), default=0)
+    lines = even = textwrap.wrap(together, width, replace_whitespace=False)
+    while len(lines) > 1 and width > longest and len(even) == len(lines):  # lines of about the same length
+        width, lines = width - 1, even
+        even = textwrap.wrap(together, width, replace_whitespace=False)
+    return "\n".join(lines).replace("\v", "").replace(TOGETHER, " ")
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
@@ -328,11 +352,20 @@ def unit_axis(axes: Axes) -> None:
 
 
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw a legend below all panels in as many columns as fit; `looks` has the options of the line for each text."""
-    lines = [Line2D([], [], **look) for look in looks.values()]
-    texts = [textwrap.fill(printable(figure.translation(text)), LONGEST) for text in looks]
-    for columns in range(len(texts), 0, -1):
-        drawn = figure.legend(lines, texts, loc="outside lower center", ncols=columns)
+    """Draw a legend below all panels; `looks` has the options of the line for each text."""
+    draw_legend(figure, [*looks], [Line2D([], [], **look) for look in looks.values()])
+
+
+def draw_legend(figure: Picture, texts: Sequence[str], handles: Sequence[Artist]) -> None:
+    """Draw a legend below all panels in as many columns as fit; many long texts are folded into two columns."""
+    sheet, texts = figure.sheet, [figure.translation(text) for text in texts]
+    whole, half = LONGEST * CHARACTER * sheet.em, figure.get_figwidth() / 2 - HANDLE * sheet.em
+    layouts = [(columns, whole) for columns in range(len(texts), 0, -1)]
+    if len(texts) > 2:
+        layouts.insert(-1, (2, half))
+    for columns, inches in layouts:
+        names = [folded(text, inches, sheet) for text in texts]
+        drawn = figure.legend([*handles], names, loc="outside lower center", ncols=columns)
         if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             figure.translated += drawn.get_texts()
             return

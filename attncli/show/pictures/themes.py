@@ -35,6 +35,8 @@ STROKES = {
 }
 SHARED: Settings = {
     "legend.frameon": False,
+    "legend.labelspacing": 0.3,
+    "legend.columnspacing": 1.5,
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -17,7 +17,7 @@ from attncli.errors import printable
 from attncli.numbers import number
 from attncli.show.pictures.figures import Hint, Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE
-from attncli.show.pictures.panels import columns_of, grid, lay_out
+from attncli.show.pictures.panels import columns_of, draw_legend, grid, lay_out
 from attncli.show.pictures.themes import Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
 from attncli.studies.doctor.letters import Cell, cells_of, heads_in, source_of
@@ -58,7 +58,9 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
             _draw(each, sheet, layers, shades)
             figure.hints += _hints(result, each, label, layers)
             each.set_title(printable(label) if len(found) > 1 else "")
-        _legend(figure, shades)
+        patches = [Patch(facecolor=each.colour(sheet, each.ends[1])) for each in shades.values()]
+        if patches:  # each in the strongest colour of its cells
+            draw_legend(figure, [each.about for each in shades.values()], patches)
         lay_out(figure, shape, note, "doctor", widest=10 * shape[0] + 10, least=(LEAST[0] * columns, LEAST[1] * rows))
         return figure
 
@@ -124,13 +126,3 @@ def _hints(result: Result, axes: Axes, label: str, layers: Mapping[str, Mapping[
                 text = f"{label}, {f'layer {layer}, ' if layer else ''}head {head}: {findings}"
                 named = {"label": label, **({} if name is None else {"layer": name}), "head": str(head)}
                 yield Hint(axes, text, (x, y), (1.0, 1.0), {key: printable(part) for key, part in named.items()})
-
-
-def _legend(figure: Picture, shades: Mapping[str, Shades]) -> None:
-    """Draw a legend of the letters below the panel, each in the strongest colour of its cells."""
-    patches = [Patch(facecolor=each.colour(figure.sheet, each.ends[1]), label=each.about) for each in shades.values()]
-    for columns in range(max(len(patches), 1), 0, -1):
-        drawn = figure.legend(handles=patches, loc="outside lower center", ncols=columns) if patches else None
-        if drawn is None or columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
-            return
-        drawn.remove()

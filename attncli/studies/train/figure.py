@@ -28,8 +28,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
     name(learning, f"accuracy while learning, d = {largest}", "steps")
     sizes_axis(sizes, (row["d"] for row in rows))
-    few = min(5, max(1, learning.xaxis.get_tick_space() // 2))
-    learning.xaxis.set_major_locator(MaxNLocator(few, steps=[1, 2, 5, 10], integer=True))
+    learning.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     for axes in (sizes, learning):
         unit_axis(axes)
         axes.axhline(settings["equal_weights"][str(settings["keys"])], zorder=1.5, gid="equal-weights", **chance)
