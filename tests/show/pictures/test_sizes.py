@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 from PIL import Image
 
 from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook, Look
 from attncli.show.pictures.figures import Picture, as_png, save_figure
-from attncli.show.pictures.panels import draw_line, grid
+from attncli.show.pictures.panels import draw_line, folded, grid, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import part_of
 from tests.common.pairs.samples import swept
-from tests.show.pictures.drawn import check_texts, heatmap, panels, weights
+from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
 
 PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
 
@@ -211,3 +213,78 @@ def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
     lines = figure._suptitle._get_wrapped_text().split("\n")  # type: ignore[attr-defined]
     assert len(lines) > 1
     assert not any(line.endswith("=") or line.startswith("=") for line in map(str.strip, lines))
+
+
+def test_on_a_slide_heads_stand_side_by_side_with_all_their_tokens() -> None:
+    """Matrices of one query and key each are about as wide as high, not strips with every other token."""
+    tokens = Tokens([["the", "cat", "sat", "on", "the", "mat"]], [["the", "cat", "sat", "on", "the", "mat"]])
+    matrices = [weights(1, 4, 6, 6, seed=seed) for seed in (0, 1)]
+    for theme in ("light", "dark"):
+        look = HeatmapLook(size=[13.33, 7.5], theme=theme)  # type: ignore[arg-type]
+        figure, notes = heatmap(*matrices, tokens=tokens, look=look)
+        assert notes == []
+        assert panels(figure)[0].get_gridspec().ncols == 4  # type: ignore[union-attr]
+        for axes in panels(figure):
+            box = axes.get_window_extent()
+            assert 0.7 < box.width / box.height < 1.5
+        assert [label.get_text() for label in panels(figure)[0].get_yticklabels()] == tokens.queries[0]  # type: ignore[index]
+        check_texts(figure)
+    assert panels(heatmap(*matrices, tokens=tokens).figure)[0].get_gridspec().ncols == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
+def test_colour_bars_below_panels_are_nearly_as_wide_and_their_numbers_apart(size: list[float] | None) -> None:
+    scores = 3 * torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    figure = heatmap(scores, scores / 2, stage="scores", look=HeatmapLook(size=size)).figure
+    check_texts(figure)
+    for bar, axes in zip(bars(figure), panels(figure), strict=True):
+        assert bar.get_window_extent().width == pytest.approx(0.85 * axes.get_window_extent().width, rel=0.02)
+        assert len(labels(bar, "x")) > 2
+
+
+def test_the_label_of_the_queries_stands_in_the_middle_of_the_panels() -> None:
+    tokens = Tokens(None, [["a long token"] * 6])
+    figure = heatmap(weights(6, 6), weights(6, 6), tokens=tokens, valid=torch.ones(6, 6).tril() > 0).figure
+    figure.draw_without_rendering()
+    label, panel = figure._supylabel.get_window_extent(), panels(figure)[0].get_window_extent()  # type: ignore[attr-defined]
+    assert (label.y0 + label.y1) / 2 == pytest.approx((panel.y0 + panel.y1) / 2, abs=1)
+
+
+@pytest.mark.parametrize("size", [[3.3, 2.5], [13.33, 7.5]])
+def test_a_marker_on_the_edge_of_a_panel_is_whole(size: list[float]) -> None:
+    figure, (axes,) = curves(sheet_of(Look(size=size)), 1, "")
+    look, x, top = figure.sheet.lines(["additive"])["additive"], np.array([1.0, 2.0, 4.0]), np.ones(3)
+    draw_line(axes, x, [top, top, top], look)
+    axes.set_ylim(0.0, 1.0)
+    lay_out(figure, (5.0, 4.0), pytest.fail, "a")
+    draw(figure)
+    page = np.asarray(figure.canvas.buffer_rgba())  # type: ignore[attr-defined]
+    across, up = axes.transData.transform((2.0, 1.0))
+    up += look["markersize"] * figure.dpi / 72 / 4  # half of the marker's radius above the panel
+    assert page[int(page.shape[0] - up), int(across), :3] / 255 == pytest.approx(to_rgb(look["color"]), abs=0.02)
+
+
+def test_long_entries_of_a_legend_stand_in_two_columns_on_a_small_page() -> None:
+    figure, _ = curves(sheet_of(Look(size=[3.3, 2.5])), 1, "")
+    names = ["dot", "scaled_dot", "scaled_dot_1_over_d", "additive", "cosine", "uniform weights over 64 keys"]
+    legend(figure, {name: {"color": "black"} for name in names})
+    draw(figure)
+    (box,) = figure.legends
+    assert [text.get_text().replace("_\n", "_").replace("\n", " ") for text in box.get_texts()] == names
+    places = [text.get_window_extent() for text in box.get_texts()]
+    assert len({round(place.x0) for place in places}) == 2
+    assert max(place.x1 for place in places) <= figure.bbox.width
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Scale that gives q . k the variance 1", ["Scale that gives", "q . k the variance 1"]),
+        ("accuracy after 800 steps", ["accuracy after", "800 steps"]),
+        ("one_word_that_is_too_long_for_a_line", ["one_word_that_", "is_too_long_", "for_a_line"]),
+        ("short", ["short"]),
+        ("", [""]),
+    ],
+)
+def test_lines_of_a_title_are_about_equally_long(text: str, lines: list[str]) -> None:
+    assert folded(text, 22 * 0.6 * 9 / 72, sheet_of(Look())).split("\n") == lines

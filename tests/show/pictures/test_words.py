@@ -19,7 +19,7 @@ from attncli.errors import InputError
 from attncli.show.pictures.figures import check_words, save_figure
 from attncli.sweeps.figure import figures as sweep_figures
 from tests.cli import good, refusal
-from tests.show.pictures.drawn import heatmap, weights
+from tests.show.pictures.drawn import bar_labels, check_texts, heatmap, weights
 from tests.studies.train.test_shown import result_of as train
 from tests.studies.variance.test_shown import draw, result_of
 from tests.sweeps.test_shown import SEEDS
@@ -78,6 +78,20 @@ def test_labels_of_ticks_and_long_titles() -> None:
     axes = Result(**vars(train())).figure(words=title).axes[0]
     assert axes.get_title().count("\n") == 2
     assert axes.get_title().replace("\n", " ") == title["accuracy after 800 steps"]
+
+
+def test_translated_ticks_leave_the_axis_as_it_is() -> None:
+    result = Result(**vars(train()))
+    before, after = (result.figure(words=words).axes[0] for words in ({}, {"0.25": "ein Viertel"}))
+    assert after.get_ylim() == before.get_ylim()
+    assert [label.get_text() for label in after.get_yticklabels()] == ["0.00", "ein Viertel", "0.50", "0.75", "1.00"]
+
+
+def test_translated_labels_of_colour_bars_are_folded_to_their_length() -> None:
+    word = "Unterschied der Gewichte aller Anfragen und Schlüssel"
+    figure = heatmap(*weights(3, 6, 6), look=HeatmapLook(words={"weight": word}, scale="panel", annotate="no")).figure
+    assert {label.replace("-", "") for label in bar_labels(figure)} == {word}
+    check_texts(figure)
 
 
 def test_a_translated_legend_has_room() -> None:
