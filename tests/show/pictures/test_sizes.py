@@ -220,7 +220,7 @@ def test_on_a_slide_heads_stand_side_by_side_with_all_their_tokens() -> None:
     tokens = Tokens([["the", "cat", "sat", "on", "the", "mat"]], [["the", "cat", "sat", "on", "the", "mat"]])
     matrices = [weights(1, 4, 6, 6, seed=seed) for seed in (0, 1)]
     for theme in ("light", "dark"):
-        look = HeatmapLook(size=[13.33, 7.5], theme=theme)  # type: ignore[arg-type]
+        look = HeatmapLook(size=[13.33, 7.5], theme=theme)
         figure, notes = heatmap(*matrices, tokens=tokens, look=look)
         assert notes == []
         assert panels(figure)[0].get_gridspec().ncols == 4  # type: ignore[union-attr]
