@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 
 from tests.show.page import conftest
 
 pytestmark = pytest.mark.slow  # the build of the site takes half a minute
 browser = conftest.browser
 ROOT = Path(__file__).resolve().parents[1]
-SCREEN = {"width": 1440, "height": 900}
+SCREEN: ViewportSize = {"width": 1440, "height": 900}
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
