@@ -280,7 +280,7 @@ def test_gallery_has_thirty_pictures_with_their_commands() -> None:
     assert len({each["name"] for each in pictures}) == len(pictures) >= 30
     stored = {path.stem: command for path, command in PICTURES.commands().items()}
     assert [each["name"] for each in pictures if each["command"] != stored.get(each["name"], each["command"])] == []
-    assert SITE.page().count("```console") == len(pictures)  # the build of the site runs the drawn commands
+    assert SITE.page({}).count("```console") == len(pictures)  # the build of the site runs the drawn commands
 
 
 @pytest.mark.parametrize("name", ["masked_softmax", "model_variance"])
@@ -301,7 +301,8 @@ def read(image: bytes) -> Any:
 def test_pictures_follow_the_theme_of_the_site() -> None:
     shown = SITE.on_page_markdown("![a](../pictures/d2l.png) and ![b](other/x.png)")
     light, dark = "![a](../pictures/d2l.png#only-light)", "![a](../pictures/d2l-dark.png#only-dark)"
-    assert shown == f"{light}{{ loading=lazy }}{dark}{{ loading=lazy }} and ![b](other/x.png)"
+    options = f"{{ loading=lazy width={read((ROOT / 'docs/pictures/d2l.png').read_bytes()).shape[1] // 2} }}"
+    assert shown == f"{light}{options}{dark}{options} and ![b](other/x.png)"
 
 
 def test_copy_button_of_a_console_block_copies_its_commands() -> None:

@@ -86,6 +86,17 @@ def test_gallery_has_three_thumbnails_in_a_row(page: Page, site: str) -> None:
     assert picture.evaluate("each => each.naturalWidth >= 1.9 * each.clientWidth")
 
 
+@pytest.mark.parametrize("path", ["papers", "studies/train", "how-to/slides"])
+def test_pictures_have_two_pixels_for_each_one_shown(page: Page, site: str, path: str) -> None:
+    page.goto(f"{site}/{path}", wait_until="networkidle")
+    pictures = page.locator("article img:visible").all()
+    assert pictures
+    for each in pictures:
+        each.scroll_into_view_if_needed()
+        width, shown = each.evaluate("each => [each.naturalWidth, each.clientWidth]")
+        assert width >= 1.9 * shown
+
+
 def test_search_finds_options_with_and_without_dashes(page: Page, site: str) -> None:
     found = []
     for query in ("--theme", "theme"):

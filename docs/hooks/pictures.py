@@ -5,7 +5,7 @@ import functools
 import re
 import runpy
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -42,12 +42,14 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 @functools.cache  # `mkdocs serve` builds the site again and again
 def generated() -> dict[str, str | bytes]:
     """Return the contents of all files that this module makes, by their paths in the site."""
-    found: dict[str, str | bytes] = {"gallery.md": page()}
+    found, widths = dict[str, str | bytes](), dict[str, int]()
     for picture in drawn_here():
         with tempfile.TemporaryDirectory() as folder:
             name = picture.get("only", "heatmaps")
             for theme, image in DRAWING.draw(picture["command"], name, Path(folder), run):
                 found[f"gallery/{picture['name']}{DRAWING.THEMES[theme]}.png"] = image
+                widths[picture["name"]] = width_of(image)
+    found["gallery.md"] = page(widths)
     with tempfile.TemporaryDirectory() as folder:
         command, path = SAMPLE
         run([*command.split(), "--no-plots", "--quiet", "--out", "run"], Path(folder))
@@ -74,20 +76,20 @@ def run(words: Sequence[str], folder: Path) -> None:
         raise RuntimeError(f"{' '.join(words)} ended with {result.exit_code}: {result.output}") from result.exception
 
 
-def page() -> str:
-    """Return the page of the gallery in Markdown."""
+def page(widths: Mapping[str, int]) -> str:
+    """Return the page of the gallery in Markdown; `widths` has the widths of the pictures that are not stored."""
     parts = ["---\nhide: [navigation, toc]\n---", ABOUT]
     for group in DRAWING.gallery():
-        pictures = "\n\n".join(thumbnail(picture, group["page"]) for picture in group["pictures"])
+        pictures = "\n\n".join(thumbnail(picture, group["page"], widths) for picture in group["pictures"])
         parts += [f"## {group['group']}", group["about"], f'<div class="gallery" markdown>\n\n{pictures}\n\n</div>']
     return "\n\n".join(parts) + "\n"
 
 
-def thumbnail(picture: dict[str, Any], page: str) -> str:
+def thumbnail(picture: dict[str, Any], page: str, widths: Mapping[str, int]) -> str:
     """Return a thumbnail with its name, which opens the picture with its sentence, its command and its page."""
     path = f"{'pictures' if is_stored(picture) else 'gallery'}/{picture['name']}"
     image = f"![{picture['title']}]({path}.png)"  # of docs/pictures: gets its dark one with those of all pages
-    shown = image if is_stored(picture) else in_both_themes(picture["title"], path)
+    shown = image if is_stored(picture) else in_both_themes(picture["title"], path, widths.get(picture["name"], 0))
     lines = [
         f'<details id="{picture["name"]}" markdown>',
         f"<summary markdown>{shown}<span>{picture['title']}</span></summary>",
@@ -103,13 +105,20 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Add the dark picture, if there is one, to each picture of docs/pictures."""
 
     def shown(found: re.Match[str]) -> str:
-        dark = DRAWING.PICTURES / f"{Path(found['path']).name}{DRAWING.THEMES['dark']}.png"
-        return in_both_themes(found["alt"], found["path"]) if dark.exists() else found[0]
+        light, dark = (DRAWING.PICTURES / f"{Path(found['path']).name}{end}.png" for end in DRAWING.THEMES.values())
+        return in_both_themes(found["alt"], found["path"], width_of(light.read_bytes())) if dark.exists() else found[0]
 
     return PICTURE.sub(shown, markdown)
 
 
-def in_both_themes(alt: str, path: str) -> str:
-    """Return a light and a dark picture in Markdown; the theme hides one of them."""
-    pair = (f"![{alt}]({path}{ending}.png#only-{theme}){{ loading=lazy }}" for theme, ending in DRAWING.THEMES.items())
-    return "".join(pair)
+def in_both_themes(alt: str, path: str, width: int) -> str:
+    """Return a light and a dark picture of this width in Markdown; the theme hides one of them."""
+    return "".join(
+        f"![{alt}]({path}{ending}.png#only-{theme}){{ loading=lazy width={width} }}"
+        for theme, ending in DRAWING.THEMES.items()
+    )
+
+
+def width_of(image: bytes) -> int:
+    """Return the width at which a PNG is shown: it has two pixels for each of a usual screen."""
+    return int.from_bytes(image[16:20], "big") // 2
