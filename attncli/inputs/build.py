@@ -29,7 +29,7 @@ from attncli.inputs.bias import bias_shape, without_infinities
 from attncli.inputs.device import too_large
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import broadcasts, marks_padding, read_mask
+from attncli.inputs.masks import broadcasts, read_mask
 from attncli.inputs.seeding import generator
 from attncli.models.call import AttentionCall
 
@@ -278,12 +278,10 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) 
         return None
     if isinstance(mask.file, GivenMask):
         return read_mask(mask.file.numbers, shape, "mask", note).to(device)
-    path, called = Path(mask.file), mask.tensor or ""
-    given = read_tensor(path, mask.tensor)
-    if not called and marks_padding(path.stem):  # files are named more freely than tensors
-        note(f"warning: {path.name}: True is read as may attend; if it is padding, save the opposite")
+    path, called = Path(mask.file), mask.tensor
+    given = read_tensor(path, called)
     with below("file"):
-        return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called).to(device)
+        return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note).to(device)
 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:

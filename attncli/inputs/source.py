@@ -1,6 +1,5 @@
 """Read queries, keys, values and mask from a config, a run folder, a captured file or a tensor file."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +16,9 @@ from attncli.errors import InputError, got, listed, looking_at
 from attncli.inputs.build import Inputs, Note, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
-from attncli.inputs.masks import marks_padding, read_mask
-from attncli.models.call import LOW
+from attncli.inputs.masks import read_mask
 
-NAMES = {
-    "queries": ("queries", "query", "q", "Q"),
-    "keys": ("keys", "key", "k", "K"),
-    "values": ("values", "value", "v", "V"),
-}
-MASKS = ("mask", "attention_mask", "attn_mask", "valid_mask", "key_mask", "causal_mask")
-LENGTHS = re.compile(r"((valid|key|seq)_?)?(lens|lengths)")
-BIASES = ("bias", "attention_bias", "attn_bias", "position_bias")
+ROLES, MASKS = ("queries", "keys", "values"), ("valid", "valid_lens")  # names of tensors in a file
 NOT_USED = "a bias is added to scores, and is not used here"
 SHARED_HEADS = "if heads of queries share those of keys, use a config that names the tensors, with `grouped: true`"
 
@@ -51,11 +42,9 @@ def is_config(path: Path) -> bool:
 def read_source(path: Path, note: Note) -> dict[str | None, Inputs]:
     """Return the inputs in a source by layer if it is a captured file, else a single item with the key None.
 
-    A config is used with its own seed. A tensor file has `queries` (or query, q, Q), `keys` and optional `values`, both
-    with similar alternatives; if there are no values, `values` is (b, ..., m, 0). Integers become float32. Masks are
-    named `valid`, `mask`, `attention_mask`, `key_padding_mask` and the like, and lengths `valid_lens`; a key is valid
-    if all of them allow it. `note` is called with sentences about how masks were read and about tensors that are not
-    used.
+    A config is used with its own seed. A tensor file has `queries`, `keys` and optional `values`; without values,
+    `values` is (b, ..., m, 0). Integers become float32. A mask is named `valid`, lengths are named `valid_lens`; a key
+    is valid if both allow it. `note` is called with sentences about how the mask was read, and about unused tensors.
 
     Raises:
         InputError: the source cannot be read; or a key of a config is wrong, in which case the error has its place.
@@ -135,10 +124,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     if is_run and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run without weights, whose mask was too large to save'
         raise InputError.of(f"{message}; use {folder / 'config.yaml'}")
-    names = {role: next((each for each in known if each in stored), None) for role, known in NAMES.items()}
-    tensors = {
-        role: _numbers(path, role, name, stored) for role, name in names.items() if name is not None or role != "values"
-    }
+    tensors = {role: _numbers(path, role, stored) for role in ROLES if role != "values" or role in stored}
     try:
         leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()}, cure=SHARED_HEADS)
     except InputError as error:
@@ -147,68 +133,31 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])
-    if is_run and "valid" in stored:  # `valid` of a run combines all its masks
-        mask = _mask(path, "valid", stored["valid"], shape, note)
-        if "bias" in stored:
-            note(f"{path.name}: bias: {NOT_USED}")
-        return Inputs(queries, keys, values, Valid(shape, mask=mask))
-    others = {name: tensor for name, tensor in stored.items() if name not in names.values()}
-    return Inputs(queries, keys, values, _valid(path, others, shape, note, is_run))
+    valid = Valid.of(shape, stored.get("valid_lens"))
+    if "valid" in stored:
+        valid = replace(valid, mask=_mask(path, stored["valid"], shape, note))
+    if is_run and "bias" in stored:
+        note(f"{path.name}: bias: {NOT_USED}")
+    if not is_run and (unused := [name for name in stored if name not in (*ROLES, *MASKS)]):
+        note(f"{path.name}: not used: {listed(unused)}; a mask is named valid, lengths are named valid_lens")
+    return Inputs(queries, keys, values, valid)
 
 
-def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note, is_run: bool) -> Valid:
-    """Return the valid keys for scores of `shape`: the logical and of all lengths and masks in a tensor file.
-
-    `note` is called with how these were read, and with the names of unused tensors unless the file is part of a run.
-    """
-    lengths, valid, unused = stored.get("valid_lens"), Valid(shape), list[str]()
-    for name, tensor in stored.items():
-        where = f"{path.name}: {name}"
-        if name == "valid" or name.lower() in MASKS or marks_padding(name):
-            mask = _mask(path, name, tensor, shape, note)
-            valid = replace(valid, mask=mask if valid.mask is None else valid.mask & mask)
-        elif name.lower() in BIASES:
-            if bool((tensor <= LOW).any()):
-                raise InputError.of(
-                    f'got "{name}" of "{path}", which masks keys by -10000 or less; save them as `mask`'
-                )
-            note(f"{where}: {NOT_USED}")
-        elif lengths is None and LENGTHS.fullmatch(name.lower()):
-            lengths = tensor
-            note(f"{where}: read as valid lengths")
-        elif name != "valid_lens":
-            unused.append(name)
-    if unused and not is_run:
-        note(f"{path.name}: not used: {listed(unused)}")
-    try:
-        return replace(Valid.of(shape, lengths), mask=valid.mask)
-    except InputError as error:
-        if "valid_lens" in stored:
-            raise
-        message = error.problems[0].message
-        raise InputError.of(f'got "{path}", whose lengths are wrong: {message}; rename them') from error
-
-
-def _numbers(path: Path, role: str, name: str | None, stored: Mapping[str, Tensor]) -> Tensor:
-    if name is None:
-        expected = f"expected a tensor named {', '.join(NAMES[role][:-1])} or {NAMES[role][-1]}"
-        raise InputError.of(f'got "{path}", which has no {role}; {expected}; the file has {listed([*stored])}')
-    tensor = stored[name]
+def _numbers(path: Path, role: str, stored: Mapping[str, Tensor]) -> Tensor:
+    if role not in stored:
+        raise InputError.of(
+            f'got "{path}", which has no tensor named {role}; the file has {listed([*stored])}; rename one'
+        )
+    tensor = stored[role]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:
         found = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
         expected = "expected numbers of shape (..., rows, features), not empty"
-        raise InputError.of(f'got "{name}" of "{path}", {found}; {expected}')
+        raise InputError.of(f'got "{role}" of "{path}", {found}; {expected}')
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
-def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
-    """Return a mask in a tensor file as booleans; a mask named `valid` may hold only True and False, or 1 and 0."""
+def _mask(path: Path, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
     try:
-        if name == "valid":
-            if not bool(((mask == 0) | (mask == 1)).all()):
-                raise InputError.of("got other numbers than 1 and 0; expected True and False, True = may attend")
-            mask = mask.bool()
-        return read_mask(mask, shape, f"{path.name}: {name}", note, name)
+        return read_mask(mask, shape, f"{path.name}: valid", note)
     except InputError as error:
-        message = error.problems[0].message.removeprefix("got ")
-        raise InputError.of(f'got "{name}" of "{path}", {message}; rename it if it is something else') from error
+        raise InputError.of(f'got "valid" of "{path}", {error.problems[0].message.removeprefix("got ")}') from error

@@ -122,15 +122,16 @@ def test_a_mask_beside_the_tensors_is_used_and_what_is_not_is_named(study: str, 
     queries, keys = numbers.normal(size=(2, 3, 4)), numbers.normal(size=(2, 5, 4))
     padding = np.arange(5) >= np.array([[4], [3]])
     np.savez(here / "plain.npz", queries=queries, keys=keys, valid_lens=[4, 3])
-    np.savez(here / "dump.npz", q=queries, k=np.where(padding[..., None], 1e6, keys), pad=padding, logits=keys)
+    padded = np.where(padding[..., None], 1e6, keys)
+    np.savez(here / "dump.npz", queries=queries, keys=padded, valid=~padding, logits=keys)
     records = [
         swept(study, "--from", name, out=name.removesuffix(".npz"))["records"] for name in ("plain.npz", "dump.npz")
     ]
     assert records[0] == records[1]
     told = attncli(study, "--from", "dump.npz", "--no-plots").stderr
     assert told == (
-        f"{study}: dump.npz: pad: booleans, read as True = padding; shape [2, 5], read as (batch, keys)\n"
-        f"{study}: dump.npz: not used: logits\n"
+        f"{study}: dump.npz: valid: shape [2, 5], read as (batch, keys)\n"
+        f"{study}: dump.npz: not used: logits; a mask is named valid, lengths are named valid_lens\n"
     )
 
 
