@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, NonNegativeFloat, model_validator
+from pydantic import AfterValidator, Field, FiniteFloat, NonNegativeFloat, model_validator
 
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
 from attncli.config.values import Row, Rows, check_regular, each_once
@@ -13,8 +13,8 @@ HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # further ke
 
 AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # never infinite, since it is short
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
-BOUNDS = "expected [low, high]; one of them may be null"
-VALUE = "expected a number, text, true or false, or nested lists of numbers; or {output: [[2, 3]]} without `metric`"
+BOUNDS = "expected [low, high]"
+VALUE = "expected a number, or nested lists of numbers"
 
 
 def share_of(within: float | str | None) -> float | None:
@@ -34,20 +34,17 @@ def _above_one(by: float | str) -> float | str:
     return by
 
 
-def _ordered(bounds: list[float | None]) -> list[float | None]:
+def _ordered(bounds: list[float]) -> list[float]:
     low, high = bounds
-    if low is None and high is None:
-        raise problem(BOUNDS)
-    if low is not None and high is not None and low > high:
+    if low > high:
         raise problem("expected low up to high")
     return bounds
 
 
 def _exact(value: Any) -> Any:
-    number = isinstance(value, int | float) and math.isfinite(value)
     if isinstance(value, list):
         check_regular(value)
-    elif not isinstance(value, str) and not number:
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise problem(VALUE)
     return value
 
@@ -57,10 +54,9 @@ _Value = Annotated[
 ]
 _Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(each_once)]
 _Wanted = Annotated[_Value | _Values, chosen(lambda wanted: _Values if isinstance(wanted, list) else _Value)]
-_Numbers = str | float | bool | Row | Rows
 
 Where = dict[str, _Wanted]
-Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), worded(BOUNDS), AfterValidator(_ordered)]
+Bounds = Annotated[list[float], Field(min_length=2, max_length=2), worded(BOUNDS), AfterValidator(_ordered)]
 Amount = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=SHARE)],
     worded("expected a number of at least 0, or a percentage such as 5 %"),
@@ -75,7 +71,7 @@ _Number = Annotated[int | FiniteFloat, worded("expected a number, or another row
 Limit = Annotated[
     _Number | _OtherRow, chosen(lambda limit: _OtherRow if isinstance(limit, dict) and limit else _Number)
 ]
-Exact = Annotated[_Numbers | Annotated[dict[str, _Numbers], Field(min_length=1, max_length=1)], checked_by(_exact)]
+Exact = Annotated[float | Row | Rows, checked_by(_exact)]
 
 
 class Expectation(Model):
@@ -84,26 +80,19 @@ class Expectation(Model):
     Exactly one of `between`, `about`, `above`, `below` and `equal` is given.
     """
 
-    model_config = ConfigDict(json_schema_extra={"required": []})  # `metric` may be missing, as `equal` may name it
-
     claim: Annotated[str | None, Field(min_length=1, description="the claim, in a sentence")] = None
     source: Annotated[str | None, Field(min_length=1, description="source of the claim")] = None
     where: Annotated[
         Where, Field(default_factory=dict, description="columns that select a row; a list of values selects several")
     ]
-    metric: Annotated[
-        str,
-        Field(min_length=1, description="a column, or a stage of the study attention; default: the key under `equal`"),
-    ]
-    between: Annotated[Bounds | None, Field(description="[low, high], ends included; one of them may be null")] = None
+    metric: Annotated[str, Field(min_length=1, description="a column, or a stage of the study attention")]
+    between: Annotated[Bounds | None, Field(description="[low, high], ends included")] = None
     about: Annotated[float | None, Field(description="the number, within ± `within`")] = None
     within: Annotated[Amount | None, Field(description="an amount, or a percentage such as 5 %")] = None
     above: Annotated[Limit | None, Field(description="a number, or another row with a smaller value")] = None
     below: Annotated[Limit | None, Field(description="a number, or another row with a larger value")] = None
     by: Annotated[Factor | None, Field(description="smallest difference, or a factor such as 2 x")] = None
-    equal: Annotated[Exact | None, Field(description="exact value, or a stage up to rounding: {output: [[2, 3]]}")] = (
-        None
-    )
+    equal: Annotated[Exact | None, Field(description="exact number, or the numbers of a stage up to rounding")] = None
 
     @property
     def kind(self) -> str:
@@ -125,18 +114,6 @@ class Expectation(Model):
     def _given(self) -> list[str]:
         return [kind for kind in KINDS if getattr(self, kind) is not None]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _metric_beside_equal(cls, data: Any) -> Any:
-        """Replace the short form `equal: {output: [[...]]}` by `metric: output` and `equal: [[...]]`."""
-        named = data.get("equal") if isinstance(data, dict) and "metric" not in data else None
-        if not isinstance(named, dict):
-            return data
-        if len(named) == 1 and "" not in named:
-            ((metric, numbers),) = named.items()
-            return {**data, "metric": metric, "equal": numbers}
-        return {**data, "metric": "equal"}  # so that only the mapping under `equal` is reported as wrong
-
     @model_validator(mode="after")
     def _one_kind_and_what_belongs_to_it(self) -> "Expectation":
         given = self._given()
@@ -154,6 +131,7 @@ class Expectation(Model):
         if self.about == 0 and isinstance(self.within, str):
             raise problem(f"got {self.within} of 0, which is 0; expected a number such as 0.05", under=["within"])
         if self.within is not None and self.equal is not None and not isinstance(self.equal, list):
-            message = "got `within` beside `equal` and a single value; use `about`"
-            raise problem(message, under=["within"])
+            raise problem("got `within` beside `equal` and a single value; use `about`", under=["within"])
+        if isinstance(self.within, str) and self.equal is not None:
+            raise problem(f"got {self.within} beside `equal`; expected a number such as 0.05", under=["within"])
         return self

@@ -23,8 +23,8 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
     collector.check()
 
 
-def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Record]]]:
-    """Return the rows that an expectation selects, each with the rows that its metric must be above or below, if any.
+def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, Record | None]]:
+    """Return the rows that an expectation selects, each with the row that its metric must be above or below, if any.
 
     If the expectation lists values of one column both in `where` and for the rows to compare with, each selected row
     is compared with the row of the same value.
@@ -36,25 +36,26 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
     metric, kind = expectation.metric, expectation.kind
     where, other = (_with_layers(each, rows.layers) for each in (expectation.where, expectation.other_row))
     table = _table_of(expectation, rows)
-    paired = [name for name, values in other.items() if isinstance(values, list) and isinstance(where.get(name), list)]
+    paired = [name for name, values in other.items() if isinstance(values, list)]
     for name in paired:
-        if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
-            message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
+        beside = where.get(name)
+        if not isinstance(beside, list) or sorted(map(str, other[name])) != sorted(map(str, beside)):
+            message = f"got {show(other[name])} beside {show(beside)} in `where`; rows are compared value by value"
             raise InputError.of(f"{message}; expected the same list, or one value", [kind, name])
     with below("where"):
         picked = list(_pick(table, where, metric))
-    found = list[tuple[Record, list[Record]]]()
+    found = list[tuple[Record, Record | None]]()
     for wanted, row in picked:
         with below(kind):
             same_values = other | {column: wanted[column] for column in paired}
-            others = [each for _, each in _pick(table, same_values, metric)] if other else []
+            beside_it = next((each for _, each in _pick(table, same_values, metric)), None) if other else None
         if rows.shapes and metric in STAGES:
             _check_stage(expectation, rows.shapes[row["label"]], row["label"])
-        for figure in (each.get(metric) for each in (row, *others)):
-            if kind != "equal" and isinstance(figure, str | bool):
-                message = f'got "{metric}", which is {show(figure)}, not a number; expected `equal`, or another metric'
+        for figure in (each.get(metric) for each in (row, beside_it or {})):
+            if isinstance(figure, str | bool):
+                message = f'got "{metric}", which is {show(figure)}, not a number; expected another metric'
                 raise InputError.of(message, ["metric"])
-        found.append((row, others))
+        found.append((row, beside_it))
     return found
 
 

@@ -12,7 +12,7 @@ import torch
 from attncli.common.study import STAGES, Record, Result, Rows
 from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
-from attncli.expect.asking import asked, same, without_ones
+from attncli.expect.asking import asked, without_ones
 
 ULPS = 8  # allowed rounding error of stages, in units in the last place
 
@@ -92,15 +92,15 @@ def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) 
     except InputError as error:
         yield replace(unjudged, reason=error.problems[0].message, problem=error)
         return
-    for row, others in found:
-        if len(others) == 1:  # so the verdict can name the other row
-            expected = expected | {kind: {column: others[0][column] for column in expectation.other_row}}
+    for row, other in found:
+        if other is not None:
+            expected = expected | {kind: {column: other[column] for column in expectation.other_row}}
         where = {column: row[column] for column in expectation.where}
         verdict = replace(unjudged, where=where, expected=expected, got=row.get(metric))
         if rows.shapes and metric in STAGES:
             yield _verdict_of_stage(verdict, result, row["label"])
         else:
-            yield _verdict_of_figure(verdict, [other[metric] for other in others])
+            yield _verdict_of_figure(verdict, [] if other is None else [other[metric]])
 
 
 def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
@@ -109,16 +109,16 @@ def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
     if not all(map(_is_measured, (got, *others))):
         return replace(verdict, holds=False, reason=f"no value{' to compare with' if _is_measured(got) else ''}")
     if kind == "equal":
-        return replace(verdict, holds=same(got, expectation.equal))
+        return replace(verdict, holds=got == expectation.equal)
     if kind in ("between", "about"):
         limits = _limits_around(expectation)
     else:
-        hardest = (max if kind == "above" else min)(others or [getattr(expectation, kind)])
+        (limit,) = others or [getattr(expectation, kind)]
         if others:
-            verdict = replace(verdict, expected=verdict.expected | {"value": hardest})
-        if hardest < 0 and factor_of(by) is not None:
+            verdict = replace(verdict, expected=verdict.expected | {"value": limit})
+        if limit < 0 and factor_of(by) is not None:
             return replace(verdict, holds=False, reason="no factor of a negative number")
-        limits = _limits_beyond(hardest, by, kind == "above")
+        limits = _limits_beyond(limit, by, kind == "above")
     return replace(verdict, holds=limits.accept(got), limits=limits)
 
 
@@ -129,8 +129,7 @@ def _is_measured(figure: Any) -> bool:
 def _limits_around(expectation: Expectation) -> Limits:
     """Return the limits given by `between`, or by `about` and `within`."""
     if expectation.between is not None:
-        low, high = expectation.between
-        return Limits(-math.inf if low is None else low, math.inf if high is None else high)
+        return Limits(*expectation.between)
     middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
     margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
     return Limits(float(middle - margin), float(middle + margin))
@@ -157,22 +156,21 @@ def _exact(number: float | str) -> Decimal:
 def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
     """Return the verdict on a stage's tensor, compared with the expected values; leading axes of size 1 are ignored.
 
-    The tolerance of each value is `within`, an amount or a percentage of the expected value. `within` defaults to ULPS
-    units in the last place of the largest expected value, in the coarser dtype of queries and stage. NaN equals NaN.
+    The tolerance of each value is `within`, by default ULPS units in the last place of the largest expected value, in
+    the coarser dtype of queries and stage. NaN equals NaN.
     """
     expectation, stage = verdict.expectation, result.tensors[f"{label}/{verdict.expectation.metric}"]
     wanted = torch.tensor(expectation.equal, dtype=torch.float64)
     wanted = wanted.reshape(without_ones(wanted.shape))
     got = stage.detach().cpu().double().reshape(wanted.shape)
-    within, share = expectation.within, share_of(expectation.within)
+    within = expectation.within
     if within is None:
         eps = max(torch.finfo(result.inputs["queries"].dtype).eps, torch.finfo(stage.dtype).eps)
         within = ULPS * eps * float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    allowed = torch.full_like(wanted, float(within)) if share is None else wanted.abs() * share
-    alike = (got == wanted) | ((got - wanted).abs() <= allowed) | (got.isnan() & wanted.isnan())
+    alike = (got == wanted) | ((got - wanted).abs() <= float(within)) | (got.isnan() & wanted.isnan())
     if bool(alike.all()):
         return replace(verdict, got=got.tolist(), holds=True)
-    excess = ((got - wanted).abs() - allowed).nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
+    excess = (got - wanted).abs().nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
     place = list(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
     here = f"at {place}: got {float(got[tuple(place)]):.7g}, expected {float(wanted[tuple(place)]):.7g}"
     reason = f"{int((~alike).sum())} of {alike.numel()} numbers differ, most {here}"

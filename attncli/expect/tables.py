@@ -54,8 +54,7 @@ def expected_words(verdict: Verdict) -> str:
     if kind == "about":
         return f"{_as_written(bound)} ± {_as_written(expected['within'])}"
     if kind == "between":
-        low, high = map(_as_written, bound)
-        return f"at most {high}" if bound[0] is None else f"at least {low}" if bound[1] is None else f"{low} to {high}"
+        return " to ".join(map(_as_written, bound))
     limit = _as_written(bound)
     if isinstance(bound, dict):
         value, row = expected.get("value"), printable(described(bound))

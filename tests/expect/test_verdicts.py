@@ -36,7 +36,6 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
     ("got", "keys", "expected", "measured"),
     [
         (1.0123456, {"between": [0.95, 1.05]}, "0.95 to 1.05", "1.012"),
-        (1.0500001, {"between": [None, 1.05]}, "at most 1.05", "1.05000010"),
         (512.25, {"about": 1, "within": "5 %"}, "1 ± 5 %", "512.2"),
         (0.1, {"about": 0.1, "within": 0.025}, "0.1 ± 0.025", "0.1000"),
         (0.9999999999, {"above": 1}, "above 1", "1.000"),
@@ -47,7 +46,6 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
         (1.0, {"above": {"d": 4}}, "above the value of d = 4", "1.000"),
         (0.250052, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250052"),
         (0.250051, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250051"),
-        ("limit", {"equal": "exact"}, '"exact"', '"limit"'),
         (184, {"equal": 184}, "184", "184"),
         (0.30000000000000004, {"equal": 0.3}, "0.3", "0.300000000000000044"),
     ],

@@ -150,9 +150,7 @@ def test_something_else_that_is_called_valid(valid: Tensor, tmp_path: Path) -> N
         swept("variance", source=stored(tmp_path, tensors(2) | {"valid": valid}))
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype"), [((3, 4), torch.bool), ((1, 3, 4), torch.uint8), ((2, 1, 4), torch.int64)]
-)
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 4), torch.bool), ((1, 3, 4), torch.uint8), ((2, 1, 4), torch.int64)])
 def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
     given = tensors(2)
     valid = normal(*shape, seed=2) > -0.7
