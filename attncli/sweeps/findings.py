@@ -7,12 +7,12 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
+from attncli.common.intervals import student_t
 from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.common.trends import FLAT, course
 from attncli.numbers import finite, number, several
 from attncli.runs.run_folder import JOURNAL
 from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown, swept_keys
-from attncli.sweeps.summary import student_t
 
 MOST_FAILURES = 3  # kinds of failures that are listed
 MOST_NAMED = 3  # values of an axis that are listed

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from attncli.common.intervals import student_t
 from attncli.common.study import Record, Result
 from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
-from attncli.sweeps.summary import FIGURES, spread, student_t, summary
+from attncli.sweeps.summary import FIGURES, spread, summary
 
 NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from attncli.attention import computing_dtype
+from attncli.common.intervals import student_t
 from attncli.inputs.seeding import generator
 from attncli.studies.bench.implementations import Inputs, Task
 from attncli.studies.bench.options import BenchOptions
@@ -30,8 +31,6 @@ LOG_LEVEL = "KINETO_LOG_LEVEL"  # silences the profiler's library, which logs it
 BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
 BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 11
-# 97.5 % of Student's t lies below these, for 1, 2, ... degrees of freedom.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 AnyCall = Callable[[], object]
 
@@ -130,5 +129,5 @@ def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float
     """
     logarithms = [math.log(one / other) for one, other in zip(seconds, baseline, strict=False)]
     mean, count = statistics.fmean(logarithms), len(logarithms)
-    half = STUDENT[count - 2] * statistics.stdev(logarithms) / math.sqrt(count)
+    half = student_t(count - 1) * statistics.stdev(logarithms) / math.sqrt(count)
     return math.exp(mean), [math.exp(mean - half), math.exp(mean + half)]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attncli.attention import Rules
 from attncli.common.progress import Progress
+from attncli.common.requests import request_of
 from attncli.common.scoring import (
     build_scorer,
     formulas_of,
@@ -27,16 +28,15 @@ from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result, Rows
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
-from attncli.config.texts import NO_TEXTS
-from attncli.errors import InputError, below
+from attncli.errors import below
 from attncli.inputs.build import Inputs, build_inputs, saved_inputs
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
+from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
-from attncli.models.loading import Request, load
+from attncli.models.loading import load
 from attncli.models.tokens import is_padding
-from attncli.numbers import several
 from attncli.scorers import Scorer
 from attncli.studies.doctor.columns import HEADS
 from attncli.studies.doctor.findings import findings_of
@@ -113,20 +113,8 @@ def _of_model(
     """Run the model on all texts at once; return the inputs of each call with its name and padding, and settings."""
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
-    way = None if options.attn == "auto" else options.attn
-    request = Request(
-        options.model,
-        tuple(options.texts),
-        dtype=options.dtype,
-        revision=options.revision,
-        attention=way,
-        device=device,
-    )
-    if request.is_function and options.texts:
-        message = f"{several(len(options.texts), 'text')} for a function, which brings its own inputs; leave them out"
-        raise InputError.of(f"got {message}", ["texts"])
-    if not request.is_function and not options.texts:
-        raise InputError.of(NO_TEXTS, ["texts"])
+    more = {"dtype": options.dtype, "revision": options.revision, "device": device}
+    request = request_of(options.model, options.texts, options.attn, **more)
     with below("model"):
         loaded = load(request, max(len(options.texts), 1))
         (batch,) = loaded.batches
@@ -232,18 +220,13 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) ->
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]
     output = rules.pooled(weights, rules.rounding.values(inputs.values))
-    scores, weights, output, valid = (_four(each.cpu()) for each in (scores, weights, output, rules.valid.whole))
+    scores, weights, output, valid = (four_axes(each.cpu()) for each in (scores, weights, output, rules.valid.whole))
     before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scale_of(scorer)
     factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
     largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
     (n, m), causal = inputs.valid.shape[-2:], inputs.valid.causal
     first = max(m - n, 0) if inputs.call is not None else m - n if causal == "bottom_right" else 0
     return Call(weights, output, valid, largest, part.padding, first)
-
-
-def _four(tensor: Tensor) -> Tensor:
-    """Return a tensor (b, ..., n, m) as (b, h, n, m)."""
-    return tensor[:, None] if tensor.ndim == 3 else tensor.flatten(1, -3)
 
 
 def _in_order(head: Head) -> Record:

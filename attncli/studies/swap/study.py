@@ -8,17 +8,17 @@ from pathlib import Path
 import torch
 
 from attncli.common.progress import Counter, Progress
+from attncli.common.requests import request_of
 from attncli.common.scoring import formulas_of, names_of, random_labels
 from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result, Rows
 from attncli.common.swapping import UNIFORM, ZERO, Swap, entry_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
-from attncli.config.texts import NO_TEXTS
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
-from attncli.models.loading import Loaded, Request, load
+from attncli.models.loading import Loaded, load
 from attncli.models.replacing import Replacing
 from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
@@ -115,23 +115,8 @@ class Survey(Replacing):
 def prepare(options: SwapOptions, progress: Progress) -> Prepared:
     """Load the model and run it once unchanged."""
     progress.step(0, 1, "loading the model")
-    device = resolve_device(options.device)
-    way = None if options.attn == "auto" else options.attn
-    texts = tuple(options.texts)
-    request = Request(
-        options.model,
-        texts,
-        dtype=options.dtype,
-        revision=options.revision,
-        attention=way,
-        device=device,
-        has_head=True,
-    )
-    if request.is_function and texts:
-        message = f"{several(len(texts), 'text')} for a function, which brings its own inputs; leave them out"
-        raise InputError.of(f"got {message}", ["texts"])
-    if not request.is_function and not texts:
-        raise InputError.of(NO_TEXTS, ["texts"])
+    more = {"dtype": options.dtype, "revision": options.revision, "device": resolve_device(options.device)}
+    request = request_of(options.model, options.texts, options.attn, **more, has_head=True)
     with below("model"):
         loaded = load(request, options.batch_size)
     return prepare_loaded(options, loaded, progress)
