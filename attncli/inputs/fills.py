@@ -1,7 +1,7 @@
 """Generate the tensors that a config describes by `fill`, in float64, so random numbers do not depend on the dtype."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Generator, Tensor
@@ -19,7 +19,7 @@ def fill(source: Fill, generator: Generator, others: Mapping[str, Tensor]) -> Te
         case ConstantFill():
             return torch.full(source.shape, source.value, dtype=torch.float64)
         case StudentTFill():
-            return _student_t(source.shape, source.df, generator)
+            return student_t(source.shape, source.df, generator)
         case CorrelatedFill():
             other = others[source.source]
             noise = _normal(source.shape or list(other.shape), generator).mul_(math.sqrt(1.0 - source.rho**2))
@@ -42,9 +42,12 @@ def _uniform(shape: list[int], generator: Generator) -> Tensor:
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 
-def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
-    """Return samples of Student's t: normal samples divided by sqrt(c / df), with independent chi-squared samples c."""
-    with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
-        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        squares = torch.distributions.Chi2(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))
-    return squares.div_(df).rsqrt_().mul_(_normal(shape, generator))
+def student_t(shape: Sequence[int], df: float, generator: Generator) -> Tensor:
+    """Draw from Student's t, exactly for every df > 0, with the method of Bailey 1994.
+
+    It is computed in float64: the smallest uniform numbers of float32 are too large for the fourth moment of the tail.
+    """
+    uniform = torch.empty(*shape, dtype=torch.float64).uniform_(generator=generator).neg_().add_(1.0)  # in (0, 1]
+    angle = torch.empty(*shape, dtype=torch.float64).uniform_(0.0, 2.0 * math.pi, generator=generator)
+    lengths = uniform.log_().mul_(-2.0 / df).expm1_().mul_(df).sqrt_()
+    return lengths.mul_(angle.cos_())

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from attncli.common.pairs.options import DEFAULT_DF, PairsOptions
+from attncli.inputs.fills import student_t
 from attncli.scorers._theory import Moments
 
 
@@ -78,7 +79,9 @@ class Entries:
             case "laplace":  # exponential lengths with random signs; the exponential's rate makes the variance 1
                 lengths = numbers.uniform_(generator=generator).neg_().log1p_()  # of uniform numbers in [0, 1)
                 return lengths.mul_(_signs(shape, generator, dtype)).mul_(math.sqrt(0.5))
-        return _student_t(shape, generator, self.degrees_of_freedom).to(dtype)
+        df = self.degrees_of_freedom
+        unit = math.sqrt((df - 2.0) / df) if df > 2 else 1.0  # the variance is 1 if there is one
+        return student_t(shape, df, generator).mul_(unit).to(dtype)
 
 
 def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
@@ -90,15 +93,3 @@ def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
 
 def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
     return torch.randint(2, shape, generator=generator, dtype=torch.int8).to(dtype).mul_(2.0).sub_(1.0)
-
-
-def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tensor:
-    """Draw from Student's t, exactly for every df > 0, scaled to variance 1 if df > 2.
-
-    The method is from Bailey 1994, "Polar generation of random variates with the t-distribution". It is computed in
-    float64: the smallest uniform numbers of float32 are too large for the fourth moment of the tail.
-    """
-    uniform = torch.empty(shape, dtype=torch.float64).uniform_(generator=generator).neg_().add_(1.0)  # in (0, 1]
-    angle = torch.empty(shape, dtype=torch.float64).uniform_(0.0, 2.0 * math.pi, generator=generator)
-    lengths = uniform.log_().mul_(-2.0 / df).expm1_().mul_(df).sqrt_()
-    return lengths.mul_(angle.cos_()).mul_(math.sqrt((df - 2.0) / df) if df > 2 else 1.0)
