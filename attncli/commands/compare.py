@@ -53,7 +53,8 @@ def compare(
     from attncli.commands.streams import DIFFERENT, print_note
     from attncli.common.study import nan_to_null
     from attncli.runs.loading import read_run
-    from attncli.show.terminal.comparison import LINES, tables
+    from attncli.show.terminal.comparison import tables
+    from attncli.show.terminal.tables import SCREEN
     from attncli.studies import STUDIES
 
     look = _check(runs, tolerance, fail, out, overwrite, given)
@@ -73,7 +74,7 @@ def compare(
         for index, each in enumerate(found):
             if index:
                 console.rule(characters="=")
-            for part in tables(each, console.width, full, LINES // len(found) - 1):
+            for part in tables(each, console.width, None if full else SCREEN // len(found) - 1):
                 console.print(part)
     refused = [each for each in found if fail and each.verdict == "different"]
     if tolerance is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -9,9 +10,8 @@ from rich.text import Text
 from attncli.common.study import Comparison, Record
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, distinct, number, place, several
-from attncli.show.terminal.tables import STRONG, Cells, blocks, length_of, remark, titled
+from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
 
-LINES = 60  # of a terminal, without --full
 MOST = 20  # rows of a table, without --full
 MOST_LISTED = 6  # rows of the short lists
 INTERVALS = {True: "overlap", False: "apart", None: MISSING}
@@ -34,27 +34,27 @@ class Section:
     left_out: str = ""
 
 
-def sections(found: Comparison, most: int | None = MOST) -> Iterator[Section]:
+def sections(comparison: Comparison, most: int | None = MOST) -> Iterator[Section]:
     """Yield tables of all differences beyond rounding, each with at most `most` rows.
 
     If `most` is None, all rows are shown, differences by rounding included.
     """
     is_full = most is None
     listed = None if most is None else min(most // 3, MOST_LISTED)
-    lists = {"Settings": found.settings, "Environment": found.environment, "Inputs": found.inputs}
+    lists = {"Settings": comparison.settings, "Environment": comparison.environment, "Inputs": comparison.inputs}
     for title, rows in lists.items():
         if rows:
             words = [_words(heading, rows[:listed], heading.lower()) for heading in ("key", "A", "B")]
             yield Section(title, words, (), _left_out(rows, listed))
-    if rows := [row for row in found.weights if row["js_divergence"] or row["output_difference"]]:
+    if rows := [row for row in comparison.weights if row["js_divergence"] or row["output_difference"]]:
         rows.sort(key=lambda row: -(row["js_divergence"] or row["output_difference"] or 0.0))
         words = [_words(key, rows[:listed], key) for key in WEIGHTS if rows[0].get(key) is not None]
-        if is_full or found.verdict == "different":
+        if is_full or comparison.verdict == "different":
             numbers = [Cells(heading, [number(row[key]) for row in rows[:listed]]) for key, heading in APART.items()]
             yield Section("Weights and outputs of A and B", words, numbers, _left_out(rows, listed))
-    rows = [row for row in found.differences if is_full or row["verdict"] != "rounding"]
-    if found.differences:
-        rounded = len(found.differences) - len(rows)
+    rows = [row for row in comparison.differences if is_full or row["verdict"] != "rounding"]
+    if comparison.differences:
+        rounded = len(comparison.differences) - len(rows)
         by_rounding = f"{several(rounded, 'difference')} by rounding alone"
         left_out = "; ".join(filter(None, [_left_out(rows, most), by_rounding * bool(rounded)]))
         yield Section("Differences, largest first", *_differences(rows[:most]), left_out)
@@ -64,24 +64,17 @@ def _left_out(rows: Sequence[Record], most: int | None) -> str:
     return several(len(rows) - most, "more row") if most is not None and len(rows) > most else ""
 
 
-def tables(found: Comparison, width: int, full: bool = False, lines: int = LINES) -> Sequence[RenderableType]:
-    """Return the verdict and all differences, in at most `lines` lines of `width` cells unless `full`."""
-    if full:
-        return list(_parts(found, width, None))
-    parts: list[RenderableType] = []
-    for most in range(MOST, -1, -1):
-        parts = list(_parts(found, width, most))
-        if length_of(parts, width) <= lines:
-            break
-    return parts
+def tables(comparison: Comparison, width: int, lines: int | None = SCREEN) -> Sequence[RenderableType]:
+    """Return the verdict and all differences, in at most `lines` lines of `width` cells unless it is None."""
+    return fit(partial(_parts, comparison, width), (), width, lines, range(MOST, -1, -1))
 
 
-def _parts(found: Comparison, width: int, most: int | None) -> Iterator[RenderableType]:
-    yield Text(f"A  {printable(found.a)}\nB  {printable(found.b)}")
-    yield Text(printable(found.sentence), style=STRONG)
-    for note in found.notes:
+def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[RenderableType]:
+    yield Text(f"A  {printable(comparison.a)}\nB  {printable(comparison.b)}")
+    yield Text(printable(comparison.sentence), style=STRONG)
+    for note in comparison.notes:
         yield from remark(note)
-    for each in sections(found, most):
+    for each in sections(comparison, most):
         left_out = each.left_out and f"{each.left_out}; see them with --full"
         if not each.words[0].cells:
             yield from remark(f"{each.title}: {left_out}")

@@ -12,7 +12,7 @@ from rich.text import Text
 from attncli.common.study import Explanation, Record
 from attncli.errors import listed, printable, shortened
 from attncli.numbers import number, several
-from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, length_of, titled
+from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, fit, titled
 
 STAGES = {"score": "score", "capped": "after\nsoftcap", "bias": "bias", "biased": "with\nbias"}  # with their headings
 WEIGHTS = {"weight": "weight", "dropped": "after\ndropout"}
@@ -24,17 +24,18 @@ EMPTY_ROWS = {"zero": "all weights are 0", "uniform": "all weights are 1 / m", "
 Line = tuple[str, Any]  # a name, and a number or a vector
 
 
-def lines(found: Explanation, width: int, most: int | None = SCREEN) -> list[RenderableType]:
+def lines(found: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
     """Return all steps of an explained query, in at most `most` lines.
 
     To fit, the steps of the score are shown for fewer keys, and if that is not enough, fewer keys are listed.
     """
     keys = len(found.keys)
-    for written in range(keys, min(-keys, -1), -1):
-        parts = list(_parts(fewer(found, -written) if written < 0 else found, width, max(written, 0)))
-        if most is None or length_of(parts, width) <= most:
-            break
-    return parts
+
+    def parts(written: int | None) -> Iterator[RenderableType]:
+        written = keys if written is None else written
+        return _parts(fewer(found, -written) if written < 0 else found, width, max(written, 0))
+
+    return fit(parts, (), width, most, range(keys, min(-keys, -1), -1))
 
 
 def fewer(found: Explanation, count: int) -> Explanation:

@@ -133,15 +133,16 @@ def fit(
     end: Sequence[RenderableType],
     width: int,
     lines: int | None = SCREEN,
+    sizes: Iterable[int] = ROWS,
 ) -> Sequence[RenderableType]:
-    """Return `parts(most)` and `end` for the largest number of rows per table, `most`, that fits into these lines.
+    """Return `parts(most)` and `end` for the first of `sizes`, such as rows per table, that fits into these lines.
 
-    If not even one row per table fits, the last parts are left out. With `lines` None everything is shown.
+    If none fits, the last parts are left out. With `lines` None everything is shown.
     """
     if lines is None:
         return [*parts(None), *end]
     room, shown = lines - length_of(end, width), list[RenderableType]()
-    for most in ROWS:
+    for most in sizes:
         shown = [*parts(most)]
         if length_of(shown, width) <= room:
             return [*shown, *end]

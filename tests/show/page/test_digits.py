@@ -1,0 +1,59 @@
+"""Numbers in the cells of a page are written as in pictures, and those beside the pointer as in tables."""
+
+import math
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+import attncli
+from attncli.common.study import matrices_of
+from attncli.config.looks import HeatmapLook
+from attncli.numbers import cell_decimals, number
+from attncli.show.pictures.heatmaps import heatmap_figure
+from tests.show.page.conftest import Open, report
+from tests.show.page.pages import attention, point
+
+STATES: dict[str, dict[str, str]] = {"weights": {}, "differences": {"minus": "dot"}, "small": {}, "large": {}}
+STD = {"small": 1e-2, "large": 300.0}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_cells_have_the_texts_of_the_picture(open_page: Open, tmp_path: Path, name: str) -> None:
+    """The picture's texts are read from matplotlib."""
+    shape = {"shape": [1, 3, 4], "std": STD.get(name, 1.0)}
+    stage = "weights" if name in ("weights", "differences") else "scores"
+    look = {"annotate": "yes", **STATES[name]}
+    attention(tmp_path / "run", data={"queries": shape, "keys": shape}, mask={}, tokens={}, figure=look)
+    result = attncli.load(tmp_path / "run")
+    expected = texts_of(tmp_path, stage, look)
+    address = f"cell=50&stage={stage}" + ("&minus=dot" if "minus" in look else "")
+    page = open_page(report(tmp_path / "page.html", tmp_path / "run"), address)
+    titles = page.locator("figcaption bdi").all_inner_texts()
+    assert len(result.labels) == 3
+    for index, title in enumerate(titles):
+        if title in expected:
+            expect(page.locator(".numbers").nth(index).locator("span")).to_have_text(expected[title])
+    assert set(expected) <= set(titles)
+    point(page, 0, 1, 2, 3)
+    weight = result.tensors["additive/weights"].squeeze()[1, 2].item()
+    expect(page.locator("#tip tr").nth(1).locator("td").last).to_have_text(number(weight))
+
+
+def texts_of(folder: Path, stage: str, look: dict[str, str]) -> dict[str, list[str]]:
+    """Return the texts in the cells of `attncli heatmap` by the title of the panel, row by row."""
+    figure = heatmap_figure(
+        matrices_of(attncli.load(folder / "run"), stage), HeatmapLook.model_validate({**look, "size": [14, 5]})
+    )
+    minus = f" − {look['minus']}" if "minus" in look else ""
+    panels = [axes for axes in figure.axes if axes.images and axes.get_label() != "bar"]
+    return {axes.get_title() + minus: [text.get_text() for text in axes.texts] for axes in panels}
+
+
+def test_decimals_leave_two_or_three_digits_of_the_largest_number() -> None:
+    for largest in (0.005, 0.0721, 0.1, 0.999, 1.0, 9.99, 10.0, 99.9, 100.0, 9999.0):
+        decimals = cell_decimals(largest)
+        assert decimals is not None
+        assert 1 <= math.floor(math.log10(largest)) + 1 + decimals <= 4
+    assert cell_decimals(0.0) == 2
+    assert cell_decimals(0.0049) is cell_decimals(1e4) is None
