@@ -18,8 +18,8 @@ from matplotlib.transforms import Bbox, BboxBase
 from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look
 from attncli.errors import InputError, below, did_you_mean, got, printable
-from attncli.numbers import cell_decimals
-from attncli.show.pictures.figures import Note, Picture, drawing, ignore_note
+from attncli.numbers import cell_decimals, number
+from attncli.show.pictures.figures import Hint, Note, Picture, drawing, ignore_note
 from attncli.show.pictures.matrices import Panel, block_means, differences, part_shown, select, subtracted, zoom
 from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out
 from attncli.show.pictures.scales import SCORES, WEIGHTS, ColourScale, Numbers, colour_scale
@@ -252,6 +252,8 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
             for tile in tiles:
                 _draw_cells(sheet, look, tile)
             below_panels = _draw_colour_bars(figure, tiles, wanted)
+                figure.hints += [] if content.stage else _hints(content, tile)
+            _draw_colour_bars(figure, tiles, wanted)
         footnote = _footnote(blocks)
         _draw_legend(figure, tiles, footnote)
         thinned = _lay_out(figure, content, tiles, wanted, widest, note)
@@ -368,6 +370,14 @@ def _draw_cells(sheet: Sheet, look: HeatmapLook, tile: _Tile) -> None:
         extent=(left - 0.5, left + columns * across - 0.5, top + rows * down - 0.5, top - 0.5),
     )
     axes.set(xlim=(left - 0.5, left + len(panel.keys) - 0.5), ylim=(top + len(panel.queries) - 0.5, top - 0.5))
+
+
+def _hints(content: Heatmap, tile: _Tile) -> Iterator[Hint]:
+    """Yield the number of each cell of a panel, with the names of its row and column."""
+    panel, (vertical, horizontal) = tile.panel, content.sides
+    for i, j in np.argwhere(~np.ma.getmaskarray(tile.cells)).tolist() if tile.block == (1, 1) else ():
+        names = f"{panel.label}, {vertical} {panel.queries[i]}, {horizontal} {panel.keys[j]}"
+        yield Hint(tile.axes, f"{names}: {panel.quantity} {number(float(tile.cells[i, j]))}", (j, i), (1.0, 1.0))
 
 
 def _draw_bars(sheet: Sheet, tiles: Sequence[_Tile]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -60,16 +60,6 @@ class Cells:
         """Return the column with the lines of its heading at most `most` cells wide."""
         lines = [chop_cells(line, max(most, NARROW_NAME)) for line in self.heading.split("\n")]
         return replace(self, heading="\n".join("\n".join(pieces) for pieces in lines))
-
-    @property
-    def texts(self) -> list[Text]:
-        """The heading and the cells, ready to print."""
-        if self.styles is None:
-            return [*map(Text, (self.heading, *self.cells))]
-        styles = (Style.null(), *self.styles)
-        return [
-            Text(text, style, justify="left") for text, style in zip((self.heading, *self.cells), styles, strict=True)
-        ]
 
 
 def cells(columns: Iterable[Column], records: Sequence[Record]) -> list[Cells]:
@@ -286,10 +276,11 @@ class Block:
 
     def __rich__(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, self.gap - 1))
-        heads, *rows = zip(*(column.texts for column in self.columns), strict=True)
-        for index, (head, width) in enumerate(zip(heads, self.widths, strict=True)):
-            table.add_column(head, width=width, justify="left" if index < self.names else "right", overflow="fold")
-        for row in rows:
+        for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True)):
+            justify: JustifyMethod = "left" if index < self.names or column.styles else "right"
+            table.add_column(Text(column.heading), width=width, justify=justify, overflow="fold")
+        texts = (map(Text, column.cells, column.styles or itertools.repeat("")) for column in self.columns)
+        for row in zip(*texts, strict=True):
             table.add_row(*row)
         return table
 

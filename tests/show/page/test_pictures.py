@@ -9,9 +9,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from playwright.sync_api import expect
 
+from attncli.config.looks import Look
 from attncli.numbers import number
+from attncli.show.page.svg import inlined
+from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
+from attncli.show.pictures.matrices import Panel
 from tests.cli import good
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import has_numbers, study
@@ -114,6 +119,25 @@ def test_points_have_their_numbers(open_page: Open, file: Path, folders: dict[st
 
 def centre(box: Any) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_cells_of_tables_have_their_numbers() -> None:
+    values = torch.tensor([[0.5, 2.0, 0.25], [1.0, torch.nan, 4.0]])
+    sides = ("0", "1"), ("first", "second", "third")
+    panel = Panel("dot", "", (0, 0), values, ~values.isnan(), *sides, quantity="change of the loss")
+    heatmap = Heatmap([panel], "One head at a time", sides=("Layers", "Heads"), name="heads")
+    svg = ElementTree.fromstring(inlined(draw_heatmap(heatmap, Look(), pytest.fail), "p", "heads"))
+    boxes = {str(box.findtext("title")): box.attrib for box in svg.iter("rect") if box.get("class") == "hint"}
+    expected = {
+        f"dot, Layers {i}, Heads {sides[1][j]}: change of the loss {number(values[i, j].item())}": (i, j)
+        for i, j in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2))
+    }
+    assert boxes.keys() == expected.keys()
+    size = {side: float(boxes[next(iter(boxes))][side]) for side in ("width", "height")}
+    first = min(boxes.values(), key=lambda box: (float(box["x"]), float(box["y"])))
+    for text, (row, column) in expected.items():
+        assert float(boxes[text]["x"]) == pytest.approx(float(first["x"]) + column * size["width"], abs=0.3)
+        assert float(boxes[text]["y"]) == pytest.approx(float(first["y"]) + row * size["height"], abs=0.3)
 
 
 def test_cells_of_doctor_open_their_head(open_page: Open, tmp_path: Path) -> None:
