@@ -251,9 +251,8 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         else:
             for tile in tiles:
                 _draw_cells(sheet, look, tile)
-            below_panels = _draw_colour_bars(figure, tiles, wanted)
                 figure.hints += [] if content.stage else _hints(content, tile)
-            _draw_colour_bars(figure, tiles, wanted)
+            below_panels = _draw_colour_bars(figure, tiles, wanted)
         footnote = _footnote(blocks)
         _draw_legend(figure, tiles, footnote)
         thinned = _lay_out(figure, content, tiles, wanted, widest, note)

@@ -168,7 +168,7 @@ T2 = 0.95 * math.sqrt(2 / 0.0975)  # 97.5 % quantile of Student's t for two degr
 
 
 def test_by_hand() -> None:
-    """The logarithms 0, ln 2 and ln 4 have mean and standard deviation ln 2; t for two degrees of freedom is .95 sqrt(2 / .0975)."""
+    """The logarithms 0, ln 2 and ln 4 have mean and standard deviation ln 2."""
     ratio, (low, high) = ratio_of([1.0, 10.0, 4.0], [1.0, 5.0, 1.0])  # a slow moment of the machine changes nothing
     assert ratio == pytest.approx(2.0)
     assert (low, high) == pytest.approx((2 ** (1 - T2 / math.sqrt(3)), 2 ** (1 + T2 / math.sqrt(3))))
