@@ -2,11 +2,12 @@
 
 import multiprocessing
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import pytest
 
 from attncli.sweeps.processes import on_processes
-from tests.sweeps.jobs import bad, figures, jobs
+from tests.sweeps.jobs import bad, config, figures, job, jobs
 
 DEATHS = {
     "EndsBadly": "its process ended with exit code 5",
@@ -50,13 +51,15 @@ def test_a_point_that_never_ends() -> None:
     assert [row["status"] for row in good] == ["done"]
 
 
-def test_killed_processes_cost_no_point() -> None:
-    rows = []
-    for row in on_processes(jobs(12), 2):
-        rows.append(row)
-        if len(rows) in (2, 5, 6):
-            workers()[0].kill()
-    assert figures(rows) == figures(list(on_processes(jobs(12), 1)))
+def test_killed_processes_cost_no_point(tmp_path: Path) -> None:
+    """Each of three points kills its process once; it is tried again, and the others lose nothing."""
+    killed = [
+        job(str(turn), config(turn) | {"scorers": [{"scorer": "tests.sweeps.jobs:IsKilledOnce", "file": str(file)}]})
+        for turn, file in enumerate([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    ]
+    rows = list(on_processes([*killed, *jobs(6)], 2))
+    assert figures([row for row in rows if "-" in row["key"]]) == figures(list(on_processes(jobs(6), 1)))
+    assert {row["key"]: row["status"] for row in rows if "-" not in row["key"]} == dict.fromkeys("012", "done")
 
 
 def test_processes_end_with_the_iterator() -> None:
