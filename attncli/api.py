@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.common.progress import Progress
 from attncli.common.stopping import signals
-from attncli.common.study import MOST_KEYS, PreparedStudy, Record, Study, single_numbers
+from attncli.common.study import MOST_KEYS, Record, single_numbers
 from attncli.common.study import Comparison as StudyComparison
 from attncli.common.study import Explanation as StudyExplanation
 from attncli.common.study import Result as StudyResult
@@ -34,8 +34,9 @@ from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
-from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
-from attncli.sweeps.views import Drawers, columns_of, frames_of, is_sweep, view_of
+from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies.study import PreparedStudy, Study
+from attncli.sweeps.views import Drawers, columns_of, figures_of, frames_of, is_sweep, tables_of
 
 if TYPE_CHECKING:
     from attncli.models.capture import Capture
@@ -67,7 +68,7 @@ class Result(StudyResult):
     def pictures(self) -> list[str]:
         """The names of the pictures of this result, such as `heatmaps`, the main picture first."""
         with self._reading():
-            return list(view_of(self, "figure").figures(self, Progress().note, self.look))
+            return list(figures_of(self)(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """Return a picture as a matplotlib Figure, by default the main one. Warnings about it are Python's.
@@ -99,7 +100,7 @@ class Result(StudyResult):
 
     def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
         with self._reading():
-            figures = view_of(self, "figure").figures(self, note, look)
+            figures = figures_of(self)(self, note, look)
             if figures and name is not None and name not in figures:
                 raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
             return figures[name or next(iter(figures))]() if figures else None
@@ -130,7 +131,7 @@ class Result(StudyResult):
             InputError: the run has no such label, query, batch element, head or layer, or its study has no queries.
         """
         where = "result.explain"
-        if self.study in STUDIES and not hasattr(load_study(self.study), "explain"):
+        if self.study in STUDIES and load_study(self.study).explain is None:
             raise InputError.of(got(self.study, NO_QUERIES), where=where)
         if is_sweep(self) or (self.document is None and self.folder is None):
             kind = "a sweep" if is_sweep(self) else "a results.json alone"
@@ -153,7 +154,7 @@ class Result(StudyResult):
         frames = frames_of(self)
         if not isinstance(rows, str) or rows not in frames:
             kind = "sweep" if is_sweep(self) else "run"
-            why = f"this {kind} of the study {self.study} has no {rows}; " if rows in [*ROWS, "summary"] else ""
+            why = f"this {kind} of the study {self.study} has no {rows}; " if rows in [*self.rows, "summary"] else ""
             raise InputError.of(got(rows, f"{why}expected one of {', '.join(frames)}"))
         try:
             import pandas
@@ -177,7 +178,7 @@ class Result(StudyResult):
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
-            tables = partial(view_of(self, "tables").tables, self, width=notebook.WIDTH, csv=None)
+            tables = partial(tables_of(self), self, width=notebook.WIDTH, csv=None)
             shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
             content = {"study": self.study, "expectations": self.expectations}
             stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
@@ -343,6 +344,8 @@ def swap(
 
     from attncli.common.swapping import listed
     from attncli.models.loading import Loaded as LoadedModel
+    from attncli.studies.swap import study as swap_study
+    from attncli.studies.swap.options import SwapOptions
 
     if not isinstance(model, nn.Module):
         raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")
@@ -350,10 +353,10 @@ def swap(
     data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
     document, progress = document_of_data("attncli.swap", data, []), Warnings()
-    options, study = document.validate(options_model("swap")), part_of("swap", "study")
+    options = document.validate(SwapOptions)
     with isolated(document):
         batch = {"args": args, **kwargs} if args and kwargs else kwargs or args
-        result = study.run(study.prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
+        result = swap_study.run(swap_study.prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
         result = replace(result, about=options.about)
     return Result(**vars(result), config=config_of(options))
 
@@ -416,8 +419,8 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
     """Return the differences between two stored runs, by the columns of their study if this version has the study."""
     if a.result.study not in STUDIES:
-        return compare_runs(a, b, dict.fromkeys(ROWS, ()), None)
-    return compare_runs(a, b, columns_of(a.result), getattr(load_study(a.result.study), "between", None))
+        return compare_runs(a, b, {})
+    return compare_runs(a, b, columns_of(a.result), load_study(a.result.study).between)
 
 
 def save(
@@ -527,12 +530,11 @@ class Loaded:
                 are located at `where` and the name of the argument.
         """
         with isolated(self.document):
-            explain = getattr(self.study, "explain", None)
-            if explain is None:
+            if self.study.explain is None:
                 raise InputError.of(got(self.options.study, NO_QUERIES), ["study"])
             prepared = self.prepare(progress)
             try:
-                found: StudyExplanation = explain(prepared, **choice)
+                found = self.study.explain(prepared, **choice)
             except InputError as error:
                 raise InputError(
                     replace(each, where=f"{where}{each.path[0]}", path=()) if {*each.path} & {*choice} else each

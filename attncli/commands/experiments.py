@@ -33,7 +33,7 @@ from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
 from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
 from attncli.sweeps.findings import failures_of
-from attncli.sweeps.views import is_sweep, view_of
+from attncli.sweeps.views import is_sweep, tables_of
 
 if TYPE_CHECKING:
     from attncli.sweeps.points import Plan
@@ -179,7 +179,7 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
     csv = str(folder / whole) if whole else None
     if result.study == DEFAULT_STUDY and not is_sweep(result):
         shown["stage"] = stage
-    table = partial(view_of(result, "tables").tables, result, width=console.width, csv=csv, **shown)
+    table = partial(tables_of(result), result, width=console.width, csv=csv, **shown)
     lines = HOLDING_LINES if all(verdict.holds for verdict in finished.verdicts) else VERDICT_LINES
     verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else lines)
     end = [

@@ -23,7 +23,8 @@ from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several
 from attncli.runs.loading import read_run
-from attncli.studies import STUDIES, part_of
+from attncli.studies import STUDIES
+from attncli.studies.attention.layers import layer_numbers
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ class Drawable:
         """
         if self.result is None:
             return None
+        from attncli.studies.attention.figure import places_drawn  # loads matplotlib
+
         drawn = len(labels or self.matrices.tensors)
-        places_drawn = part_of("attention", "figure").places_drawn
-        places: Sequence[tuple[int, int]] = places_drawn(self.result, drawn, minus, note, self.layer)
-        return places
+        return places_drawn(self.result, drawn, minus, note, self.layer)
 
 
 def load_source(
@@ -137,7 +138,7 @@ def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | No
     if result.study != DEFAULT_STUDY or "layers" not in result.settings:
         _refuse_layer(layer)
         return None, ""
-    numbers: dict[str, int] = part_of("attention", "layers").layer_numbers(result)
+    numbers = layer_numbers(result)
     name = _chosen_layer(layer, numbers, f'got "{source}", a run over layers of a model', "run")
     return name, f"layer {numbers[name]}"
 

@@ -1,15 +1,13 @@
-"""The protocol of a study, and its result: frozen records that tables, pictures, files and expectations read."""
+"""The result of a study: frozen records that tables, pictures, files and expectations read."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from attncli.common.progress import Progress
 from attncli.numbers import number
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 Record = dict[str, Any]
@@ -20,6 +18,7 @@ STAGES = get_args(Stage)
 MOST_KEYS = 10  # of an explained query; the others are summed up
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 Kind = Literal["figure", "place", "measured"]  # of a column
+RowKind = Literal["records", "comparisons", "heads", "head_comparisons"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,16 @@ class Result:
     heads: Sequence[Record] = ()
     head_comparisons: Sequence[Record] = ()
     about: str | None = None
+
+    @property
+    def rows(self) -> dict[RowKind, Sequence[Record]]:
+        """Return the rows of each kind."""
+        return {
+            "records": self.records,
+            "comparisons": self.comparisons,
+            "heads": self.heads,
+            "head_comparisons": self.head_comparisons,
+        }
 
     @property
     def labels(self) -> list[str]:
@@ -319,43 +328,3 @@ class Rows:
     head_comparison_columns: Sequence[Column] = ()
     head_comparisons: Sequence[Record] = ()
     layers: Mapping[int, str] = field(default_factory=dict)
-
-
-class PreparedStudy(Protocol):
-    """The checked input of a study's `run`, made by its `prepare`."""
-
-    @property
-    def device(self) -> "torch.device":
-        """Return the device that the study computes on."""
-
-
-Options = TypeVar("Options", contravariant=True)
-Prepared = TypeVar("Prepared", bound=PreparedStudy)
-
-
-class Study(Protocol[Options, Prepared]):
-    """The protocol of the module `study` in a study's folder, which computes; it prints nothing and writes no files.
-
-    The module may also have `between(a, b)`, which returns rows with the distances between the tensors of two results,
-    for `attncli compare`. The module `columns` in the same folder has the columns of each kind of rows: `COLUMNS` and,
-    for rows that the study makes, `COMPARISONS`, `HEADS` and `HEAD_COMPARISONS`. Its `METRIC` is the key of the column
-    that sweeps draw by default; with `SWEPT = "heads"` they collect the rows by head in place of the records.
-    """
-
-    def prepare(self, options: Options, progress: Progress) -> Prepared:
-        """Check the options completely, and return the input of `run`.
-
-        Raises:
-            InputError: the options make no sense together, or the run does not fit into memory.
-        """
-
-    def expected_rows(self, prepared: Prepared) -> Rows:
-        """Return the rows that the result will have, so that expectations can be checked before the work."""
-
-    def run(self, prepared: Prepared, progress: Progress) -> Result:
-        """Do the work and return the result.
-
-        Raises:
-            InputError: a user's own scorer fails.
-            KeyboardInterrupt: the user stopped the work before any row was finished.
-        """

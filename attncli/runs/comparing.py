@@ -27,6 +27,7 @@ from attncli.common.study import (
     Comparison,
     Record,
     Result,
+    RowKind,
     in_sentence,
     layers_of,
     nan_to_null,
@@ -51,7 +52,7 @@ NAMES = ("label", "a", "b")
 ONE_WAY = "output_difference"  # metric of a pair that changes if the two are swapped
 VERDICTS = ("measured", "rounding", "different")
 
-Columns = Mapping[str, Sequence[Column]]  # columns of a study by kind of row, such as `records`
+Columns = Mapping[RowKind, Sequence[Column]]  # columns of a study by kind of row, such as `records`
 Between = Callable[[Result, Result], Sequence[Record]]
 
 
@@ -74,10 +75,10 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         rounding, inputs = max(rounding_of(a), rounding_of(b)), list(_changes(_fingerprints(a), _fingerprints(b)))
         changed = list(_changes(_settings(a, b), _settings(b, a)))
         environment = list(_changes(_environment(a), _environment(b)))
-        rows = (_rows(kind, a.result, b.result, stated, rounding) for kind, stated in columns.items())
+        rows = (_rows(kind, a.result, b.result, columns.get(kind, ()), rounding) for kind in a.result.rows)
         found = list(chain(_tensors(a.result, b.result, inputs, columns, rounding), *rows))
         weights = [] if between is None else between(a.result, b.result)
-        counts = {"rows": sum(len(getattr(a.result, kind)) for kind in columns)}
+        counts = {"rows": sum(map(len, a.result.rows.values()))}
         counts["tensors"] = len(a.result.tensors.keys() & b.result.tensors.keys())
     found.sort(key=lambda each: each["rows"] == "arrays")  # arrays mostly repeat the numbers of rows
     judged = [each for each in found if each["verdict"] != "measured"]
@@ -235,7 +236,7 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
             yield from _tensor("inputs", name, a.inputs[name], b.inputs[name], rounding)
         else:
             yield _difference("inputs", {}, name, (each["a"], each["b"]), math.inf, rounding)
-    numbers = [column for column in columns["records"] if not column.text and column.kind != "place"]
+    numbers = [column for column in columns.get("records", ()) if not column.text and column.kind != "place"]
     if numbers and all(column.kind == "measured" for column in numbers):  # the tensors are raw times
         return
     places = itertools.product(layers_of(a), a.labels, STAGES)
@@ -272,15 +273,15 @@ def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: 
     yield _difference(rows, where, metric, values, float(largest[piece].values), rounding)
 
 
-def _rows(rows: str, a: Result, b: Result, stated: Sequence[Column], rounding: float) -> Iterator[Record]:
+def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], rounding: float) -> Iterator[Record]:
     """Yield the rows that only one run has, and the metrics that differ in rows of both."""
     known = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
-    columns = {key: known.get(key) or Column(key, key, "") for of in (a, b) for row in getattr(of, rows) for key in row}
+    columns = {key: known.get(key) or Column(key, key, "") for of in (a, b) for row in of.rows[rows] for key in row}
     has_times = any(each.kind == "measured" for each in columns.values() if each.key.endswith(INTERVAL))
     places = [key for key, column in columns.items() if column.kind == "place"]
     kinds = ("figure", "measured") if has_times else ("figure",)
     judged = [column for key, column in columns.items() if column.kind in kinds and not key.endswith(INTERVAL)]
-    of_a, of_b = (_by_place(getattr(of, rows), places) for of in (a, b))
+    of_a, of_b = (_by_place(of.rows[rows], places) for of in (a, b))
     both = {**of_a, **of_b}
     changing = [key for key in places if key in NAMES or len({plain(row.get(key)) for row in both.values()}) > 1]
     unequal = list[tuple[Record, Column, list[Any], list[Any]]]()

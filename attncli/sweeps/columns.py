@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attncli.common.study import INTERVAL, LAYER, Column, Record, Result
+from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, RowKind
 from attncli.errors import show
-from attncli.studies import columns_of as columns_of_study
-from attncli.studies import metric_of, swept_rows_of
+from attncli.studies import load_study
 
 OWN = "record."  # prefix of a study's column if the key is swept, too
 REPLICATES = ("seed", f"{OWN}seed")  # columns that differ between repetitions of a run
@@ -45,16 +44,17 @@ def swept_keys(result: Result) -> list[str]:
     return [key for axis in result.settings["sweep"]["over"] for key in axis]
 
 
-def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
+def columns_of(result: Result, rows: RowKind = "records") -> dict[str, Column]:
     """Return the columns by key: first the swept keys, then the study's columns that the rows have.
 
     `rows` is the kind of rows, `records` or `heads`.
     """
     keys = swept_keys(result)
-    kind = swept_rows_of(result.study) if rows == "records" else rows
-    stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[kind], LAYER)}
+    study = load_study(result.study)
+    known = study.columns.get(study.swept if rows == "records" else rows, ())
+    stated = {renamed(column.key, keys): column for column in (*known, LAYER)}
     columns = {key: swept_column(key) for key in keys}
-    for key in dict.fromkeys(key for row in getattr(result, rows) for key in row if key not in keys):
+    for key in dict.fromkeys(key for row in result.rows[rows] for key in row if key not in keys):
         unknown = Column(key, key, "", signed=True)
         columns[key] = replace(stated.get(key, unknown), key=key)
     return columns
@@ -63,8 +63,8 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
 def names_of(result: Result) -> list[str]:
     """Return the names of the columns that identify a row, except the seed: swept keys, label, head, size and so on."""
     keys = swept_keys(result)
-    stated = columns_of_study(result.study)[swept_rows_of(result.study)]
-    own = {column.key for column in stated if column.kind == "place"}
+    study = load_study(result.study)
+    own = {column.key for column in study.columns[study.swept] if column.kind == "place"}
     names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
     return [
         key for key, column in columns_of(result).items() if (key in names or column.text) and key not in REPLICATES
@@ -81,7 +81,7 @@ def figures_of(result: Result) -> list[str]:
 def default_metric(result: Result) -> str | None:
     """Return the study's metric if rows have it, else the first numeric column, preferably a column that varies."""
     keys, there = swept_keys(result), figures_of(result)
-    wanted = renamed(metric_of(result.study), keys)
+    wanted = renamed(load_study(result.study).metric, keys)
     return next((key for key in (wanted, *changing(result, there)) if key in there), next(iter(there), None))
 
 

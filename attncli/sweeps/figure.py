@@ -20,7 +20,7 @@ from attncli.show.pictures.matrices import Panel
 from attncli.show.pictures.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
 from attncli.show.pictures.scales import spans_decades
 from attncli.show.pictures.themes import Sheet
-from attncli.studies import metric_of
+from attncli.studies import load_study
 from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown, swept_keys
 from attncli.sweeps.summary import summary, summary_names
 
@@ -67,7 +67,7 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
 def _as_one(results: Mapping[str, Result]) -> Result | None:
     """Return several runs as one sweep over scorers, labelled with the runs' names; None if no row has the metric."""
     first = next(iter(results.values()))
-    settings = {"metric": metric_of(first.study), **first.settings}
+    settings = {"metric": load_study(first.study).metric, **first.settings}
     labels = list(dict.fromkeys(label for result in results.values() for label in result.labels))
     settings["sweep"] = {"over": [*first.settings.get("sweep", {}).get("over", ()), {ENTRY: labels}]}
     records = [

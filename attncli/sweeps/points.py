@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from attncli.common.progress import Progress
-from attncli.common.study import INTERVAL, PreparedStudy, Record, Rows
+from attncli.common.study import INTERVAL, Record, Rows
 from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
@@ -20,7 +20,7 @@ from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, plac
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
-from attncli.studies import STUDIES, load_study, options_model, part_of, swept_rows_of
+from attncli.studies import STUDIES, load_study, options_model
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 
@@ -240,9 +240,9 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
             options = options.model_copy(update={"device": "cpu"})
         try:
             with document.locating():
-                prepared: PreparedStudy = study.prepare(options, Progress())
+                prepared = study.prepare(options, Progress())
                 expected = study.expected_rows(prepared)
-                if swept_rows_of(options.study) == "heads":
+                if study.swept == "heads":
                     expected = replace(expected, columns=expected.head_columns, records=expected.heads, heads=())
                 rows[_seedless(points[place])] = expected
         except InputError as error:
@@ -284,7 +284,7 @@ def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
     """Return the expected columns of the result, without records."""
     tried = trial.rows.values()
     known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
-    known = known or list(part_of(study, "columns").COLUMNS)
+    known = known or list(load_study(study).columns["records"])
     own = (replace(column, key=renamed(column.key, keys)) for column in known)
     left_out = {key: option for rows in tried for key, option in rows.left_out.items()}
     columns = [*map(swept_column, keys), *own]

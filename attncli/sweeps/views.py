@@ -1,63 +1,70 @@
 """The tables, pictures and columns of a result, from the modules of its study or of sweeps."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from attncli import studies
-from attncli.common.study import Column, Listing, Record, Result
+from attncli.common.study import Column, Listing, Record, Result, RowKind
 from attncli.config.looks import Look
+from attncli.studies import load_study
+from attncli.studies.study import TITLES, Figures, Tables
 from attncli.sweeps.columns import columns_of as swept_columns_of
 from attncli.sweeps.columns import is_repeated
 from attncli.sweeps.summary import summary, summary_columns
+from attncli.sweeps.tables import tables
 
 if TYPE_CHECKING:
     from attncli.show.pictures.figures import Note, Picture
 
 
-def view_of(result: Result, part: str) -> ModuleType:
-    """Return the module `part` (`tables` or `figure`) for a result: of sweeps, or of the result's study."""
+def tables_of(result: Result) -> Tables:
+    """Return the function that yields the tables of a result."""
+    return tables if is_sweep(result) else load_study(result.study).tables
+
+
+def figures_of(result: Result) -> Figures:
+    """Return the function that returns functions that draw the pictures of a result; this loads matplotlib."""
     if is_sweep(result):
-        return importlib.import_module(f"attncli.sweeps.{part}")
-    return studies.part_of(result.study, part)
+        from attncli.sweeps.figure import figures  # loads matplotlib
+
+        return figures
+    return studies.figures_of(result.study)
 
 
-def columns_of(result: Result) -> dict[str, Sequence[Column]]:
-    """Return the columns of each kind of rows, such as `records`."""
-    if not is_sweep(result):
-        return studies.columns_of(result.study)
-    kept = {rows: [*swept_columns_of(result, rows).values()] for rows in ("records", "heads")}
-    return {**dict.fromkeys(studies.ROWS, ()), **kept}
+def columns_of(result: Result) -> dict[RowKind, Sequence[Column]]:
+    """Return the columns of each kind of rows that a result may have, such as `records`."""
+    if is_sweep(result):
+        return {"records": [*swept_columns_of(result).values()], "heads": [*swept_columns_of(result, "heads").values()]}
+    return {**load_study(result.study).columns}
 
 
 def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
     """Return the kinds of rows that a result has, with functions that return the rows."""
-    kinds = [kind for kind, columns in studies.columns_of(result.study).items() if columns]
-    if is_sweep(result):
-        kinds = ["records", "heads"]
-    frames = {kind: partial(getattr, result, kind) for kind in kinds if kind != "heads" or result.heads}
-    return {**frames, "summary": partial(summary, result)} if is_sweep(result) else {**frames}
+    frames: dict[str, Callable[[], Sequence[Record]]] = {
+        kind: partial(result.rows.__getitem__, kind) for kind in columns_of(result) if kind != "heads" or result.heads
+    }
+    return {**frames, "summary": partial(summary, result)} if is_sweep(result) else frames
 
 
 def listings_of(result: Result) -> list[Listing]:
     """Return the tables of all rows of a result, one for each kind; for a sweep over seeds, the summary and records."""
     columns = columns_of(result)
     if is_sweep(result) and is_repeated(result):
-        means = Listing(studies.TITLES["records"], summary_columns(result), summary(result))
+        means = Listing(TITLES["records"], summary_columns(result), summary(result))
         return [means, Listing("Records", columns["records"], result.records)]
-    columns["heads"] = (*columns["heads"], *getattr(studies.part_of(result.study, "columns"), "OF_CALLS", ()))
-    titles = studies.TITLES if is_sweep(result) else studies.titles_of(result.study)
-    return [Listing(title, columns[kind], getattr(result, kind)) for kind, title in titles.items()]
+    study = load_study(result.study)
+    columns["heads"] = (*columns.get("heads", ()), *study.call_columns)
+    titles = TITLES if is_sweep(result) else study.titles
+    return [Listing(title, columns.get(kind, ()), result.rows[kind]) for kind, title in titles.items()]
 
 
 class Drawers(dict[str, Callable[[Path], None]]):
     """Functions that draw the pictures of a result at a path, by file name; `note` receives remarks on omissions."""
 
     def __init__(self, result: Result, look: Look, note: "Note") -> None:
-        figures = view_of(result, "figure").figures(result, note, look)
+        figures = figures_of(result)(result, note, look)
         super().__init__({f"{name}.{look.format}": partial(self._draw, make) for name, make in figures.items()})
         self.look, self.texts = look, set[str]()
 

@@ -21,7 +21,7 @@ from attncli.common.threads import on_threads
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable, ran_out, shortened
 from attncli.modes import torch_isolated
-from attncli.studies import STUDIES, load_study, options_model, swept_rows_of
+from attncli.studies import STUDIES, load_study, options_model
 
 # A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
 # kept (`heads`, by default true).
@@ -122,10 +122,9 @@ def _rows(job: Job) -> dict[str, list[Any]]:
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
     random = result.settings.get("random", [])
-    if (rows := swept_rows_of(name)) != "records":
-        return {"records": nan_to_null(getattr(result, rows)), "random": random}
-    kinds = ("records", "heads") if job.get("heads", True) else ("records",)
-    return {**{kind: nan_to_null(getattr(result, kind)) for kind in kinds}, "random": random}
+    rows = {"records": nan_to_null(result.rows[study.swept]), "random": random}
+    keeps_heads = study.swept == "records" and job.get("heads", True)
+    return rows | {"heads": nan_to_null(result.heads)} if keeps_heads else rows
 
 
 def in_one_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from attncli.config.scorer_entries import ENTRY_KEYS, entry_models
 from attncli.errors import plain
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.studies import STUDIES, options_model, part_of
+from attncli.studies import STUDIES, load_study, options_model
 
 if TYPE_CHECKING:  # a test imports this module without mkdocs
     from mkdocs.config.defaults import MkDocsConfig
@@ -325,12 +325,10 @@ def metrics() -> str:
     )
     parts = []
     for study in STUDIES:
-        columns = part_of(study, "columns")
-        parts += [f"## {study.capitalize()}", "Records:", columns_table(columns.COLUMNS)]
-        for name in ("comparisons", "heads", "head_comparisons"):
-            further = getattr(columns, name.upper(), ())
-            parts += [f"{name.replace('_', ' ').capitalize()}:", columns_table(further)] if further else []
-        if of_calls := getattr(columns, "OF_CALLS", ()):
+        parts += [f"## {study.capitalize()}"]
+        for name, columns in load_study(study).columns.items():
+            parts += [f"{name.replace('_', ' ').capitalize()}:", columns_table(columns)]
+        if of_calls := load_study(study).call_columns:
             parts += ["Additional columns for heads of a captured model; rows of several layers also have `layer`:"]
             parts += [columns_table(of_calls)]
     return page("Metrics", about, parts)

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 import attncli
 from attncli.show.terminal.tables import SCREEN, findings, recorded
-from attncli.sweeps.views import view_of
+from attncli.sweeps.views import tables_of
 from tests import cli
 from tests.cli import good
 from tests.studies.bench.small import hurry
@@ -71,7 +71,7 @@ def test_narrow_screens(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result = attncli.run({"study": study, **STUDIES[study]})
     for width in (1, 7, 10, 13, 20, 31, 47):
         for most in (SCREEN, None):
-            parts = [*view_of(result, "tables").tables(result, width=width, most=most, csv=None)]
+            parts = [*tables_of(result)(result, width=width, most=most, csv=None)]
             text = recorded([*parts, *findings(result.findings)], width).export_text()
             assert text.count("\n") > len(parts)
             assert max(map(cell_len, text.splitlines())) <= width

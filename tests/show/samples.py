@@ -1,5 +1,6 @@
 """Results to draw, and independent readers of tables and pictures."""
 
+import importlib
 import io
 import re
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from attncli.attention import softmax_over_valid, valid_mask
 from attncli.common.study import Record, Result, Tokens
 from attncli.config.looks import Look
 from attncli.show.pictures.themes import sheet_of
-from attncli.studies import part_of
+from attncli.studies import load_study
 from attncli.studies.attention.findings import findings_of
 
 MOST = 40  # rows of a table, unless all
@@ -107,14 +108,15 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
 def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
     """Return all tables of a result of any study as text."""
     most = None if full else MOST
-    parts = part_of(result.study, "tables").tables(result, width=width, most=most, csv=csv)
+    parts = load_study(result.study).tables(result, width=width, most=most, csv=csv)
     return printed(list(parts), width, **console)
 
 
 def drawn(result: Result) -> tuple[Figure, list[str]]:
     """Return the picture of a result, and the notes about it."""
     notes: list[str] = []
-    return part_of(result.study, "figure").figure_of(result, notes.append, sheet_of(Look())), notes
+    figure = importlib.import_module(f"attncli.studies.{result.study}.figure")
+    return figure.figure_of(result, notes.append, sheet_of(Look())), notes
 
 
 def grids(text: str) -> dict[str, Grid]:

@@ -6,7 +6,7 @@ import pytest
 
 from attncli.common.pairs.study import Prepared as PreparedPairs
 from attncli.common.progress import Progress
-from attncli.common.study import Column, Record, Study
+from attncli.common.study import Column, Record
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
@@ -14,18 +14,19 @@ from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.saturation import study as saturation
 from attncli.studies.saturation.options import SaturationOptions
+from attncli.studies.study import Study
 from attncli.studies.train import study as train
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.variance import study as variance
 from attncli.studies.variance.options import VarianceOptions
 from tests.studies.bench.small import hurry
 
-# For mypy: each module is a Study of its types of options and preparation.
-ATTENTION: Study[AttentionOptions, attention.Prepared] = attention
-BENCH: Study[BenchOptions, bench.Prepared] = bench
-SATURATION: Study[SaturationOptions, PreparedPairs] = saturation
-TRAIN: Study[TrainOptions, train.Prepared] = train
-VARIANCE: Study[VarianceOptions, PreparedPairs] = variance
+# For mypy: each study has its types of options and preparation.
+ATTENTION: Study[AttentionOptions, attention.Prepared] = attention.STUDY
+BENCH: Study[BenchOptions, bench.Prepared] = bench.STUDY
+SATURATION: Study[SaturationOptions, PreparedPairs] = saturation.STUDY
+TRAIN: Study[TrainOptions, train.Prepared] = train.STUDY
+VARIANCE: Study[VarianceOptions, PreparedPairs] = variance.STUDY
 
 SMALL: dict[str, dict[str, Any]] = {
     "attention": {"data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}}},

@@ -1,5 +1,6 @@
 """The plan of a sweep: points by hand, equal points, and errors before the work."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def test_what_is_tried_depends_on_the_sweep_alone(tmp_path: Path, monkeypatch: p
         tried.append((options.seed, options.scorers[0].options["scale"], options.data.keys.shape[1]))
         return prepare(options, progress)
 
-    monkeypatch.setattr(study, "prepare", noted)
+    monkeypatch.setattr(points, "load_study", lambda name: replace(study, prepare=noted))
     monkeypatch.setattr(points, "MOST_SINGLE", 8)
     monkeypatch.setattr(points, "MOST_SEVERAL", 8)
     path = experiment(tmp_path / "x.yaml", scorers=TWO)

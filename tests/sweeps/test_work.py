@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 import attncli
 from attncli.common.study import Record
 from attncli.studies import load_study
+from attncli.sweeps import work
 from attncli.sweeps.work import Job, run_point, tried_twice
 from tests.sweeps.jobs import config, figures, job, jobs
 
@@ -99,7 +101,8 @@ def test_threads_take_turns() -> None:
 @pytest.mark.parametrize(("study", "threads"), [("attention", 1), ("bench", 3)])
 def test_studies_of_time_have_all_threads(monkeypatch: pytest.MonkeyPatch, study: str, threads: int) -> None:
     before, seen = torch.get_num_threads(), list[int]()
-    monkeypatch.setattr(load_study(study), "prepare", lambda *_: seen.append(torch.get_num_threads()))
+    counting = replace(load_study(study), prepare=lambda *_: seen.append(torch.get_num_threads()))
+    monkeypatch.setattr(work, "load_study", lambda name: counting)
     torch.set_num_threads(3)
     try:
         run_point(job("threads", config(0) if study == "attention" else {"study": "bench"}))

@@ -17,7 +17,7 @@ from attncli.show.page.matrices import views
 from attncli.show.page.page import page, section_of
 from attncli.show.page.svg import pictures
 from attncli.sweeps.figure import runs_figures
-from attncli.sweeps.views import is_sweep, view_of
+from attncli.sweeps.views import figures_of, is_sweep
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
@@ -109,7 +109,7 @@ def _section(run: StoredRun, name: str, number: int, budget: int) -> Record:
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
     source = None if run.config is None else shlex.quote(str(path))  # no command can draw a results.json alone
     has_numbers = run.config is not None or result.tensors or is_sweep(result)
-    figures = partial(view_of(result, "figure").figures, result)
+    figures = partial(figures_of(result), result)
     drawn = pictures(lambda look, note: figures(note, look), name, number) if has_numbers else []
     matrices = list(views(result, budget, source and f"attncli heatmap {source}"))
     return section_of(run, name, source, views=matrices, pictures=drawn)

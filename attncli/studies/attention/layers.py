@@ -16,7 +16,6 @@ from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
-from attncli.studies import ROWS
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of
@@ -95,7 +94,7 @@ def joined_layers(
     layers = {
         name: {key: result.settings[key] for key in LAYER_SETTINGS} for name, result in zip(facts, results, strict=True)
     }
-    rows: dict[str, Any] = {kind: [row for result in results for row in getattr(result, kind)] for kind in ROWS}
+    rows: dict[str, Any] = {kind: [row for result in results for row in result.rows[kind]] for kind in first.rows}
     changes = changes_by_label(rows["head_comparisons"], first.labels)
     summary = means(rows["heads"], changes)
     return replace(

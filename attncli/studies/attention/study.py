@@ -39,16 +39,18 @@ from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.attention.between import between as between
+from attncli.studies.attention.between import between
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
-from attncli.studies.attention.explaining import explain as explain
+from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
 from attncli.studies.attention.lessons import lessons_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
+from attncli.studies.attention.tables import tables
 from attncli.studies.attention.tiles import pool_with_rows
+from attncli.studies.study import Study
 
 MOST_CELLS = 2**24  # larger masks are not saved without weights
 Stages = Mapping[str, Tensor]
@@ -402,3 +404,16 @@ def _by_batch(names: Sequence[Any] | None, b: int) -> Sequence[Any] | None:
     if names is None or any(isinstance(row, list) for row in names):
         return names
     return [names] * b
+
+
+STUDY = Study(
+    columns={"records": COLUMNS, "comparisons": COMPARISONS, "heads": HEADS, "head_comparisons": HEAD_COMPARISONS},
+    metric="entropy",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    explain=explain,
+    between=between,
+    call_columns=OF_CALLS,
+    tables=tables,
+)

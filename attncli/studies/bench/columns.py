@@ -18,7 +18,6 @@ def _word(key: str, about: str, kind: Kind = "figure") -> Column:
     return Column(key, key, about, text=True, kind=kind)
 
 
-METRIC = "seconds"  # drawn by sweeps
 COLUMNS = (
     SCORER,
     place(

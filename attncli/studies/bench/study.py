@@ -50,6 +50,8 @@ from attncli.studies.bench.measure import (
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
 from attncli.studies.bench.rows import findings_of
+from attncli.studies.bench.tables import tables
+from attncli.studies.study import Study
 
 
 @dataclass(frozen=True)
@@ -308,3 +310,13 @@ def _processor() -> str:
     path = Path("/proc/cpuinfo")
     found = re.search("^model name\\s*: (.*)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
     return found[1] if found else platform.machine()
+
+
+STUDY = Study(
+    columns={"records": COLUMNS, "comparisons": COMPARISONS},
+    metric="seconds",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    tables=tables,
+)

@@ -18,6 +18,3 @@ COLUMNS = (
     Column("about", "about", "What this means.", text=True),
 )
 HEADS = (*PLACE, *(check.column for check in CHECKS))
-TITLES = {"records": "Found", "heads": "All heads"}
-METRIC = "uniform"
-SWEPT = "heads"  # since points differ in their findings

@@ -38,10 +38,12 @@ from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import load
 from attncli.models.tokens import is_padding
 from attncli.scorers import Scorer
-from attncli.studies.doctor.columns import HEADS
+from attncli.studies.doctor.columns import COLUMNS, HEADS
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
 from attncli.studies.doctor.options import DoctorOptions
+from attncli.studies.doctor.tables import tables
+from attncli.studies.study import Study
 
 
 @dataclass(frozen=True)
@@ -246,3 +248,15 @@ def _found(places: Sequence[Record], found: Sequence[Head]) -> list[Record]:
     if len(places) > 1 and len(dead) == len(places) and len({row["value"] for row in dead}) == 1:
         rows = [{**dead[0], "head": None}, *(row for row in rows if row["check"] != "dead_query")]
     return rows
+
+
+STUDY = Study(
+    columns={"records": COLUMNS, "heads": HEADS},
+    metric="uniform",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    swept="heads",  # since points differ in their findings
+    titles={"records": "Found", "heads": "All heads"},
+    tables=tables,
+)

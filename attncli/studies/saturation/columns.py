@@ -21,7 +21,6 @@ def _quartiles(
     )
 
 
-METRIC = "entropy_median"  # drawn by sweeps
 COLUMNS = (
     SCORER,
     LABEL,

@@ -32,6 +32,8 @@ from attncli.numbers import finite, number
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
+from attncli.studies.saturation.tables import tables
+from attncli.studies.study import Study
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 NORM, WEIGHT = "jacobian_median", "max_weight_median"
@@ -168,3 +170,13 @@ def _of_label(label: str, name: str, rows: Sequence[Record]) -> Finding:
 def _margins(rows: Sequence[Record], key: str, factor: float) -> list[float]:
     """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
     return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
+
+
+STUDY = Study(
+    columns={"records": COLUMNS},
+    metric="entropy_median",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    tables=tables,
+)

@@ -77,7 +77,6 @@ ENCODER = (
 SECONDS = Column("seconds", "time", "Time of the runs with this entry at this place.", "s", duration, kind="measured")
 OF_KIND = {"language": LANGUAGE, "encoder": ENCODER, "other": ()}
 COLUMNS = (*PLACE, *ANY, *LANGUAGE, *ENCODER, SECONDS)
-METRIC = "relative_l2"
 MAIN = {"language": "loss_change", "encoder": "relative_l2", "other": "relative_l2"}
 
 

@@ -23,10 +23,12 @@ from attncli.models.replacing import Replacing
 from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
 from attncli.scorers import Scorer
-from attncli.studies.swap.columns import columns_of
+from attncli.studies.study import Study
+from attncli.studies.swap.columns import COLUMNS, columns_of
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
 from attncli.studies.swap.outputs import Changes, Kind, Outputs, outputs_of
+from attncli.studies.swap.tables import tables
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
@@ -255,3 +257,13 @@ def _measure(
         if counter is not None:
             counter.step(text)
     return {**changes.record, "seconds": time.perf_counter() - started}, swap.scorers
+
+
+STUDY = Study(
+    columns={"records": COLUMNS},
+    metric="relative_l2",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    tables=tables,
+)

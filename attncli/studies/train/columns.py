@@ -28,7 +28,6 @@ LARGEST = Column(
 SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START, LARGEST)
 SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Standard deviation"))
 
-METRIC = "accuracy"  # drawn by sweeps
 COLUMNS = (
     *PLACE,
     Column("seed", "seed", "Number of the model, counted from 0.", kind="place"),
@@ -54,5 +53,3 @@ COMPARISONS = (
     Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps"),
     Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9."),
 )
-
-TITLES = {"comparisons": "Summary", "records": "Records"}  # the summary is over the seeds

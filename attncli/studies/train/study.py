@@ -26,10 +26,12 @@ from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
+from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import findings_of, rows_of, summary
+from attncli.studies.train.tables import tables
 from attncli.studies.train.task import chance_level
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
@@ -168,3 +170,14 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         parameters={**parameters, **states},
         interrupted=interrupted,
     )
+
+
+STUDY = Study(
+    columns={"records": COLUMNS, "comparisons": COMPARISONS},
+    metric="accuracy",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    titles={"comparisons": "Summary", "records": "Records"},  # the summary is over the seeds
+    tables=tables,
+)

@@ -21,7 +21,6 @@ def _margin(ends: Sequence[float] | None) -> str:
     return MISSING if ends is None else short((ends[1] - ends[0]) / 2)
 
 
-METRIC = "variance"  # drawn by sweeps
 COLUMNS = (
     SCORER,
     LABEL,

@@ -15,10 +15,12 @@ from attncli.common.scoring import scale_of
 from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result
 from attncli.errors import below
+from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, Tally
 from attncli.studies.variance.options import VarianceOptions
+from attncli.studies.variance.tables import tables
 from attncli.studies.variance.theory import Theory, theory_of
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
@@ -152,3 +154,13 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theorie
         if row["variance"] > 0 and entry.softcap is None:
             row["unit_scale"] = row["scale"] / math.sqrt(row["variance"])
     return rows
+
+
+STUDY = Study(
+    columns={"records": COLUMNS},
+    metric="variance",
+    prepare=prepare,
+    expected_rows=expected_rows,
+    run=run,
+    tables=tables,
+)

@@ -15,7 +15,7 @@ from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.pictures.figures import save_figure
 from attncli.show.pictures.themes import sheet_of
-from attncli.studies import part_of
+from attncli.studies import figures_of, load_study
 from attncli.studies.variance.columns import density
 from tests.common.pairs.samples import swept
 from tests.show.samples import drawn, shown
@@ -57,7 +57,7 @@ def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path:
         result = swept(study, scorers=[*DOT, {"scorer": "additive", "label": "hidden"}], **keys)
         text, formats = (
             shown(result, width, full=True),
-            {each.key: each.format for each in part_of(study, "columns").COLUMNS},
+            {each.key: each.format for each in load_study(study).columns["records"]},
         )
         assert all(formats[column](record[column]) in text for record in result.records for column in columns)
         assert all(word in text for word in ("dot", "hidden", "additive"))
@@ -195,6 +195,6 @@ def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure:
     notes: list[str] = []
     result = swept(study, scorers=DOT, **FEW[study], **keys)
     for name in "ab":
-        save_figure(part_of(study, "figure").figures(result, notes.append, Look())[study](), tmp_path / f"{name}.png")
+        save_figure(figures_of(study)(result, notes.append, Look())[study](), tmp_path / f"{name}.png")
     assert notes == [f"not drawn where it is not positive: {figure} of dot"] * 2
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

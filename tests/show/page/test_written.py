@@ -17,7 +17,7 @@ from attncli.numbers import MISSING
 from attncli.runs.loading import StoredRun, read_run
 from attncli.show.page.page import embedded
 from attncli.show.page.report import names_of, report
-from attncli.studies import STUDIES, columns_of, titles_of
+from attncli.studies import STUDIES, load_study
 from tests.show.page.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
@@ -57,15 +57,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
 def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
     run, page = pages[study]
     tables = page.tables()
-    kinds = {rows: title for rows, title in titles_of(study).items() if rows != "head_comparisons"}
+    kinds = {rows: title for rows, title in load_study(study).titles.items() if rows != "head_comparisons"}
     if study == "train":  # its records are seeds, and its comparisons are over the seeds
         assert list(tables)[:2] == ["Summary", "Records"]
     for rows, title in kinds.items():
-        records = getattr(run.result, rows)
+        records = run.result.rows[rows]
         if not records:
             assert title not in tables
             continue
-        stated = {column.key: column for column in columns_of(study)[rows]}
+        stated = {column.key: column for column in load_study(study).columns[rows]}
         shown = [key for key in records[0] if any(record[key] is not None for record in records)]
         head, *body = tables[title]
         assert len(head) == len(shown)

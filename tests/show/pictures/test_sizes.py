@@ -18,7 +18,7 @@ from attncli.show.pictures.figures import Picture, as_png, save_figure
 from attncli.show.pictures.panels import draw_line, folded, grid, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import sheet_of
-from attncli.studies import part_of
+from attncli.studies import figures_of
 from tests.common.pairs.samples import swept
 from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
 
@@ -29,8 +29,7 @@ def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
     """Return the picture of `variance` with two sizes d."""
     result = swept("variance", d=[2, 8], samples=400)
     note = (lambda text: None) if notes is None else notes.append
-    figure: Picture = part_of("variance", "figure").figures(result, note, Look(**looks))["variance"]()
-    return figure
+    return figures_of("variance")(result, note, Look(**looks))["variance"]()
 
 
 def heat(notes: list[str] | None = None, **looks: Any) -> Picture:
