@@ -17,6 +17,7 @@ from attncli.common.study import MOST_KEYS, Record, single_numbers
 from attncli.common.study import Comparison as StudyComparison
 from attncli.common.study import Explanation as StudyExplanation
 from attncli.common.study import Result as StudyResult
+from attncli.common.study import SweepResult as StudySweepResult
 from attncli.common.swapping import Swap as Swap
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
@@ -34,9 +35,10 @@ from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
+from attncli.runs.settings import settings_of
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
-from attncli.sweeps.views import Drawers, columns_of, figures_of, frames_of, is_sweep, tables_of
+from attncli.sweeps.views import Drawers, columns_of, figures_of, frames_of, tables_of
 
 if TYPE_CHECKING:
     from attncli.models.capture import Capture
@@ -68,7 +70,7 @@ class Result(StudyResult):
     def pictures(self) -> list[str]:
         """The names of the pictures of this result, such as `heatmaps`, the main picture first."""
         with self._reading():
-            return list(figures_of(self)(self, Progress().note, self.look))
+            return list(figures_of(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """Return a picture as a matplotlib Figure, by default the main one. Warnings about it are Python's.
@@ -100,7 +102,7 @@ class Result(StudyResult):
 
     def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
         with self._reading():
-            figures = figures_of(self)(self, note, look)
+            figures = figures_of(self, note, look)
             if figures and name is not None and name not in figures:
                 raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
             return figures[name or next(iter(figures))]() if figures else None
@@ -133,8 +135,8 @@ class Result(StudyResult):
         where = "result.explain"
         if self.study in STUDIES and load_study(self.study).explain is None:
             raise InputError.of(got(self.study, NO_QUERIES), where=where)
-        if is_sweep(self) or (self.document is None and self.folder is None):
-            kind = "a sweep" if is_sweep(self) else "a results.json alone"
+        if isinstance(self, SweepResult) or (self.document is None and self.folder is None):
+            kind = "a sweep" if isinstance(self, SweepResult) else "a results.json alone"
             raise InputError.of(f"got {kind}; expected a run with its config", where=where)
         document = self.document or read_document(Path(self.folder or "") / "config.yaml")
         experiment = load_experiment(document, in_python=True)
@@ -153,7 +155,7 @@ class Result(StudyResult):
         """
         frames = frames_of(self)
         if not isinstance(rows, str) or rows not in frames:
-            kind = "sweep" if is_sweep(self) else "run"
+            kind = "sweep" if isinstance(self, SweepResult) else "run"
             why = f"this {kind} of the study {self.study} has no {rows}; " if rows in [*self.rows, "summary"] else ""
             raise InputError.of(got(rows, f"{why}expected one of {', '.join(frames)}"))
         try:
@@ -178,10 +180,10 @@ class Result(StudyResult):
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
-            tables = partial(tables_of(self), self, width=notebook.WIDTH, csv=None)
+            tables = partial(tables_of(self), width=notebook.WIDTH, csv=None)
             shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
             content = {"study": self.study, "expectations": self.expectations}
-            stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
+            stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder)
             page = report([stored], notebook.MOST_BYTES)
             return notebook.mimebundle(shown, picture, page)
 
@@ -192,6 +194,11 @@ class Result(StudyResult):
 
         with torch_isolated(), reading(self.folder) if self.folder is not None else nullcontext():
             yield
+
+
+@dataclass(frozen=True, repr=False)
+class SweepResult(Result, StudySweepResult):
+    """The result of a sweep; `axes` has the swept values, and `metric` the column that is drawn and described."""
 
 
 class Explanation(StudyExplanation):
@@ -267,7 +274,7 @@ def sweep(
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
     **keys: Any,
-) -> Result:
+) -> SweepResult:
     """Run a grid of experiments in processes of this machine. Failed points are left out, with a warning.
 
     Args:
@@ -312,7 +319,7 @@ def sweep(
         progress.note(f"warning: {each}")
     expectations, look = [verdict.record for verdict in finished.verdicts], task.plan.options.figure
     folder = finished.folder if kept else None
-    return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=task.plan.config)
+    return SweepResult(**vars(result), expectations=expectations, folder=folder, look=look, config=task.plan.config)
 
 
 def swap(
@@ -387,11 +394,12 @@ def load(folder: str | PathLike[str]) -> Result:
         InputError: there is no run, or it is damaged.
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
-    stored = read_run(path, STUDIES)
+    stored = read_run(path)
     config = None if stored.config is None else config_in(stored)
     place = path if path.is_dir() else None
     expectations, look = stored.content["expectations"], look_of(stored)
-    return Result(**vars(stored.result), expectations=expectations, folder=place, look=look, config=config)
+    kind = SweepResult if isinstance(stored.result, StudySweepResult) else Result
+    return kind(**vars(stored.result), expectations=expectations, folder=place, look=look, config=config)
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
@@ -410,10 +418,10 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
 def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
     if not isinstance(run, StudyResult):
         path = _path(run, "attncli.compare", "expected a result, or the folder of a run, as outputs/d2l/latest")
-        return read_run(path, STUDIES)
+        return read_run(path)
     prints = {name: fingerprint(tensor) for name, tensor in run.inputs.items()}
     config = dump_yaml(run.config) if isinstance(run, Result) and run.config is not None else None
-    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}}, config)
+    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}, "settings": settings_of(run)}, config)
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
@@ -472,7 +480,7 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     if stored.config is None:
         return model()
     document = read_document(stored.path / "config.yaml", overrides)
-    if is_sweep(stored.result):  # its own picture ignores keys for heatmaps of its points
+    if isinstance(stored.result, StudySweepResult):  # its own picture ignores keys for heatmaps of its points
         model = Look
     known = [*model.model_fields, *(each.path[1] for each in overrides if len(each.path) > 1)]
     look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attncli.errors import plain, printable
+from attncli.errors import plain
 
 MISSING = "-"
 LARGEST = 1e6  # larger numbers have an exponent
@@ -73,19 +73,6 @@ def sizes(records: Sequence[dict[str, Any]], keys: Sequence[str] = ("keys", "row
 def finite(values: Iterable[float | None]) -> list[float]:
     """Return the values that are finite, without None."""
     return [value for value in values if value is not None and math.isfinite(value)]
-
-
-def entries(settings: dict[str, Any]) -> str:
-    """Return where queries and keys are from: a file, or a distribution such as `normal entries, mean 0, std 1`."""
-    if "from" in settings:
-        return f"queries and keys from {printable(str(settings['from']))}"
-    name = str(settings["distribution"])
-    if settings["df"] is not None:
-        name += f" (df {settings['df']:g})"
-    queries, keys = (f"mean {settings[f'{of}_mean']:g}, std {settings[f'{of}_std']:g}" for of in ("query", "key"))
-    drawn = queries if queries == keys else f"{queries} (queries) and {keys} (keys)"
-    correlated = f", correlation {settings['rho']:g}" if settings["rho"] else ""
-    return f"{name} entries, {drawn}{correlated}"
 
 
 def distinct(a: Any, b: Any) -> tuple[str, str]:

@@ -45,7 +45,7 @@ class Run:
     label: str
     scorer: str
     formula: str
-    scale: float
+    scale: Any
     record: Record
     stages: Mapping[str, torch.Tensor]
     state: Mapping[str, torch.Tensor]
@@ -61,8 +61,8 @@ def runs_of(result: Result) -> list[Run]:
         Run(
             label := row["label"],
             row["scorer"],
-            result.settings["formulas"][label],
-            result.settings["scales"][label],
+            result.formulas[label],
+            result.scales[label],
             row,
             of(label, result.tensors),
             of(label, result.parameters),

@@ -3,7 +3,6 @@
 A function is replaced in every module that has imported it.
 """
 
-import dataclasses
 import importlib
 import pkgutil
 import sys
@@ -136,7 +135,7 @@ def _entries_with(**changes: float) -> Mistake:
     draw = Entries.draw
 
     def plant(patch: MonkeyPatch) -> None:
-        patch.setattr(Entries, "draw", lambda self, *how: draw(dataclasses.replace(self, **changes), *how))
+        patch.setattr(Entries, "draw", lambda self, *how: draw(self.model_copy(update=changes), *how))
 
     return plant
 

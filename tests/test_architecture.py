@@ -56,7 +56,7 @@ MAY_IMPORT = {  # besides itself
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
     "expect": {"errors", "numbers", "common.study", "config", "show"},
-    "runs": {"__init__", *RUNS, "show"},
+    "runs": {"__init__", *RUNS, "show", "studies"},
     "sweeps": {"__init__", *RUNS, "common", "common.threads", "studies", "show", "runs"},
     "api": {*API, "show.page", "studies.swap"},
     "commands": {*API, "show.page", "scorers", "normalizers", "api", "studies.attention"},

@@ -22,6 +22,7 @@ from matplotlib.text import Text
 
 import attncli
 from attncli import api
+from attncli.common.study import SweepResult
 from attncli.errors import InputError
 from attncli.runs.loading import StoredTensors
 from tests import cli
@@ -154,7 +155,9 @@ def test_decimals_are_swept_as_floats(tmp_path: Path) -> None:
     over = {"scorers[1].sigma": [Decimal(".1"), Decimal("2")]}
     result = attncli.sweep(SMALL, over=over, jobs=1, out=tmp_path / "sweep")
     assert result.to_frame().equals(attncli.sweep(SMALL, over={"scorers[1].sigma": [0.1, 2.0]}, jobs=1).to_frame())
-    assert attncli.load(tmp_path / "sweep").settings["sweep"]["over"] == [{"scorers[1].sigma": [0.1, 2.0]}]
+    loaded = attncli.load(tmp_path / "sweep")
+    assert isinstance(loaded, SweepResult)
+    assert loaded.axes == [{"scorers[1].sigma": [0.1, 2.0]}]
 
 
 def test_axes_in_place_of_those_of_a_file_are_not_looked_for_in_it(tmp_path: Path) -> None:

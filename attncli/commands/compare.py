@@ -55,13 +55,12 @@ def compare(
     from attncli.runs.loading import read_run
     from attncli.show.terminal.comparison import tables
     from attncli.show.terminal.tables import SCREEN
-    from attncli.studies import STUDIES
 
     look = _check(runs, tolerance, fail, out, overwrite, given)
     collector, stored = Collector(), []
     for path in runs:
         with collector.under():
-            stored.append(read_run(path, STUDIES))
+            stored.append(read_run(path))
     collector.check()
     found = [compare_stored(stored[0], other) for other in stored[1:]]
     if out is not None:
@@ -131,7 +130,6 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, l
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
     """
     from attncli.commands.streams import print_notes
-    from attncli.common.study import matrices_of
     from attncli.runs.run_folder import save_file_at
     from attncli.show.page.report import names_of
     from attncli.show.pictures.figures import check_words, save_figure
@@ -145,7 +143,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, l
     rows.sort(key=lambda row: -row["js_divergence"])
     places = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_PLACES]
     notes: list[str] = []
-    a, b = (matrices_of(run.result, "weights") for run in runs)
+    a, b = (run.result.matrices("weights") for run in runs)
     first, second = names_of([run.path for run in runs])
     with naming_options():
         figure = runs_figure(a, b, labels, sorted(places), (first, second), look, notes.append)

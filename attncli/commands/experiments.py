@@ -23,7 +23,7 @@ from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
 from attncli.common.progress import Progress
 from attncli.common.stopping import signals
-from attncli.common.study import is_kept
+from attncli.common.study import SweepResult
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, Document, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
@@ -33,7 +33,7 @@ from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
 from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
 from attncli.sweeps.findings import failures_of
-from attncli.sweeps.views import is_sweep, tables_of
+from attncli.sweeps.views import tables_of
 
 if TYPE_CHECKING:
     from attncli.sweeps.points import Plan
@@ -175,11 +175,11 @@ def show_run(finished: Finished, output: Output, of: int = 1, stage: str | None 
 def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
     console, files, result = Terminal(), finished.content["files"], finished.result
     folder, shown = shortest(finished.folder), dict[str, Any]()
-    whole = "weights.csv" if "weights.csv" in files else TENSORS if is_kept(result, "weights") else None
+    whole = "weights.csv" if "weights.csv" in files else TENSORS if result.keeps("weights") else None
     csv = str(folder / whole) if whole else None
-    if result.study == DEFAULT_STUDY and not is_sweep(result):
+    if result.study == DEFAULT_STUDY and not isinstance(result, SweepResult):
         shown["stage"] = stage
-    table = partial(tables_of(result), result, width=console.width, csv=csv, **shown)
+    table = partial(tables_of(result), width=console.width, csv=csv, **shown)
     lines = HOLDING_LINES if all(verdict.holds for verdict in finished.verdicts) else VERDICT_LINES
     verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else lines)
     end = [

@@ -59,7 +59,6 @@ def explain(
     from attncli.runs.loading import read_run
     from attncli.show.terminal.explanation import lines
     from attncli.show.terminal.tables import SCREEN
-    from attncli.studies import STUDIES
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     overrides += in_place_of_scorers(scorers) if scorers else []
@@ -70,7 +69,7 @@ def explain(
     if is_run and overrides:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if is_run:
-        read_run(path, STUDIES)  # raises InputError if the folder is no run, or damaged
+        read_run(path)  # raises InputError if the folder is no run, or damaged
     overrides.append(without_expectations())
     experiment = load_experiment(read_document(path / "config.yaml" if is_run else path, overrides))
     choice = {"label": label, "layer": layer, "batch": batch, "head": head, "query": query}

@@ -39,15 +39,14 @@ def figure(
     from attncli.runs.run_folder import check_file, save_file_at
     from attncli.runs.saving import add_files
     from attncli.show.pictures.figures import check_words, save_figure
-    from attncli.studies import STUDIES
     from attncli.sweeps.views import figures_of
 
-    stored = read_run(run, STUDIES)
+    stored = read_run(run)
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
     look, notes = look_of(stored, overrides_of_flags(given)), list[str]()
     with reading(run), naming_options():
-        figures = figures_of(stored.result)(stored.result, notes.append, look)
+        figures = figures_of(stored.result, notes.append, look)
         if not figures:
             message = f'got "{run}", which has nothing to draw; expected a run with weights or other pictures'
             raise InputError.of(message, where="RUN")

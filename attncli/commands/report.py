@@ -47,7 +47,6 @@ def report(
     from attncli.runs.saving import add_files
     from attncli.show.page.note import read_note
     from attncli.show.page.report import report as page_of
-    from attncli.studies import STUDIES
 
     if out is not None:  # raises InputError before the work
         if out.suffix.lower() not in ENDINGS:
@@ -62,7 +61,7 @@ def report(
             notes.append(f"{path} is {first}, and is shown once" if is_other else f"{path} is shown once")
             continue
         with collector.under():
-            stored.append(read_run(path, STUDIES))
+            stored.append(read_run(path))
     collector.check()
     others = [run for run in stored[1:] if run.result.study == stored[0].result.study]
     if others[MOST_COMPARED:]:

@@ -12,7 +12,7 @@ from attncli.api import load_experiment, look_of
 from attncli.commands.options import without_expectations
 from attncli.commands.progress import running
 from attncli.common.stopping import Interrupted, signals
-from attncli.common.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
+from attncli.common.study import STAGES, Matrices, Result, SweepResult
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
@@ -23,8 +23,6 @@ from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several
 from attncli.runs.loading import read_run
-from attncli.studies import STUDIES
-from attncli.studies.attention.layers import layer_numbers
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def load_source(
             overrides = [*(_of_model(source, layer, overrides) if is_capture else []), *overrides]
             result, look = _result_of_config(source, overrides, quiet)
         else:
-            run = read_run(source, STUDIES)
+            run = read_run(source)
             result, look = run.result, look_of(run).model_dump(exclude_unset=True)
         layer, title = _layer_of(result, layer, source)
         matrices = replace(_from_result(result, stage or "weights", layer, source), layer=title)
@@ -135,12 +133,11 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
 
 def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | None, str]:
     """Return the name of a layer, given its name or number, and its title; None and "" for a run without layers."""
-    if result.study != DEFAULT_STUDY or "layers" not in result.settings:
+    if result.study != DEFAULT_STUDY or not result.layers:
         _refuse_layer(layer)
         return None, ""
-    numbers = layer_numbers(result)
-    name = _chosen_layer(layer, numbers, f'got "{source}", a run over layers of a model', "run")
-    return name, f"layer {numbers[name]}"
+    name = _chosen_layer(layer, result.layers, f'got "{source}", a run over layers of a model', "run")
+    return name, f"layer {result.layers[name]}"
 
 
 def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str, kind: str) -> str:
@@ -171,15 +168,15 @@ def _refuse_layer(layer: str | None) -> None:
 
 
 def _from_result(result: Result, stage: str, layer: str | None, source: Path) -> Matrices:
-    if "sweep" in result.settings:
+    if isinstance(result, SweepResult):
         message = f'got "{source}", a sweep, which keeps no weights; expected the folder of a run, or a config'
         raise InputError.of(f"{message}; `attncli figure {source}` draws its picture")
-    matrices = matrices_of(result, stage, layer)
-    if not matrices.tensors and not is_kept(result, stage):
+    matrices = result.matrices(stage, layer)
+    if not matrices.tensors and not result.keeps(stage):
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'
         raise InputError.of(f"{message}; `attncli heatmap {source / 'config.yaml'}` computes and draws them")
     if not matrices.tensors:
-        there = [each for each in STAGES if each != "output" and stage_of(result, each, layer)]
+        there = [each for each in STAGES if each != "output" and result.stage(each, layer)]
         if not there:
             message = f'got "{source}", a run without weights and scores'
             raise InputError.of(f"{message}; expected one of the study attention, and without weights: false")

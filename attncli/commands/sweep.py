@@ -180,7 +180,7 @@ def _end(finished: "Finished", problem: str | None) -> None:
     """Print which points failed and why the sweep stopped early (`problem`), if it did; raise typer.Exit on failure."""
     from attncli.commands.experiments import check_verdicts, print_failures, shortest
 
-    folder, counts = shortest(finished.folder), finished.result.settings["points"]
+    folder, counts = shortest(finished.folder), finished.content["settings"]["points"]
     print_failures([finished])
     again = f"`attncli sweep --resume {folder}` goes on"
     if finished.result.interrupted:

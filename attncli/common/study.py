@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from attncli.numbers import number
 
@@ -74,22 +76,105 @@ class Finding:
         return {"label": self.label, "text": self.text, "numbers": self.numbers}
 
 
+class Facts(BaseModel):
+    """Base of the small records of facts in a result, which results.json has under `settings`.
+
+    A study with facts of its own derives a class from it.
+    """
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    @classmethod
+    def of(cls, result: "Result") -> Self:
+        """Return the facts of a result of the study that this class belongs to."""
+        assert isinstance(result.facts, cls), result.study
+        return result.facts
+
+    @property
+    def data(self) -> Record:
+        """Return the facts that were stated, as data for JSON."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+class CallFacts(Facts):
+    """Facts about an attention call of a captured model; `heads` are their numbers if the run has only some of them.
+
+    `rescored` is the largest difference between the model's output and that of a scorer entry that repeats its
+    computation, if there is one.
+    """
+
+    number: int
+    kind: str | None = Field(None, alias="class")
+    how: str | None = None
+    scale: float | None = None
+    pre_scale: float | None = None
+    groups: int | None = None
+    softcap: float | None = None
+    empty_row: str | None = None
+    error: float | None = None
+    heads: list[int] | None = None
+    rescored: float | None = None
+
+
+class CaptureFacts(Facts):
+    """Facts about a captured model: the file, the model's name and text, and the calls of the run by name.
+
+    `left_out` has the reasons why other calls cannot be re-scored, by name.
+    """
+
+    file: str
+    model: Any = None  # as the user who captured it has said
+    text: Any = None
+    calls: dict[str, CallFacts] = {}
+    left_out: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token names of queries and keys, one list per batch element; None if a side has no names."""
+
+    queries: Names | None = None
+    keys: Names | None = None
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """One stage of attention of several scorers: (b, n, m) or (b, heads, n, m) tensors by label, for heatmaps."""
+
+    stage: str
+    tensors: "Mapping[str, Tensor]"
+    valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
+    tokens: Tokens = field(default_factory=Tokens)
+    with_dropout: Sequence[str] = ()  # labels with dropout on their weights
+    layer: str = ""  # of a model, as part of a title
+    heads: Sequence[int] | None = None  # their numbers; None: counted from 0
+
+
+def tensor_name(*parts: str, layer: str | None = None) -> str:
+    """Return the name of a tensor in results and files, such as `<label>/weights` or `<layer>/<label>/weights`."""
+    return "/".join(parts if layer is None else (layer, *parts))
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of a study.
 
-    `settings` has options and facts of the run, with the scorers' `formulas` by label, and in `random` the labels with
-    random parameters. `records` has a row for each
-    scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons` have the same rows for each
-    batch element and head, if the study makes them. `inputs` are the tensors given to the study, and `tensors` the
-    tensors that it made. `parameters` are parameters of scorers as `<label>/<state_dict name>`, or trained parameters
-    as `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped the run, so rows are missing. `about` is the
-    question of the experiment, one sentence, if it has one.
+    `records` has a row for each scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons`
+    have the same rows for each batch element and head, if the study makes them. `inputs` are the tensors given to the
+    study, and `tensors` the tensors that it made. `parameters` are parameters of scorers as
+    `<label>/<state_dict name>`, or trained parameters as `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped
+    the run, so rows are missing.
+    `about` is the question of the experiment, one sentence, if it has one.
+
+    `formulas` has the formula of each label, and `random` the labels with random parameters. `layers` has the numbers
+    of a model's layers by name; a run without layers has none. `scales` has the scale of each scorer as `<label>`, and
+    `tokens` the names of `queries` and `keys`; with `<layer>/` before the name if there are layers. `capture` has facts
+    about a captured model, and `facts` those that only this study has. `save` has the stages of attention that may be
+    stored; None for all.
     """
 
     study: str
     name: str
-    settings: Record
     records: Sequence[Record]
     comparisons: Sequence[Record] = ()
     findings: Sequence[Finding] = ()
@@ -100,6 +185,14 @@ class Result:
     heads: Sequence[Record] = ()
     head_comparisons: Sequence[Record] = ()
     about: str | None = None
+    formulas: Mapping[str, str] = field(default_factory=dict)
+    random: Sequence[str] = ()
+    scales: Mapping[str, float | None] = field(default_factory=dict)
+    tokens: Mapping[str, Names] = field(default_factory=dict)
+    layers: Mapping[str, int] = field(default_factory=dict)
+    capture: CaptureFacts | None = None
+    save: Sequence[Stage] | None = None
+    facts: Facts = field(default_factory=Facts)
 
     @property
     def rows(self) -> dict[RowKind, Sequence[Record]]:
@@ -115,6 +208,58 @@ class Result:
     def labels(self) -> list[str]:
         """Return the labels of the scorers in the order of their rows, of records or, if there are none, of heads."""
         return list(by_label(self.records or self.heads))
+
+    @property
+    def layer_names(self) -> list[str | None]:
+        """Return the layers of a run on a captured model, by name; [None] for other runs."""
+        return [*self.layers] or [None]
+
+    def stage(self, stage: str, layer: str | None = None) -> "dict[str, Tensor]":
+        """Return one stage of attention by label, if stored; `layer` is needed for runs with layers."""
+        names = {label: tensor_name(label, stage, layer=layer) for label in self.labels}
+        return {label: self.tensors[name] for label, name in names.items() if name in self.tensors}
+
+    def keeps(self, stage: str) -> bool:
+        """Whether the key `save` allows this attention stage to be stored (default: every stage)."""
+        return self.save is None or stage in self.save
+
+    def tokens_in(self, layer: str | None = None) -> Tokens:
+        """Return the token names of queries and keys; `layer` is needed for runs with layers."""
+        return Tokens(*(self.tokens.get(tensor_name(side, layer=layer)) for side in ("queries", "keys")))
+
+    def head_numbers(self, layer: str | None = None) -> Sequence[int] | None:
+        """Return the numbers of the heads in a captured model if the run has only some of them, else None.
+
+        `layer` is needed for runs with layers.
+        """
+        calls = {} if self.capture is None else self.capture.calls
+        call = calls.get(layer) if layer is not None else next(iter(calls.values()), None)
+        return None if call is None else call.heads
+
+    def matrices(self, stage: str, layer: str | None = None) -> Matrices:
+        """Return one stage of attention of all scorers, to show as heatmaps; `layer` is needed for runs with layers."""
+        with_dropout = [each for each in self.labels if tensor_name(each, "dropped", layer=layer) in self.tensors]
+        valid, heads = self.inputs.get(tensor_name("valid", layer=layer)), self.head_numbers(layer)
+        return Matrices(stage, self.stage(stage, layer), valid, self.tokens_in(layer), with_dropout, heads=heads)
+
+
+@dataclass(frozen=True)
+class SweepResult(Result):
+    """The result of a sweep: the rows of all points, with the swept values before the columns of the study.
+
+    `axes` has for each axis the values of its keys. `metric` is the column that is drawn and described, `chosen` by the
+    user or else by default. `points` has the number of points in each state.
+    """
+
+    axes: Sequence[Mapping[str, Sequence[Any]]] = ()
+    metric: str = ""  # empty if no column is a number
+    chosen: str | None = None
+    points: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def swept(self) -> list[str]:
+        """Return the swept keys."""
+        return [key for axis in self.axes for key in axis]
 
 
 @dataclass(frozen=True)
@@ -237,73 +382,6 @@ def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
     for record in records:
         found.setdefault(record["label"], []).append(record)
     return found
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Token names of queries and keys, one list per batch element; None if a side has no names."""
-
-    queries: Names | None = None
-    keys: Names | None = None
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """One stage of attention of several scorers: (b, n, m) or (b, heads, n, m) tensors by label, for heatmaps."""
-
-    stage: str
-    tensors: "Mapping[str, Tensor]"
-    valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
-    tokens: Tokens = field(default_factory=Tokens)
-    with_dropout: Sequence[str] = ()  # labels with dropout on their weights
-    layer: str = ""  # of a model, as part of a title
-    heads: Sequence[int] | None = None  # their numbers; None: counted from 0
-
-
-def tensor_name(*parts: str, layer: str | None = None) -> str:
-    """Return the name of a tensor in results and files, such as `<label>/weights` or `<layer>/<label>/weights`."""
-    return "/".join(parts if layer is None else (layer, *parts))
-
-
-def layers_of(result: Result) -> list[str | None]:
-    """Return the layers of a run on a captured model, by name; [None] for other runs."""
-    return list(result.settings.get("layers", [None]))
-
-
-def stage_of(result: Result, stage: str, layer: str | None = None) -> "dict[str, Tensor]":
-    """Return one stage of attention by label, if stored; `layer` is needed for runs with layers."""
-    names = {label: tensor_name(label, stage, layer=layer) for label in result.labels}
-    return {label: result.tensors[name] for label, name in names.items() if name in result.tensors}
-
-
-def is_kept(result: Result, stage: str) -> bool:
-    """Whether the key `save` allows this attention stage to be stored (default: every stage)."""
-    return stage in result.settings.get("save", STAGES)
-
-
-def tokens_of(result: Result, layer: str | None = None) -> Tokens:
-    """Return the token names of queries and keys; `layer` is needed for runs with layers."""
-    settings = result.settings if layer is None else result.settings["layers"][layer]
-    return Tokens(**settings.get("tokens", {}))
-
-
-def head_numbers_of(result: Result, layer: str | None = None) -> Sequence[int] | None:
-    """Return the numbers of the heads in a captured model if the run has only some of them, else None.
-
-    `layer` is needed for runs with layers.
-    """
-    calls = result.settings.get("capture", {}).get("calls", {})
-    call = calls.get(layer, {}) if layer is not None else next(iter(calls.values()), {})
-    numbers: Sequence[int] | None = call.get("heads")
-    return numbers
-
-
-def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrices:
-    """Return one stage of attention of all scorers, to show as heatmaps; `layer` is needed for runs with layers."""
-    with_dropout = [each for each in result.labels if tensor_name(each, "dropped", layer=layer) in result.tensors]
-    valid = result.inputs.get(tensor_name("valid", layer=layer))
-    tensors, heads = stage_of(result, stage, layer), head_numbers_of(result, layer)
-    return Matrices(stage, tensors, valid, tokens_of(result, layer), with_dropout, heads=heads)
 
 
 @dataclass(frozen=True)

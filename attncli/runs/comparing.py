@@ -28,8 +28,8 @@ from attncli.common.study import (
     Record,
     Result,
     RowKind,
+    SweepResult,
     in_sentence,
-    layers_of,
     nan_to_null,
     tensor_name,
 )
@@ -103,7 +103,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         largest_of=_name(largest) if largest else "",
         notes=list(_notes(a, b)),
     )
-    random = {label for run in (a, b) for label in run.result.settings.get("random", ())}
+    random = {label for run in (a, b) for label in run.result.random}
     same_inputs = bool(a.content["inputs"]) and not inputs
     return replace(comparison, sentence=_sentence(comparison, found, same_inputs, random))
 
@@ -122,7 +122,7 @@ def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
 def rounding_of(run: StoredRun) -> float:
     """Return the largest relative difference that counts as rounding, given the run's dtype."""
     inputs = [each["dtype"] for each in run.content["inputs"].values() if "float" in each["dtype"]]
-    name = config_in(run).get("dtype") or run.result.settings.get("dtype") or [*inputs, "float32"][0]
+    name = config_in(run).get("dtype") or _stored_settings(run).get("dtype") or [*inputs, "float32"][0]
     eps = torch.finfo(getattr(torch, name)).eps
     return max(ULPS * min(eps, torch.finfo(torch.float32).eps), ULPS_STORED * eps)
 
@@ -137,7 +137,7 @@ def _incomparable(a: Result, b: Result) -> str:
     """Return why two results cannot be compared, or an empty string if they can."""
     if a.study != b.study:
         return f"runs of the studies {a.study} and {b.study}"
-    is_sweep, is_other = ("sweep" in result.settings for result in (a, b))
+    is_sweep, is_other = (isinstance(result, SweepResult) for result in (a, b))
     if is_sweep == is_other:
         return ""
     return f"{'A' if is_sweep else 'B'} alone is a sweep of {a.study}; compare a sweep with a sweep"
@@ -193,8 +193,14 @@ def _settings(run: StoredRun, other: StoredRun) -> Record:
     settings, seed = config_in(run), run.content.get("seed")
     if run.config is None or other.config is None:
         seed = settings.get("seed", seed)
-        settings = {"seed": seed, **run.result.settings}
+        settings = {"seed": seed, **_stored_settings(run)}
     return {key: value for key, value in settings.items() if key not in (*NO_SETTINGS, *OUTCOMES)}
+
+
+def _stored_settings(run: StoredRun) -> Record:
+    """Return the key `settings` of results.json."""
+    settings: Record = run.content.get("settings", {})
+    return settings
 
 
 def _environment(run: StoredRun) -> Record:
@@ -239,7 +245,7 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
     numbers = [column for column in columns.get("records", ()) if not column.text and column.kind != "place"]
     if numbers and all(column.kind == "measured" for column in numbers):  # the tensors are raw times
         return
-    places = itertools.product(layers_of(a), a.labels, STAGES)
+    places = itertools.product(a.layer_names, a.labels, STAGES)
     stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in places)
     least = {column.key + end: column.least for column in numbers for end in ("", "_low", "_high")}
     for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters)):

@@ -1,22 +1,24 @@
 """Read the result of a run from its folder."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attncli.common.study import Finding, Record, Result
+from attncli.common.study import Facts, Finding, Record, Result, SweepResult
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.errors import InputError, dotted, looking_at
 from attncli.runs.run_folder import JOURNAL
+from attncli.runs.settings import Settings
+from attncli.studies import STUDIES, load_study
 
 OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json has only fingerprints of inputs
 CURE = "expected a run folder as it was written; run the experiment again"
@@ -99,7 +101,7 @@ class Stored(BaseModel):
     study: str
     name: str
     about: str | None = None
-    settings: Record
+    settings: Settings
     records: list[Annotated[Record, AfterValidator(_labelled)]]
     comparisons: list[Record]
     heads: list[Record] = []
@@ -112,13 +114,6 @@ class Stored(BaseModel):
     environment: Record
     files: list[str]
     interrupted: bool = False
-
-    @model_validator(mode="after")
-    def _has_rows(self) -> "Stored":
-        may_be_empty = {"sweep", "checked"}  # all points may have failed, and a check may have found nothing
-        if not self.records and not may_be_empty & self.settings.keys():
-            raise ValueError(self.records)
-        return self
 
 
 @dataclass(frozen=True)
@@ -135,8 +130,8 @@ class StoredRun:
     config: str | None = None
 
 
-def read_run(path: Path, studies: Collection[str]) -> StoredRun:
-    """Read a run from its folder, or without tensors from a file results.json; `studies` has all known studies.
+def read_run(path: Path) -> StoredRun:
+    """Read a run from its folder, or without tensors from a file results.json.
 
     Raises:
         InputError: `path` is neither of the two, or files are damaged.
@@ -156,22 +151,28 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
             text = file.read()
         with _reading_file(path, results.name):
             stored = Stored.model_validate_json(text, strict=True)
-        if stored.study not in studies:
+        if stored.study not in STUDIES:
             raise _damaged(path, f"{results.name}: study")
+        study, is_sweep, content = load_study(stored.study), stored.settings.sweep is not None, json.loads(text)
+        if not is_sweep and not getattr(stored, study.swept):  # all points of a sweep may have failed
+            raise _damaged(path, results.name)
+        with _reading_file(path, f"{results.name}: settings"):
+            facts = Facts() if is_sweep else study.facts.model_validate(content["settings"])
         is_folder = results != path
         tensors: Mapping[str, Tensor] = {}
         inputs, parameters = tensors, tensors
-        if is_folder and "sweep" not in stored.settings:
+        if is_folder and not is_sweep:
             inputs = StoredTensors(path / TENSORS, list(stored.inputs))
             made = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
             tensors = StoredTensors(path / TENSORS, made)
         if is_folder and PARAMETERS in stored.files:
             parameters = StoredTensors(path / PARAMETERS)
-        kept = {name: value for name, value in stored if name in OF_RESULT}
-        result = Result(**kept, inputs=inputs, tensors=tensors, parameters=parameters)
+        kept = {name: value for name, value in stored if name in OF_RESULT} | stored.settings.fields
+        kind = SweepResult if is_sweep else Result
+        result = kind(**kept, facts=facts, inputs=inputs, tensors=tensors, parameters=parameters)
         with _reading_file(path, "config.yaml"):
             config = read_config(path / "config.yaml").decode() if is_folder else None
-        return StoredRun(path, result, json.loads(text), config)
+        return StoredRun(path, result, content, config)
 
 
 @contextmanager

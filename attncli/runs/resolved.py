@@ -73,7 +73,7 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
 
 def captured_file(config: Mapping[str, Any], result: Result) -> Path | None:
     """Return the file of captured calls that the run used, or None. A copy of it goes into the run folder."""
-    if "capture" not in result.settings:
+    if result.capture is None:
         return None
     return Path(config["data"]["capture"] if "data" in config else config["from"])
 

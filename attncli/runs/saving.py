@@ -26,12 +26,9 @@ from attncli.common.study import (
     STAGES,
     Record,
     Result,
-    head_numbers_of,
-    is_kept,
+    SweepResult,
     nan_to_null,
     single_numbers,
-    stage_of,
-    tokens_of,
 )
 from attncli.config.document import CAPTURED, FONT, PARAMETERS, REPORT, TENSORS, Document
 from attncli.errors import InputError, in_bytes, refusal
@@ -47,6 +44,7 @@ from attncli.runs.run_folder import (
     writer_of,
     writing,
 )
+from attncli.runs.settings import settings_of
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
@@ -93,7 +91,7 @@ def results_of(
                 "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # rounding depends on it
                 "threads": torch.get_num_threads(),
             },
-            "settings": result.settings,
+            "settings": settings_of(result),
             "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
             "records": result.records,
             "comparisons": result.comparisons,
@@ -124,11 +122,11 @@ def save_run(
     Raises:
         InputError: a file cannot be written.
     """
-    left_out = [stage for stage in STAGES if not is_kept(result, stage)]
+    left_out = [stage for stage in STAGES if not result.keeps(stage)]
     stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
     kept = {**result.inputs, **stages}
     if (size := sum(tensor.nbytes for tensor in (*kept.values(), *result.parameters.values()))) > LARGE:
-        cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and stage_of(result, "output") else ""
+        cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and result.stage("output") else ""
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
         writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
@@ -176,7 +174,7 @@ def save_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 def save_sweep(
     folder: Path,
-    result: Result,
+    result: SweepResult,
     content: Record,
     points: Sequence[Record],
     summary: Sequence[Record],
@@ -199,7 +197,7 @@ def save_sweep(
         stale = [path for path in drawn if path.name not in new]
         kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
         content["files"] = sorted({*new, *kept, RESULTS})
-        content["sweep"] = nan_to_null({"axes": result.settings["sweep"]["over"], "points": points})
+        content["sweep"] = nan_to_null({"axes": result.axes, "points": points})
         writer_of(to_json(content))(hidden / RESULTS)
     with writing(folder):
         for path in stale:
@@ -300,10 +298,10 @@ def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def save_weights_csv(path: Path, result: Result) -> str | None:
     """Write weights.csv with a row per weight. Return why it is left out, or None if it is written or has no rows."""
-    weights = stage_of(result, "weights")
+    weights = result.stage("weights")
     if not weights:
         return None
-    if left_out := [stage for stage in ("scores", "weights") if not is_kept(result, stage)]:
+    if left_out := [stage for stage in ("scores", "weights") if not result.keeps(stage)]:
         return f"`save` leaves out {' and '.join(left_out)}"
     if (rows := sum(each.numel() for each in weights.values())) > MOST_ROWS:
         cure = f"{TENSORS} has the weights, which `attncli.load` and `attncli heatmap` read"
@@ -319,9 +317,9 @@ def save_weights_csv(path: Path, result: Result) -> str | None:
 
 
 def _rows(label: str, result: Result) -> Iterator[list[object]]:
-    valid, tokens = result.inputs["valid"], tokens_of(result)
+    valid, tokens = result.inputs["valid"], result.tokens_in()
     axes: list[Sequence[int]] = [range(size) for size in valid.shape]
-    if heads := head_numbers_of(result):
+    if heads := result.head_numbers():
         axes[1] = heads
     cells = itertools.product(*axes)
     numbers = (_digits(result.tensors[f"{label}/scores"]), _digits(result.tensors[f"{label}/weights"]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, RowKind
+from attncli.common.study import INTERVAL, LAYER, Column, Record, RowKind, SweepResult
 from attncli.errors import show
 from attncli.studies import load_study
 
@@ -39,17 +39,12 @@ def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
     return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
 
 
-def swept_keys(result: Result) -> list[str]:
-    """Return the swept keys of a sweep's result."""
-    return [key for axis in result.settings["sweep"]["over"] for key in axis]
-
-
-def columns_of(result: Result, rows: RowKind = "records") -> dict[str, Column]:
+def columns_of(result: SweepResult, rows: RowKind = "records") -> dict[str, Column]:
     """Return the columns by key: first the swept keys, then the study's columns that the rows have.
 
     `rows` is the kind of rows, `records` or `heads`.
     """
-    keys = swept_keys(result)
+    keys = result.swept
     study = load_study(result.study)
     known = study.columns.get(study.swept if rows == "records" else rows, ())
     stated = {renamed(column.key, keys): column for column in (*known, LAYER)}
@@ -60,9 +55,9 @@ def columns_of(result: Result, rows: RowKind = "records") -> dict[str, Column]:
     return columns
 
 
-def names_of(result: Result) -> list[str]:
+def names_of(result: SweepResult) -> list[str]:
     """Return the names of the columns that identify a row, except the seed: swept keys, label, head, size and so on."""
-    keys = swept_keys(result)
+    keys = result.swept
     study = load_study(result.study)
     own = {column.key for column in study.columns[study.swept] if column.kind == "place"}
     names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
@@ -71,26 +66,26 @@ def names_of(result: Result) -> list[str]:
     ]
 
 
-def figures_of(result: Result) -> list[str]:
+def figures_of(result: SweepResult) -> list[str]:
     """Return the names of the columns that can be the metric of the sweep: numbers that do not identify a row."""
-    others = {*names_of(result), *swept_keys(result), *REPLICATES}
+    others = {*names_of(result), *result.swept, *REPLICATES}
     columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
     return [key for key in columns if any(is_number(row.get(key)) for row in result.records)]
 
 
-def default_metric(result: Result) -> str | None:
+def default_metric(result: SweepResult) -> str | None:
     """Return the study's metric if rows have it, else the first numeric column, preferably a column that varies."""
-    keys, there = swept_keys(result), figures_of(result)
+    keys, there = result.swept, figures_of(result)
     wanted = renamed(load_study(result.study).metric, keys)
     return next((key for key in (wanted, *changing(result, there)) if key in there), next(iter(there), None))
 
 
-def changing(result: Result, columns: Sequence[str]) -> list[str]:
+def changing(result: SweepResult, columns: Sequence[str]) -> list[str]:
     """Return the `columns` that have more than one value among the rows."""
     return [key for key in columns if len({row.get(key) for row in result.records}) > 1]
 
 
-def is_repeated(result: Result) -> bool:
+def is_repeated(result: SweepResult) -> bool:
     """Whether the sweep is over seeds, so that means over the seeds can be computed."""
     return any(key in row for key in REPLICATES for row in result.records)
 
@@ -100,7 +95,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def axes_of(result: Result) -> dict[str, list[Any]]:
+def axes_of(result: SweepResult) -> dict[str, list[Any]]:
     """Return the axes for pictures: the columns that identify rows and vary, with the values in the order of the rows.
 
     A column is left out if the label or another axis determines its values.
@@ -112,9 +107,9 @@ def axes_of(result: Result) -> dict[str, list[Any]]:
     return axes
 
 
-def companions(result: Result, name: str) -> list[str]:
+def companions(result: SweepResult, name: str) -> list[str]:
     """Return the swept keys that change together with the key `name`, except other axes of pictures and the seed."""
-    (together, *_) = [*(axis for axis in result.settings["sweep"]["over"] if name in axis), ()]
+    (together, *_) = [*(axis for axis in result.axes if name in axis), ()]
     others = (*axes_of(result), *REPLICATES)
     return [key for key in changing(result, list(together)) if key not in others]
 

@@ -11,7 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from attncli.common.study import Record, Result
+from attncli.common.study import Record, Result, SweepResult
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.show.pictures.figures import Note, Picture
@@ -21,7 +21,7 @@ from attncli.show.pictures.panels import decades_axis, draw_line, drawn, frame, 
 from attncli.show.pictures.scales import spans_decades
 from attncli.show.pictures.themes import Sheet
 from attncli.studies import load_study
-from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown, swept_keys
+from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
 
 MOST_PANELS = 16
@@ -31,15 +31,15 @@ UNEVEN = 1.6  # in geometric numbers, the largest ratio of neighbours is less th
 Axis = tuple[str, list[Any]]
 
 
-def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
+def figures(result: SweepResult, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """Return the function that draws sweep.png, by the picture's name; an empty mapping if no row has the metric."""
-    there = any(row.get(result.settings["metric"]) is not None for row in result.records)
+    there = any(row.get(result.metric) is not None for row in result.records)
     return {"sweep": partial(sweep_figure, result, note, look)} if there else {}
 
 
-def sweep_figure(result: Result, note: Note, look: Look, *, with_tables: bool = True) -> Picture:
+def sweep_figure(result: SweepResult, note: Note, look: Look, *, with_tables: bool = True) -> Picture:
     """Draw means over the seeds as lines with 95 % intervals, or as heatmaps if `with_tables` and two keys vary."""
-    metric, names = result.settings["metric"], summary_names(result)
+    metric, names = result.metric, summary_names(result)
     axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
     rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
     most = max((row[names["count"]] for row in rows), default=0)
@@ -64,32 +64,34 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
     return {"runs": partial(sweep_figure, found, note, look, with_tables=False)}
 
 
-def _as_one(results: Mapping[str, Result]) -> Result | None:
+def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
     """Return several runs as one sweep over scorers, labelled with the runs' names; None if no row has the metric."""
     first = next(iter(results.values()))
-    settings = {"metric": load_study(first.study).metric, **first.settings}
+    axes, metric = list[Mapping[str, Sequence[Any]]](), load_study(first.study).metric
+    if isinstance(first, SweepResult):
+        axes, metric = [*first.axes], first.metric
     labels = list(dict.fromkeys(label for result in results.values() for label in result.labels))
-    settings["sweep"] = {"over": [*first.settings.get("sweep", {}).get("over", ()), {ENTRY: labels}]}
+    axes.append({ENTRY: labels})
     records = [
         {ENTRY: row["label"], **row, "label": name} for name, result in results.items() for row in result.records
     ]
-    there = any(row.get(settings["metric"]) is not None for row in records)
-    return Result(first.study, first.name, settings, records) if there else None
+    there = any(row.get(metric) is not None for row in records)
+    return SweepResult(first.study, first.name, records, axes=axes, metric=metric) if there else None
 
 
-def _metric(result: Result) -> str:
+def _metric(result: SweepResult) -> str:
     """Return the heading of the metric, with its unit."""
-    return columns_of(result)[result.settings["metric"]].name_with_unit
+    return columns_of(result)[result.metric].name_with_unit
 
 
-def _axis(result: Result, key: str) -> str:
+def _axis(result: SweepResult, key: str) -> str:
     """Return the title of an axis: its name, and below it the names of the keys that vary together with it."""
     return "\nwith ".join(_word(result, each) for each in [key, *companions(result, key)])
 
 
-def _word(result: Result, key: str) -> str:
+def _word(result: SweepResult, key: str) -> str:
     """Return a key in words: `scale` for `scorers[0].scale`, or `scale of dot` if another scale is swept, too."""
-    words = [_last_word(result, each) for each in swept_keys(result)]
+    words = [_last_word(result, each) for each in result.swept]
     word, parent = _last_word(result, key), key.rpartition(".")[0].rpartition(".")[2]
     if words.count(word) < 2:
         return word
@@ -98,7 +100,7 @@ def _word(result: Result, key: str) -> str:
     return f"{word} of {result.labels[index] if index < len(result.labels) else parent}"
 
 
-def _last_word(result: Result, key: str) -> str:
+def _last_word(result: SweepResult, key: str) -> str:
     """Return the last part of a key without an index. The axis of a tensor has the name of what it counts."""
     if shape := SHAPE.fullmatch(key):
         tensor, heads = shape[1], ["heads"] * any(row.get("head") is not None for row in result.heads)
@@ -108,7 +110,7 @@ def _last_word(result: Result, key: str) -> str:
 
 
 def _lines(
-    result: Result,
+    result: SweepResult,
     note: Note,
     sheet: Sheet,
     *,
@@ -143,7 +145,7 @@ def _lines(
             ends = [
                 np.where(np.isnan(end), mean, end) for end in (low, high)
             ]  # the mean of a single run has no interval
-            draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
+            draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.metric}-{label}")
         _x_axis(axes_, x, values)
     places[0].set_yscale("log" if is_log else "linear")
     frame(places, spreads)
@@ -205,9 +207,9 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
         axes.tick_params(axis="x", rotation=45)
 
 
-def _named(result: Result, key: str, value: Any, values: Sequence[Any]) -> str:
+def _named(result: SweepResult, key: str, value: Any, values: Sequence[Any]) -> str:
     """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
-    text, is_swept = _tick(key, value, values), key in swept_keys(result) and key != ENTRY
+    text, is_swept = _tick(key, value, values), key in result.swept and key != ENTRY
     return f"{_word(result, key)} = {text}" if is_swept or not isinstance(value, str) or key == "layer" else text
 
 
@@ -217,7 +219,7 @@ def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
 
 
 def _tables(
-    result: Result, rows: Sequence[Record], axes: Sequence[Axis], mean: str
+    result: SweepResult, rows: Sequence[Record], axes: Sequence[Axis], mean: str
 ) -> tuple[list[Panel], tuple[str, str]]:
     """Return a heatmap panel for each label, and the titles of its vertical and horizontal axis.
 

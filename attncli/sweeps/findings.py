@@ -8,11 +8,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from attncli.common.intervals import student_t
-from attncli.common.study import Finding, Record, Result, by_label, in_sentence
+from attncli.common.study import Finding, Record, SweepResult, by_label, in_sentence
 from attncli.common.trends import FLAT, course
 from attncli.numbers import finite, number, several
 from attncli.runs.run_folder import JOURNAL
-from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown, swept_keys
+from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown
 
 MOST_FAILURES = 3  # kinds of failures that are listed
 MOST_NAMED = 3  # values of an axis that are listed
@@ -65,16 +65,16 @@ def _error(numbers: Sequence[float]) -> float:
 Line = Sequence[Point]  # points that differ in one key alone
 
 
-def findings_of(result: Result) -> list[Finding]:
+def findings_of(result: SweepResult) -> list[Finding]:
     """Return a sentence for each label, such as `dot: entropy falls from 2.30 to 0.11 as scale rises from 0.01 to 10.`
 
     Each swept key has a clause, for the values on the other axes where the metric changes most along the key. A sweep
     over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis.
     """
-    metric, axes = result.settings["metric"], axes_of(result)
-    if metric is None or not axes:
+    metric, axes = result.metric, axes_of(result)
+    if not metric or not axes:
         return []
-    swept = [name for name in axes if name in swept_keys(result)] or [*axes]
+    swept = [name for name in axes if name in result.swept] or [*axes]
     found = list[Finding]()
     for label, rows in by_label(result.records).items():
         known = [row for row in rows if finite([row.get(metric)])]
@@ -82,7 +82,7 @@ def findings_of(result: Result) -> list[Finding]:
         if clauses:
             means = [point.mean for line in _lines(known, metric, axes, swept[0]).values() for point in line]
             numbers = {"lowest": min(means), "highest": max(means)}
-            name = in_sentence(label, result.settings.get("random", ()))
+            name = in_sentence(label, result.random)
             found.append(Finding(f"{name}: {metric} {'; it '.join(clauses)}.", label, numbers))
     return found
 
@@ -103,12 +103,10 @@ def _lines(
     return lines
 
 
-def _clause(result: Result, name: str, rows: Sequence[Record]) -> str | None:
+def _clause(result: SweepResult, name: str, rows: Sequence[Record]) -> str | None:
     """Return how the metric changes along an axis where it changes most; None if there is nothing to compare."""
     axes, together = axes_of(result), companions(result, name)
-    lines = {
-        place: line for place, line in _lines(rows, result.settings["metric"], axes, name).items() if len(line) > 1
-    }
+    lines = {place: line for place, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}
     if not lines:
         return None
     others = [other for other in axes if other != name]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attncli.common.progress import Progress
 from attncli.common.stopping import Keeping
-from attncli.common.study import Record, Result
+from attncli.common.study import Record, SweepResult
 from attncli.config.sweep import as_data
 from attncli.errors import below
 from attncli.expect.judging import judge
@@ -131,7 +131,7 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
     return None
 
 
-def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Result, list[Record]]:
+def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Record]]:
     """Return the result of the finished points, in the order of the plan, and the state of every point."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
@@ -142,11 +142,16 @@ def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Resu
         records += [with_sweep(point.sweep, record) for record in row["records"]]
         heads += [with_sweep(point.sweep, record) for record in row.get("heads", ()) if plan.keeps_heads]
     states = Counter(point["status"] for point in points)
-    settings = {
-        "sweep": as_data(plan.axes, plan.metric),
-        "points": {state: states[state] for state in (*STATES, MISSING)},
-        "random": list(dict.fromkeys(label for row in finished.values() for label in row.get("random", ()))),
-    }
-    result = Result(plan.options.study, plan.options.name, settings, records, heads=heads, interrupted=interrupted)
-    result = replace(result, settings={**settings, "metric": plan.metric or default_metric(result)})
+    result = SweepResult(
+        plan.options.study,
+        plan.options.name,
+        records,
+        heads=heads,
+        interrupted=interrupted,
+        random=list(dict.fromkeys(label for row in finished.values() for label in row.get("random", ()))),
+        axes=as_data(plan.axes, None)["over"],
+        chosen=plan.metric,
+        points={state: states[state] for state in (*STATES, MISSING)},
+    )
+    result = replace(result, metric=plan.metric or default_metric(result) or "")
     return replace(result, about=plan.options.about, findings=findings_of(result)), points

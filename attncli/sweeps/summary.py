@@ -6,21 +6,21 @@ from functools import partial
 from statistics import fmean, stdev
 
 from attncli.common.intervals import student_t
-from attncli.common.study import Column, Record, Result
+from attncli.common.study import Column, Record, SweepResult
 from attncli.numbers import number
-from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed, swept_keys
+from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed
 
 short = partial(number, digits=3)
 FIGURES = ("mean", "std", "low", "high", "count")
 
 
-def summary_names(result: Result) -> dict[str, str]:
+def summary_names(result: SweepResult) -> dict[str, str]:
     """Return the names of a summary's columns `metric`, `mean` and so on, with a prefix if a swept key has the name."""
-    keys = swept_keys(result)
+    keys = result.swept
     return {name: renamed(name, keys) for name in ("metric", *FIGURES)}
 
 
-def summary_columns(result: Result) -> list[Column]:
+def summary_columns(result: SweepResult) -> list[Column]:
     """Return the columns of a summary."""
     columns, names = columns_of(result), summary_names(result)
     return [
@@ -34,7 +34,7 @@ def summary_columns(result: Result) -> list[Column]:
     ]
 
 
-def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record]:
+def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[Record]:
     """Return a row for each metric (by default all) and each group of rows that differ only in their seed.
 
     A row has the columns that identify the group, and `metric`, `mean`, `std`, `low`, `high` and `count`. An interval

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Column, Record, Result
+from attncli.common.study import Column, Record, SweepResult
 from attncli.numbers import finite, several
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
@@ -21,7 +21,6 @@ from attncli.sweeps.columns import (
     figures_of,
     is_repeated,
     names_of,
-    swept_keys,
 )
 from attncli.sweeps.summary import short, summary, summary_names
 
@@ -32,7 +31,7 @@ INTERVAL = (
 )
 
 
-def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the metric by swept keys and label, averaged over everything else, in tables of at most `most` rows.
 
     If `most` is None, yield all rows and metrics. `csv`, which other studies' tables refer to, is not used.
@@ -40,20 +39,20 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text(heading(result))
     if not result.records:
         return
-    columns, metric = columns_of(result), result.settings["metric"]
+    columns, metric = columns_of(result), result.metric
     if most is None:
         yield from _all_rows(result, width)
         return
     swept = [columns[key] for key in swept_axes(result)]
-    if not swept or metric is None:  # only the seed
-        yield from _all_rows(result, width, [metric] * (metric is not None), most)
+    if not swept or not metric:  # only the seed
+        yield from _all_rows(result, width, [metric] * bool(metric), most)
         return
     rows = _means(result, [each.key for each in swept], metric)
     table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
     yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
 
 
-def _means(result: Result, keys: Sequence[str], metric: str) -> list[Record]:
+def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Record]:
     """Return a row for each label and combination of values of `keys`: the metric's mean and deviation over seeds."""
     groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
     for row in result.records:
@@ -69,22 +68,22 @@ def _means(result: Result, keys: Sequence[str], metric: str) -> list[Record]:
     return rows
 
 
-def _averaged(result: Result) -> str:
+def _averaged(result: SweepResult) -> str:
     """Return in words how the table averages, such as `mean over head ± standard deviation over the seeds`."""
-    others = [key for key in axes_of(result) if key not in swept_keys(result)]
+    others = [key for key in axes_of(result) if key not in result.swept]
     over = f" over {' and '.join(others)}" if others else ""
     return f"mean{over} ± standard deviation over the seeds" if is_repeated(result) else f"mean{over}"
 
 
-def swept_axes(result: Result) -> list[str]:
+def swept_axes(result: SweepResult) -> list[str]:
     """Return the swept keys that vary, without the seed."""
     axes = axes_of(result)
-    keys = [key for key in axes if key in swept_keys(result)]
+    keys = [key for key in axes if key in result.swept]
     return [*keys, *(each for key in keys for each in companions(result, key))]
 
 
 def _all_rows(
-    result: Result, width: int, metrics: Sequence[str] = (), most: int | None = None
+    result: SweepResult, width: int, metrics: Sequence[str] = (), most: int | None = None
 ) -> Iterator[RenderableType]:
     """Yield a table of `metrics`, by default all that vary, by the columns that identify a row.
 
@@ -93,7 +92,7 @@ def _all_rows(
     columns, axes = columns_of(result), axes_of(result)
     shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
     places = [columns[key] for key in names_of(result) if key in shown]
-    metrics = metrics or list(dict.fromkeys([result.settings["metric"], *changing(result, figures_of(result))]))
+    metrics = metrics or list(dict.fromkeys([result.metric, *changing(result, figures_of(result))]))
     yield Text()
     if not is_repeated(result):
         yield from blocks(places, [columns[key] for key in metrics], result.records, width, most)
@@ -113,10 +112,9 @@ def _all_rows(
         yield from remark(INTERVAL)
 
 
-def heading(result: Result) -> str:
+def heading(result: SweepResult) -> str:
     """Return a heading such as `12 points over seed (3) and d (4): 11 done, 1 failed`."""
-    counts = result.settings["points"]
-    axes = result.settings["sweep"]["over"]
+    counts, axes = result.points, result.axes
     over = " and ".join(f"{' with '.join(axis)} ({len(next(iter(axis.values())))})" for axis in axes)
     states = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count or status == "done")
     return f"{several(sum(counts.values()), 'point')} over {over}: {states}"

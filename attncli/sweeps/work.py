@@ -121,7 +121,7 @@ def _rows(job: Job) -> dict[str, list[Any]]:
     with on_threads(None if options_model(name).measures_time else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
-    random = result.settings.get("random", [])
+    random = list(result.random)
     rows = {"records": nan_to_null(result.rows[study.swept]), "random": random}
     keeps_heads = study.swept == "records" and job.get("heads", True)
     return rows | {"heads": nan_to_null(result.heads)} if keeps_heads else rows

@@ -13,7 +13,6 @@ from PIL import Image
 import attncli
 from attncli.errors import InputError
 from attncli.runs.loading import read_run
-from attncli.studies import STUDIES
 from tests.cli import experiment, good, refusal
 
 
@@ -43,7 +42,7 @@ def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path)
     good("figure", run, "--format", "svg")
     assert {"variance.png", "variance.svg"} <= set(files(run))
     assert (run / "records.csv").read_bytes() == records
-    assert read_run(run, STUDIES).result.name == "variance"
+    assert read_run(run).result.name == "variance"
 
 
 def test_one_picture_elsewhere(tmp_path: Path) -> None:

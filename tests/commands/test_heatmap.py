@@ -204,7 +204,7 @@ def test_a_captured_file_has_the_weights_of_the_model(folder: Path, layer: str) 
     scores = load_source(MINILM, "scores", layer, [], [], quiet=True).matrices.tensors["model"]
     torch.testing.assert_close(scores.softmax(-1), weights)
     assert drawn.result is not None
-    assert list(drawn.result.settings["layers"]) == [LAYER.format(3)]
+    assert list(drawn.result.layers) == [LAYER.format(3)]
     good("heatmap", MINILM, "--layer", layer, "--head", 2, "--head", 5, "--out", "two.svg")
     assert titles(folder / "two.svg", "head 2", "head 5", "head 3") == ["head 2", "head 5"]
 

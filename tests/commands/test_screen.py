@@ -71,7 +71,7 @@ def test_narrow_screens(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result = attncli.run({"study": study, **STUDIES[study]})
     for width in (1, 7, 10, 13, 20, 31, 47):
         for most in (SCREEN, None):
-            parts = [*tables_of(result)(result, width=width, most=most, csv=None)]
+            parts = [*tables_of(result)(width=width, most=most, csv=None)]
             text = recorded([*parts, *findings(result.findings)], width).export_text()
             assert text.count("\n") > len(parts)
             assert max(map(cell_len, text.splitlines())) <= width

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import attncli as package
+from attncli.common.study import SweepResult
 from attncli.errors import InputError
 from attncli.sweeps import points
 from tests.cli import attncli, experiment, good, refusal
@@ -75,9 +76,10 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
     experiment(here / "x.yaml", scorers=TWO)
     good("sweep", "x.yaml", *OVER, "--out", "out", "--no-plots", "--quiet")
     result = package.load("out")
-    assert result.settings["sweep"] == {
-        "over": [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
-    }
+    axes = [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
+    assert json.loads(Path("out/results.json").read_text())["settings"]["sweep"] == {"over": axes}
+    assert isinstance(result, SweepResult)
+    assert result.axes == axes
     assert result.pictures == ["sweep"]
     assert "4 points" in result._repr_mimebundle_()["text/plain"]
     good("report", "out", "--out", "page.html")

@@ -24,7 +24,7 @@ def result(**figures: Sequence[Any]) -> Result:
     rows = [
         {**PLACE, "label": "dot", "d": d, **{key: column[d] for key, column in figures.items()}} for d in range(count)
     ]
-    return Result("variance", "test", {}, rows)
+    return Result("variance", "test", rows)
 
 
 def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
@@ -111,7 +111,7 @@ def test_a_list_asks_every_row() -> None:
 
 def test_lists_on_both_sides_are_compared_value_by_value() -> None:
     rows = [{"label": label, "d": d, "x": d + (label == "b")} for label in "ab" for d in (1, 5)]
-    table = Result("variance", "test", {}, rows)
+    table = Result("variance", "test", rows)
     found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [5, 1]}})
     assert [verdict.holds for verdict in found] == [True, True]
     assert [verdict.expected for verdict in found] == [{"above": {"label": "a", "d": d}, "value": d} for d in (1, 5)]
@@ -129,7 +129,7 @@ def test_lists_on_both_sides_of_a_column_that_is_not_known_yet() -> None:
 def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
     rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2, 5, 7)]
     asked = {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": other}}
-    (verdict,) = verdicts(Result("variance", "test", {}, rows), asked)
+    (verdict,) = verdicts(Result("variance", "test", rows), asked)
     assert str(verdict.problem) == (
         f"above.d: got {other} beside [1, 5] in `where`; rows are compared value by value; "
         "expected the same list, or one value"
@@ -148,7 +148,7 @@ def test_a_text_is_no_metric() -> None:
 
 def pair(**figures: float) -> Any:
     """Return a comparison of a: one, b: two."""
-    return Result("attention", "test", {}, [{"label": "one"}], [{"a": "one", "b": "two", **figures}])
+    return Result("attention", "test", [{"label": "one"}], [{"a": "one", "b": "two", **figures}])
 
 
 @pytest.mark.parametrize("metric", ["js_divergence", "top1_agreement", "max_abs_difference"])
@@ -168,7 +168,7 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
     """Each seed has one row, and the mean over the seeds has another."""
     rows = [{"label": label, "seed": seed, "x": seed} for label in "ab" for seed in (0, 1)]
     means = [{"label": label, "x": 0.5} for label in "ab"]
-    table = Result("train", "test", {}, rows, means)
+    table = Result("train", "test", rows, means)
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b"}})
     assert verdict.got == 0.5
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b", "seed": 1}})
@@ -178,9 +178,7 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
 
 def test_every_combination_of_lists_must_be_there() -> None:
     rows = [{"label": "a", "d": 1, "x": 1}, {"label": "a", "d": 2, "x": 1}, {"label": "b", "d": 1, "x": 1}]
-    (verdict,) = verdicts(
-        Result("variance", "test", {}, rows), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1}
-    )
+    (verdict,) = verdicts(Result("variance", "test", rows), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1})
     assert verdict.holds is None
     assert verdict.reason == "got 2; no row with label = b has this d; known: 1"
 

@@ -19,7 +19,7 @@ SOURCE = "Vaswani et al. 2017, section 3.2.1"
 def verdicts(figures: list[Any], *expectations: dict[str, Any]) -> list[Verdict]:
     rows = [{"label": "dot", "d": 2**i, "variance": figure} for i, figure in enumerate(figures)]
     made = [Expectation.model_validate({"metric": "variance", **each}) for each in expectations]
-    result = Result("variance", "test", {}, rows)
+    result = Result("variance", "test", rows)
     return judge(result, made, rows_of(result))
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.common.study import tokens_of
 from attncli.errors import InputError
 from attncli.inputs.device import resolve_device
 from tests.experiments import inputs_of, result_of
@@ -107,16 +106,16 @@ def test_correlated_over_more_leading_axes() -> None:
 def test_tokens_of_the_result_are_one_list_for_each_batch_element() -> None:
     data = {"queries": {"shape": [2, 1, 4]}, "keys": {"shape": [2, 2, 4]}}
     result = result_of(data=data, tokens={"queries": ["q"], "keys": [["a", "b"], ["c", "d"]]})
-    assert tokens_of(result).queries == [["q"], ["q"]]
-    assert tokens_of(result).keys == [["a", "b"], ["c", "d"]]
-    assert tokens_of(result_of(data=data)).queries is None
+    assert result.tokens_in().queries == [["q"], ["q"]]
+    assert result.tokens_in().keys == [["a", "b"], ["c", "d"]]
+    assert result_of(data=data).tokens_in().queries is None
 
 
 @pytest.mark.parametrize("tokens", [["a", "b"], [["a", "b"], ["a", "c"]]], ids=["one text", "two"])
 def test_a_list_of_tokens_names_queries_and_keys(tokens: list[Any]) -> None:
     data = {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 2, 4]}}
     rows = tokens if isinstance(tokens[0], list) else [tokens] * 2
-    found = tokens_of(result_of(data=data, tokens=tokens))
+    found = result_of(data=data, tokens=tokens).tokens_in()
     assert (found.queries, found.keys) == (rows, rows)
 
 

@@ -125,7 +125,7 @@ def test_a_layer_that_is_called_like_a_later_call(file: Path) -> None:
         content["layers"] = {"x#0": content["layers"]["first"]}
         tensors |= {f"x#0.{part}": tensors[f"first.{part}"].clone() for part in PARTS[:4]}
 
-    assert list(attncli.run(changed(file, change)).settings["layers"]) == ["x#0"]
+    assert list(attncli.run(changed(file, change)).layers) == ["x#0"]
 
 
 def test_sinks_and_softcap_are_read(here: Path) -> None:

@@ -71,9 +71,9 @@ FORMS: dict[str, tuple[Any, Any]] = {
 def test_every_form(form: str, here: Path) -> None:
     tokens, expected = FORMS[form]
     assert names(itself, tokens) == [{"queries": expected, "keys": expected}]
-    shown = attncli.run("seen.safetensors", scorers=["dot"]).settings["layers"]["function"]["tokens"]
+    shown = attncli.run("seen.safetensors", scorers=["dot"]).tokens
     rows = expected if isinstance(expected[0], list) else [expected] * B
-    assert shown == {"queries": rows, "keys": rows}
+    assert shown == {"function/queries": rows, "function/keys": rows}
     assert set(metadata(Path("seen.safetensors"))["tokens"]) == {"queries", "keys"}
 
 

@@ -81,7 +81,7 @@ def test_weights_and_options(weights: bool) -> None:
     result = result_of(data=DATA, scorers=entries, weights=weights)
     assert [row["label"] for row in result.records] == ["dot_Squared", "cubed", "dot_Soft", "dot"]
     assert [row["normalizer"] for row in result.records] == ["mine:Squared", "mine:Squared", "mine:Soft", "softmax"]
-    assert result.settings["formulas"]["cubed"].endswith("; mine:Squared, power = 3: s_j^2 / sum_i s_i^2, of one's own")
+    assert result.formulas["cubed"].endswith("; mine:Squared, power = 3: s_j^2 / sum_i s_i^2, of one's own")
     queries, keys, values = (result.inputs[name].double() for name in ("queries", "keys", "values"))
     for label, power in (("dot_Squared", 2), ("cubed", 3)):
         wanted = squares(queries @ keys.mT, result.inputs["valid"], power)

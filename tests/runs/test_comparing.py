@@ -219,8 +219,8 @@ def test_results_in_memory_know_their_settings(runs: Path) -> None:
 def test_an_unknown_study_is_compared_by_its_records() -> None:
     """Its columns are unknown, too: rows are joined by label and order."""
     records = [{"label": "dot", "scorer": "dot", "step": step, "loss": 0.5} for step in range(3)]
-    a = attncli.Result("unknown", "a", {}, records)
-    b = attncli.Result("unknown", "b", {}, [*records[:2], {**records[2], "loss": 0.6}])
+    a = attncli.Result("unknown", "a", records)
+    b = attncli.Result("unknown", "b", [*records[:2], {**records[2], "loss": 0.6}])
     found = attncli.compare(a, b)
     assert [(row["metric"], row["a"], row["b"]) for row in found.differences] == [("loss", 0.5, 0.6)]
     assert attncli.compare(a, a).verdict == "identical"

@@ -18,6 +18,7 @@ from attncli.common.study import Record, Result, Tokens
 from attncli.config.looks import Look
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import load_study
+from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import findings_of
 
 MOST = 40  # rows of a table, unless all
@@ -84,15 +85,20 @@ def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | No
     everything = torch.ones(1, 1, dtype=torch.bool)
     figures = {"js_divergence": 0.0123, "top1_agreement": 0.75, "max_abs_difference": 0.25, "output_difference": None}
     pairs = [{"a": a.label, "b": b.label, **figures} for i, a in enumerate(runs) for b in runs[i + 1 :]]
-    settings = {
-        "formulas": {run.label: run.formula for run in runs},
-        "scales": {run.label: run.scale for run in runs},
-        "tokens": vars(tokens or Tokens()),
-    }
     stages = {f"{run.label}/{name}": each for run in runs for name, each in run.stages.items()}
     inputs = {"valid": everything if valid is None else valid}
     return Result(
-        "attention", "test", settings, [r.record for r in runs], pairs, findings_of([], pairs, []), inputs, stages
+        "attention",
+        "test",
+        [run.record for run in runs],
+        pairs,
+        findings_of([], pairs, []),
+        inputs,
+        stages,
+        formulas={run.label: run.formula for run in runs},
+        scales={run.label: run.scale for run in runs},
+        tokens={side: names for side, names in vars(tokens or Tokens()).items() if names},
+        facts=AttentionFacts(),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.common.progress import Progress
-from attncli.common.study import Result, matrices_of
+from attncli.common.study import Result
 from attncli.scorers import SCORERS
 from attncli.studies.attention import study as attention
 from tests import reference
@@ -65,7 +65,7 @@ def test_softcap_comes_before_the_mask() -> None:
     expected = slow_record(run.stages["scores"], weights, valid)
     assert {name: run.record[name] for name in expected} == pytest.approx(expected), "score_mean is of the scores"
     assert list(runs_of(result)[1].stages) == ["scores", "weights", "output"]
-    assert list(matrices_of(result, "capped").tensors) == ["dot"]
+    assert list(result.matrices("capped").tensors) == ["dot"]
 
 
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]

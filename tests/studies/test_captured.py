@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import attncli
+from attncli.common.study import CaptureFacts, Result
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
 from tests.cli import good, refusal
@@ -90,8 +91,15 @@ def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
     lengths = QUERIES.norm(dim=-1, keepdim=True), KEYS.norm(dim=-1, keepdim=True)
     cosine = slow(QUERIES / lengths[0], KEYS / lengths[1], VALUES, 1.0, valid, bias)
     assert_close(result.tensors["cosine/output"].double(), cosine, rtol=0, atol=1e-5)
-    (call,) = result.settings["capture"]["calls"].values()
-    assert call["rescored"] < 1e-5
+    (call,) = capture_of(result).calls.values()
+    assert call.rescored is not None
+    assert call.rescored < 1e-5
+
+
+def capture_of(result: Result) -> CaptureFacts:
+    """Return the facts about the captured model of a run."""
+    assert result.capture is not None
+    return result.capture
 
 
 def weights_of(output: Any) -> list[Tensor]:
@@ -114,10 +122,10 @@ def test_weights_of_all_layers_are_those_that_models_report(family: str, tmp_pat
     result = run(str(tmp_path / "seen.safetensors"))
     with torch.no_grad():
         reported = weights_of(built(config(), "eager")(**inputs, output_attentions=True))
-    for layer, weights in zip(result.settings["layers"], reported, strict=True):
+    for layer, weights in zip(result.layers, reported, strict=True):
         assert_close(result.tensors[f"{layer}/model/weights"], weights, rtol=0, atol=1e-5)
-    calls = result.settings["capture"]["calls"].values()
-    assert max(max(call["rescored"], call["error"]) for call in calls) <= 1e-5
+    calls = capture_of(result).calls.values()
+    assert max(max(call.data["rescored"], call.data["error"]) for call in calls) <= 1e-5
     assert seen.missed == []
 
 
@@ -202,7 +210,7 @@ def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
             F.scaled_dot_product_attention(self.project(queries) * 0.25, KEYS, VALUES, scale=1.0)
 
     result = run(saved(tmp_path, Before()), layer=0, scorers=["scaled_dot:scale=model", "dot"])
-    assert result.settings["scales"] == {"model": 0.25, "dot": 1.0}
+    assert result.scales == {"model": 0.25, "dot": 1.0}
     assert_close(result.inputs["queries"], QUERIES)
     assert_close(result.tensors["dot/output"].double(), slow(QUERIES, KEYS, VALUES, 1.0), rtol=0, atol=1e-5)
 
@@ -230,8 +238,8 @@ def test_the_models_scale_is_asked_for_and_no_label_means_it(
 
     result = run(saved(tmp_path, Layer(scaled)), layer=0, scorers=["dot", entry])
     assert result.labels == ["dot", label]
-    (call,) = result.settings["capture"]["calls"].values()
-    assert ("rescored" in call) == is_own
+    (call,) = capture_of(result).calls.values()
+    assert (call.rescored is not None) == is_own
     outputs = result.tensors[f"{label}/output"], scaled(QUERIES, KEYS, VALUES)
     assert torch.allclose(*outputs, rtol=0, atol=1e-5) == is_own
 
@@ -245,9 +253,7 @@ def test_the_models_scale_is_that_of_each_layer(tmp_path: Path) -> None:
 
     file = saved(tmp_path, *(Layer(scaled(scale)) for scale in scales.values()))
     result = attncli.run({"data": {"capture": file}, "scorers": ["scaled_dot:scale=model"]}, out=tmp_path / "run")
-    assert {name: each["scales"] for name, each in result.settings["layers"].items()} == {
-        name: {"model": scale} for name, scale in scales.items()
-    }
+    assert result.scales == {f"{name}/model": scale for name, scale in scales.items()}
     again = attncli.run(tmp_path / "run" / "config.yaml")
     assert again.heads == result.heads
     products = QUERIES.double() @ KEYS.double().mT
@@ -301,7 +307,7 @@ def test_tokens_have_their_positions(tmp_path: Path) -> None:
     words = ["the", "cat", "the", "dog", "."]
     file = saved(tmp_path, Layer(itself), tokens={"queries": words, "keys": words})
     named = ["0 the", "1 cat", "2 the", "3 dog", "4 ."]
-    assert run(file, layer=0).settings["tokens"] == {"queries": [named] * 2, "keys": [named] * 2}
+    assert run(file, layer=0).tokens == {"queries": [named] * 2, "keys": [named] * 2}
     (call,) = read_calls(CapturedData(capture=file), torch.float32, torch.device("cpu"))[1]
     assert call.tokens["queries"][2] == "2 the"
 
@@ -330,12 +336,12 @@ class Short(nn.Module):
 def test_layers_of_different_shapes(tmp_path: Path) -> None:
     file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine")
     result, names = run(file), ["0.layer", "1.layer"]
-    assert list(result.settings["layers"]) == names
-    assert {each: call["rescored"] < 1e-5 for each, call in result.settings["capture"]["calls"].items()} == {
+    assert list(result.layers) == names
+    assert {each: call.data["rescored"] < 1e-5 for each, call in capture_of(result).calls.items()} == {
         "0.layer": True,
         "1.layer": True,
     }
-    assert list(result.settings["capture"]["left_out"]) == ["2.layer"]
+    assert list(capture_of(result).left_out) == ["2.layer"]
     labels = ["model", "one_over_d", "cosine", "dot"]
     assert [(row["layer"], row["label"]) for row in result.records] == [
         (name, each) for name in names for each in labels
@@ -457,7 +463,7 @@ def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:
         "between": [0, 1],
     }
     result = run(file, layers=[1, "0.layer"], heads=[1], expect=[expected])
-    assert [each["number"] for each in result.settings["capture"]["calls"].values()] == [1, 0]
+    assert [each.number for each in capture_of(result).calls.values()] == [1, 0]
     assert [row["layer"] for row in result.records] == ["1.layer"] * 4 + ["0.layer"] * 4
     assert {row["head"] for row in [*result.heads, *result.head_comparisons]} == {1}
     assert [each["holds"] for each in result.expectations] == [True, True]

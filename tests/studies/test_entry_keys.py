@@ -148,7 +148,7 @@ def test_a_scale_of_the_number_of_keys() -> None:
     for weights in (True, False):
         result = result_of(data=DATA, scorers=[keys], weights=weights)
         assert_run(result, entry_of(**keys), inputs_of(data=DATA))
-        assert result.settings["scales"] == {"cosine": pytest.approx(reference.OF_KEYS["log2(m^2-m)"](7))}
+        assert result.scales == {"cosine": pytest.approx(reference.OF_KEYS["log2(m^2-m)"](7))}
     given = {"d": [8], "keys": 6, "rows": 50}
     entries = [keys, {"scorer": "cosine", "scale": reference.OF_KEYS["log2(m^2-m)"](6), "label": "number"}]
     one, other = swept("saturation", **given, scorers=entries).records

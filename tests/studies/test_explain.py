@@ -343,7 +343,7 @@ def test_nan_among_keys_and_values() -> None:
 def test_layers_and_sinks_of_a_captured_model(tmp_path: Path, here: Path) -> None:
     file = saved(tmp_path, *(Layer(capped) for _ in range(2)))
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}]})
-    names = list(result.settings["layers"])
+    names = list(result.layers)
     found = result.explain(layer=1, head=2, query=3)
     assert found == result.explain("model", layer=names[1], head=2, query=3)
     assert found.place["layer"] == names[1]

@@ -22,6 +22,7 @@ from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
 from attncli.show.page.matrices import views
+from attncli.studies.attention.columns import AttentionFacts
 from tests.cli import good, refusal
 from tests.reference import for_each_matrix, masked_softmax
 from tests.show.page.reading import numbers
@@ -150,7 +151,8 @@ def test_rows_are_about_the_chosen_heads_of_the_model(way: str, weights: bool) -
         expected = slow_comparison(*flat)
         unknown = () if weights else ("js_divergence", "top1_agreement", "max_abs_difference")
         close(pair, {key: None if key in unknown else value for key, value in expected.items()})
-    assert max(call["rescored"] for call in result.settings["capture"]["calls"].values()) < 1e-6
+    assert result.capture is not None
+    assert max(call.rescored or 0.0 for call in result.capture.calls.values()) < 1e-6
 
 
 def test_a_run_over_one_layer_has_the_same_rows() -> None:
@@ -168,7 +170,7 @@ def test_the_key_heads_lists_and_draws_only(layers: dict[str, Any]) -> None:
         assert getattr(listed, kind) == [row for row in getattr(everything, kind) if row["head"] != 3]
     for kind in ("records", "comparisons", "findings"):
         assert getattr(listed, kind) == getattr(everything, kind)
-    assert {key for key in listed.settings if listed.settings[key] != everything.settings.get(key)} == {"heads"}
+    assert (AttentionFacts.of(listed).heads, AttentionFacts.of(everything).heads) == ([4, 1], None)
 
 
 @pytest.mark.parametrize("heads", [None, [4], [4, 1]])

@@ -77,7 +77,7 @@ def test_parameters_from_a_file_are_not_random(name: str, stored: Path) -> None:
     options = {"d": [4]} if "d" in EXPERIMENTS[name] else {}
     scorers = [{"scorer": "additive", "parameters": {"file": str(stored)}}, "cosine"]
     result = attncli.run({"name": name, "scorers": scorers, **EXPERIMENTS[name], **options})
-    assert result.settings["random"] == []
+    assert result.random == []
     assert all("random" not in each.text for each in result.findings)
 
 
@@ -87,7 +87,7 @@ def test_trained_parameters_are_not_random() -> None:
 
 def test_a_parameter_that_is_not_drawn_is_not_random() -> None:
     scorers = [f"{__name__}:Constant", "general", "dot"]
-    assert attncli.run({"data": TENSORS, "scorers": scorers}).settings["random"] == ["general"]
+    assert attncli.run({"data": TENSORS, "scorers": scorers}).random == ["general"]
 
 
 def test_doctor_names_even_a_single_scorer_with_random_parameters() -> None:
@@ -101,7 +101,7 @@ def test_doctor_names_even_a_single_scorer_with_random_parameters() -> None:
 def test_models_with_a_random_scorer_inside() -> None:
     model, inputs = tower()
     result = attncli.swap(model, inputs, scorers=["additive", "cosine"])
-    assert result.settings["random"] == ["additive"]
+    assert result.random == ["additive"]
     (text,) = [each.text for each in result.findings if each.label == "additive"]
     assert text.startswith(f"{RANDOM}: in all layers")
 
@@ -114,7 +114,7 @@ def test_sweeps(study: str, tmp_path: Path) -> None:
     texts = {each.label: each.text for each in result.findings}
     assert texts["additive"].startswith(f"{RANDOM}: ")
     assert texts["cosine"].startswith("cosine: ")
-    assert attncli.load(tmp_path / "sweep").settings["random"] == ["additive"]
+    assert attncli.load(tmp_path / "sweep").random == ["additive"]
 
 
 def test_differences_between_runs() -> None:

@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import PowerNorm
 from rich.console import Console
 
-from attncli.common.study import Result
+from attncli.common.study import Result, SweepResult
 from attncli.config.looks import Look
 from attncli.runs.loading import StoredRun
 from attncli.show.page.report import report
@@ -34,7 +34,7 @@ def numbers(line: Any) -> tuple[list[float], list[float]]:
     return [float(each) for each in x], [float(each) for each in y]
 
 
-def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Picture, Result]:
+def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Picture, SweepResult]:
     result = swept("attention", over, attention(over, *labels))
     note = notes.append if notes is not None else pytest.fail
     return figures(result, note, Look())["sweep"](), result
@@ -97,7 +97,7 @@ def test_panels_and_tables_of_a_sweep_are_named_in_words() -> None:
     assert "keys" in {axes.get_xlabel() for axes in table.axes}
 
 
-def spread_over(low: float) -> Result:
+def spread_over(low: float) -> SweepResult:
     """Return a sweep over three seeds, of two scorers from 1 down to 0.001, where a seed has `low` at the largest d."""
     rows = [
         {"seed": seed, "d": d, "scorer": label, "label": label, "normalizer": "softmax", "entropy": value}
@@ -271,7 +271,7 @@ def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scor
         [{"scorer": label, "label": label, "d": d, "variance": place + d} for label in labels for d in sizes]
         for place, (labels, sizes) in enumerate(((("dot", "cosine"), (4, 16, 64)), (("dot",), (4, 16))))
     ]
-    results = {name: Result("variance", "v", {}, each) for name, each in zip(("before", "after"), rows, strict=True)}
+    results = {name: Result("variance", "v", each) for name, each in zip(("before", "after"), rows, strict=True)}
     figure = runs_figures(results, Look(), pytest.fail)["runs"]()
     assert [axes.get_title() for axes in figure.axes] == ["dot", "cosine"]
     found = [
@@ -285,4 +285,4 @@ def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scor
 
 def test_runs_that_depend_on_no_number_have_no_picture() -> None:
     rows = [{"scorer": "dot", "label": "dot", "entropy": 1.0}, {"scorer": "cosine", "label": "cosine", "entropy": 2.0}]
-    assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", {}, rows)), Look(), pytest.fail) == {}
+    assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", rows)), Look(), pytest.fail) == {}

@@ -8,16 +8,16 @@ import pytest
 from scipy import stats
 
 from attncli.common.intervals import student_t
-from attncli.common.study import Record, Result
+from attncli.common.study import Record, SweepResult
 from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
 from attncli.sweeps.summary import FIGURES, spread, summary
 
 NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
 
 
-def swept(study: str, over: list[dict[str, list[Any]]], records: list[Record], metric: str = "entropy") -> Result:
-    settings = {"sweep": {"over": over}, "metric": metric, "points": {"done": 1, "failed": 0, "died": 0, "missing": 0}}
-    return Result(study, "x", settings, records)
+def swept(study: str, over: list[dict[str, list[Any]]], records: list[Record], metric: str = "entropy") -> SweepResult:
+    points = {"done": 1, "failed": 0, "died": 0, "missing": 0}
+    return SweepResult(study, "x", records, axes=over, metric=metric, points=points)
 
 
 def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Record]:

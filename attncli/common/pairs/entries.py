@@ -1,18 +1,19 @@
 """Random queries and keys: their entries' distribution, its kurtosis, and the correlation of queries with keys."""
 
 import math
-from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 
 from attncli.common.pairs.options import DEFAULT_DF, PairsOptions
+from attncli.common.study import Facts
+from attncli.errors import printable
 from attncli.inputs.fills import student_t
 from attncli.scorers._theory import Moments
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(Facts):
     """The distribution of the entries q_i = query_mean + query_std u_i and k_i = key_mean + key_std v_i.
 
     Here v_i = rho u_i + sqrt(1 - rho^2) w_i; u_i and w_i are independent draws from `distribution`, which is symmetric
@@ -27,17 +28,6 @@ class Entries:
     key_mean: float = 0.0
     key_std: float = 1.0
     rho: float = 0.0
-
-    @classmethod
-    def of(cls, options: PairsOptions) -> "Entries":
-        """Return the distribution that the options of a study describe."""
-        sides = {}
-        for side in ("query", "key"):
-            for name in ("mean", "std"):
-                own = getattr(options, f"{side}_{name}")
-                sides[f"{side}_{name}"] = getattr(options, name) if own is None else own
-        df = (options.df or DEFAULT_DF) if options.distribution == "student_t" else None
-        return cls(options.distribution, df, rho=options.rho, **sides)
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -82,6 +72,36 @@ class Entries:
         df = self.degrees_of_freedom
         unit = math.sqrt((df - 2.0) / df) if df > 2 else 1.0  # the variance is 1 if there is one
         return student_t(shape, df, generator).mul_(unit).to(dtype)
+
+
+class PairsFacts(Entries):
+    """The distribution of random queries and keys, or the file `source` that they are from."""
+
+    source: str | None = Field(None, alias="from")
+    one_over_sqrt_d: float | None = None
+
+    @property
+    def words(self) -> str:
+        """Where queries and keys are from: a file, or a distribution such as `normal entries, mean 0, std 1`."""
+        if self.source is not None:
+            return f"queries and keys from {printable(self.source)}"
+        df = "" if self.df is None else f" (df {self.df:g})"
+        queries = f"mean {self.query_mean:g}, std {self.query_std:g}"
+        keys = f"mean {self.key_mean:g}, std {self.key_std:g}"
+        drawn = queries if queries == keys else f"{queries} (queries) and {keys} (keys)"
+        correlated = f", correlation {self.rho:g}" if self.rho else ""
+        return f"{self.distribution}{df} entries, {drawn}{correlated}"
+
+
+def entries_of(options: PairsOptions) -> Entries:
+    """Return the distribution that the options of a study describe."""
+    sides = {}
+    for side in ("query", "key"):
+        for name in ("mean", "std"):
+            own = getattr(options, f"{side}_{name}")
+            sides[f"{side}_{name}"] = getattr(options, name) if own is None else own
+    df = (options.df or DEFAULT_DF) if options.distribution == "student_t" else None
+    return Entries(distribution=options.distribution, df=df, rho=options.rho, **sides)
 
 
 def _moved(standard: Tensor, mean: float, std: float) -> Tensor:

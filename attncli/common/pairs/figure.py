@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.study import Result
 from attncli.errors import printable
 from attncli.show.pictures.figures import Note
@@ -26,7 +27,8 @@ class Points:
 
     def __init__(self, result: Result, note: Note, lines: Mapping[str, Mapping[str, Any]]) -> None:
         """Take the tensors `curve/...` of a result; `lines` maps labels to the matplotlib options of their lines."""
-        self.real, self.captured, self.note = "from" in result.settings, "capture" in result.settings, note
+        self.real, self.captured = PairsFacts.of(result).source is not None, result.capture is not None
+        self.note = note
         self.lines = lines
         self.curves: dict[str, Curve] = {label: {} for label in result.labels}
         for key, tensor in result.tensors.items():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import softcap
-from attncli.common.pairs.entries import Entries
+from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
 from attncli.common.pairs.options import PairsOptions
 from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.common.progress import Counter, Progress
@@ -34,7 +34,7 @@ from attncli.common.scoring import (
     scoring_of,
     stored_parameters,
 )
-from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
+from attncli.common.study import INTERVAL, LAYER, CaptureFacts, Column, Record, Result, Rows, by_label
 from attncli.common.threads import in_order, on_threads
 from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
@@ -136,7 +136,7 @@ def prepare_pairs(
         together: the number of random parts that a thread computes as one job.
         fewest: the number of valid keys that at least one query of a file must have.
     """
-    dtype, entries = getattr(torch, options.dtype), Entries.of(options)
+    dtype, entries = getattr(torch, options.dtype), entries_of(options)
     device = resolve_device(options.device, dtype)
     normalizers = of_each(options.scorers, build_normalizer)
 
@@ -257,19 +257,17 @@ def result_of(
         for row in [each for each in rows if not math.isfinite(each[watched] or 0.0)][:1]:
             place = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {place_of(row)}"
             progress.note(f"warning: {label}: NaN or infinite scores at {place}; float64 has a larger range")
-    entries = vars(prepared.entries)
+    facts = PairsFacts(**prepared.entries.data)
     if prepared.is_real:
-        entries = {"from": options.file, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
-        if prepared.is_captured:
-            entries |= {"capture": {"file": Path(str(options.file)).name}, "layers": prepared.layers}
+        facts = PairsFacts(source=options.file, one_over_sqrt_d=prepared.points[0].d ** -0.5)
     return Result(
         study=options.study,
         name=options.name,
-        settings={
-            **entries,
-            "formulas": formulas_of(options.scorers),
-            "random": random_labels(options.scorers, scorers),
-        },
+        formulas=formulas_of(options.scorers),
+        random=random_labels(options.scorers, scorers),
+        layers=prepared.layers,
+        capture=CaptureFacts(file=Path(str(options.file)).name) if prepared.is_captured else None,
+        facts=facts,
         records=records,
         inputs={name: tensor.cpu() for name, tensor in prepared.tensors.items()},
         tensors=_curve_tensors(columns, curve),

@@ -37,7 +37,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from attncli.common.study import STAGES, Record, Result, head_numbers_of, is_kept, layers_of, tensor_name, tokens_of
+from attncli.common.study import STAGES, Record, Result, tensor_name
 from attncli.errors import printable, shortened
 from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.looks import looks_of
@@ -61,10 +61,10 @@ Numbers = tuple[Array, Array]  # matrices, and which of their cells are unmasked
 def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
     """Yield the views of a run, in about `budget` bytes: one for all layers with matrices of the same size."""
     groups: dict[str, list[str | None]] = {}
-    for layer in layers_of(result):
+    for layer in result.layer_names:
         valid = result.inputs.get(tensor_name("valid", layer=layer))
         if valid is not None and (stages := _stages(result, layer)):
-            alike = valid.shape, stages, head_numbers_of(result, layer)
+            alike = valid.shape, stages, result.head_numbers(layer)
             groups.setdefault(str(alike), []).append(layer)
     for layers in groups.values():
         title = printable(", ".join(map(str, layers))) if len(groups) > 1 else ""
@@ -76,7 +76,7 @@ def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
     there = {
         stage: [label for label in result.labels if tensor_name(label, stage, layer=layer) in result.tensors]
         for stage in DRAWN
-        if is_kept(result, stage)
+        if result.keeps(stage)
     }
     return {stage: labels for stage, labels in there.items() if labels}
 
@@ -110,10 +110,10 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
     names = {
         "batch": range(shown),
         "layer": [printable(str(layer)) for layer in layers],
-        "head": head_numbers_of(result, layers[0]) or range(heads),
+        "head": result.head_numbers(layers[0]) or range(heads),
     }
     is_there = (True, layers != [None], len(leading) > 1)
-    formulas = result.settings.get("formulas", {})
+    formulas = result.formulas
     there = {
         axis: list(map(str, each)) for (axis, each), is_axis in zip(names.items(), is_there, strict=True) if is_axis
     }
@@ -224,7 +224,7 @@ def _tokens(
 
     There is a list for all, or for each of `batches`, or for each of `batches` and layer, the layers fastest.
     """
-    names = [getattr(tokens_of(result, layer), of) for layer in layers]
+    names = [getattr(result.tokens_in(layer), of) for layer in layers]
     if step == 1 and all(each is None for each in names):
         return None
     indices = [list(map(str, range(size)))]

@@ -13,7 +13,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
-from attncli.common.study import Column, Comparison, Record, nan_to_null
+from attncli.common.study import Column, Comparison, Record, SweepResult, nan_to_null
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
 from attncli.runs.loading import StoredRun
@@ -134,9 +134,8 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
     result, content, config = run.result, run.content, run.config or ""
     tables = [_table(each.title, each.columns, each.rows) for each in listings_of(result)]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
-    formulas = result.settings.get("formulas", {})
     title = [] if name == result.name else [printable(result.name)]
-    swept = {key for axis in result.settings.get("sweep", {}).get("over", ()) for key in axis}
+    swept = result.swept if isinstance(result, SweepResult) else ()
     facts = [key for key in FACTS if key in content and key not in swept]
     inputs = [{"name": tensor, **about} for tensor, about in content.get("inputs", {}).items()]
     return {
@@ -149,7 +148,7 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
         "findings": [printable(finding.text) for finding in result.findings],
         "tables": [table for table in tables if table.rows],
         "command": _text(content.get("command", "")),
-        "formulas": {printable(label): printable(text) for label, text in formulas.items()},
+        "formulas": {printable(label): printable(text) for label, text in result.formulas.items()},
         "config": "\n".join(map(_text, config[:LONGEST_CONFIG].splitlines())),
         "is_cut": len(config) > LONGEST_CONFIG,
         "inputs": _table("Inputs", INPUTS, inputs),

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from attncli.common.study import STAGES, Comparison, Record, Result, layers_of, tensor_name, tokens_of
+from attncli.common.study import STAGES, Comparison, Record, Result, SweepResult, tensor_name
 from attncli.errors import printable
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.page.matrices import views
 from attncli.show.page.page import page, section_of
 from attncli.show.page.svg import pictures
 from attncli.sweeps.figure import runs_figures
-from attncli.sweeps.views import figures_of, is_sweep
+from attncli.sweeps.views import figures_of
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
@@ -63,8 +63,8 @@ def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Compari
     """
     a, b = results
     most = max(comparison.weights, key=_difference, default={})
-    layers = [layer for layer in layers_of(a) if layer in layers_of(b)]
-    if not most or not _difference(most) or any(tokens_of(a, layer) != tokens_of(b, layer) for layer in layers):
+    layers = [layer for layer in a.layer_names if layer in b.layer_names]
+    if not most or not _difference(most) or any(a.tokens_in(layer) != b.tokens_in(layer) for layer in layers):
         return None
     tensors, masks = dict[str, Tensor](), dict[str, Tensor]()
     for layer, stage in product(layers, STAGES):
@@ -85,7 +85,7 @@ def _difference(row: Record) -> float:
 
 def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]:
     """Return by name the results of the first run's study; only sweeps if it is a sweep, else none of them."""
-    kinds = [(run.result.study, is_sweep(run.result)) for run in runs]
+    kinds = [(run.result.study, isinstance(run.result, SweepResult)) for run in runs]
     return {name: run.result for run, name, kind in zip(runs, names, kinds, strict=True) if kind == kinds[0]}
 
 
@@ -108,8 +108,8 @@ def _section(run: StoredRun, name: str, number: int, budget: int) -> Record:
     here, result = Path.cwd(), run.result
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
     source = None if run.config is None else shlex.quote(str(path))  # no command can draw a results.json alone
-    has_numbers = run.config is not None or result.tensors or is_sweep(result)
-    figures = partial(figures_of(result), result)
+    has_numbers = run.config is not None or result.tensors or isinstance(result, SweepResult)
+    figures = partial(figures_of, result)
     drawn = pictures(lambda look, note: figures(note, look), name, number) if has_numbers else []
     matrices = list(views(result, budget, source and f"attncli heatmap {source}"))
     return section_of(run, name, source, views=matrices, pictures=drawn)

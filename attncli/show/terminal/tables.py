@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.common.study import TIE, Column, Finding, Record, Result, by_label, layers_of, tensor_name
+from attncli.common.study import TIE, Column, Finding, Record, Result, by_label, tensor_name
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number
 from attncli.show.terminal.console import SafeConsole
@@ -293,18 +293,18 @@ def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator
     yield Text(printable(formula))
 
 
-def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
+def formulas(result: Result) -> Iterator[Text]:
     """Yield the formula of every label, for a table of several labels."""
-    for record in {record["label"]: record for record in records}.values():
-        name, formula = heading(record, settings["formulas"][record["label"]])
+    for record in {record["label"]: record for record in result.heads or result.records}.values():
+        name, formula = heading(record, result.formulas[record["label"]])
         yield Text.assemble(name, ": ", formula)
 
 
-def formulas_if(most: int | None, records: Sequence[Record], settings: Record) -> Iterator[Text]:
+def formulas_if(most: int | None, result: Result) -> Iterator[Text]:
     """Yield the formula of every label, after an empty line, if there is room: if `most`, rows per table, is large."""
     if most is None or most >= ROWS_BESIDE_FORMULAS:
         yield Text()
-        yield from formulas(records, settings)
+        yield from formulas(result)
 
 
 def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: int | None) -> tuple[list[Record], str]:
@@ -336,7 +336,7 @@ def remark(line: str) -> Iterator[Text]:
 def opening(result: Result) -> Iterator[Text]:
     """Yield a line with the name and the question of an experiment, and one with its shapes and valid keys, if any."""
     yield Text.assemble((printable(result.name), STRONG), f": {printable(result.about)}" if result.about else "")
-    layers = layers_of(result)
+    layers = result.layer_names
     names = {role: tensor_name(role, layer=layers[0]) for role in ("queries", "keys", "values", "valid")}
     if all(name in result.inputs for name in names.values()):
         first = {role: result.inputs[name] for role, name in names.items()}

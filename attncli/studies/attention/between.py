@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, Valid
-from attncli.common.study import Record, Result, head_numbers_of, layers_of, tensor_name
+from attncli.common.study import Record, Result, tensor_name
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
 
@@ -18,14 +18,14 @@ def between(a: Result, b: Result) -> list[Record]:
     The metrics are the same as for a pair of scorers in one run. A scorer has rows if both runs store its outputs with
     equal shapes, of the same heads. Queries without a valid key in both runs are left out.
     """
-    layers = set(layers_of(b))
-    return [row for layer in layers_of(a) if layer in layers for row in _of_layer(a, b, layer)]
+    layers = set(b.layer_names)
+    return [row for layer in a.layer_names if layer in layers for row in _of_layer(a, b, layer)]
 
 
 def _of_layer(a: Result, b: Result, layer: str | None) -> list[Record]:
     rows, place = list[Record](), {} if layer is None else {"layer": layer}
-    numbers = head_numbers_of(a, layer)
-    if numbers != head_numbers_of(b, layer):
+    numbers = a.head_numbers(layer)
+    if numbers != b.head_numbers(layer):
         return []
     for label in a.labels:
         output, weights = (_both(a, b, tensor_name(label, stage, layer=layer)) for stage in ("output", "weights"))

@@ -1,8 +1,8 @@
-"""The columns of the study `attention`, for scorers and pairs, also by batch element and head."""
+"""The columns of the study `attention`, for scorers and pairs, also by batch element and head; its facts."""
 
 from collections.abc import Sequence
 
-from attncli.common.study import LABEL, LAYER, NORMALIZER, SCORER, Column
+from attncli.common.study import LABEL, LAYER, NORMALIZER, SCORER, Column, Facts, Record, RowKind
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(
@@ -65,9 +65,23 @@ COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES)
 COMPARISONS = (*PAIR, *DIFFERENCES)
 HEADS = (SCORER, LABEL, NORMALIZER, BATCH, HEAD, *FIGURES)
 HEAD_COMPARISONS = (*PAIR, BATCH, HEAD, *DIFFERENCES)
+ROWS: dict[RowKind, Sequence[Column]] = {
+    "records": COLUMNS,
+    "comparisons": COMPARISONS,
+    "heads": HEADS,
+    "head_comparisons": HEAD_COMPARISONS,
+}
 
 
 def in_layers(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return `columns` for a run on the layers of a captured model: `layer` is inserted after names and labels."""
     names = [column for column in columns if column.text]
     return (*names, LAYER, *columns[len(names) :])
+
+
+class AttentionFacts(Facts):
+    """The batch elements and heads that the config lists, and means over the heads of all layers of a model."""
+
+    heads: list[int] | None = None
+    batch: list[int] | None = None
+    summary: list[Record] | None = None

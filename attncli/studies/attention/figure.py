@@ -6,13 +6,13 @@ from functools import partial
 
 import torch
 
-from attncli.common.study import Matrices, Record, Result, layers_of, matrices_of, tensor_name
+from attncli.common.study import Matrices, Record, Result, tensor_name
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Panel, select
-from attncli.studies.attention.layers import grids, head_numbers, layer_numbers, most_changed
+from attncli.studies.attention.layers import grids, head_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
@@ -26,10 +26,10 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
 
     Notes on the choice of heads come from `heatmaps` only, since `heatmap_<label>` would repeat them.
     """
-    if "layers" in result.settings:
+    if result.layers:
         return _of_layers(result, note, look)
     found: dict[str, Callable[[], Picture]] = {}
-    weights = matrices_of(result, "weights")
+    weights = result.matrices("weights")
     if weights.tensors:
         notes = list[str]()
         places = places_drawn(result, len(weights.tensors), look.minus, notes.append)
@@ -62,7 +62,7 @@ def places_drawn(
 def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
     """Return functions that draw `layers`, and `heatmaps` of the heads that change most, if any."""
     found: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
-    names = (tensor_name(label, "weights", layer=layer) for layer in layers_of(result) for label in result.labels)
+    names = (tensor_name(label, "weights", layer=layer) for layer in result.layer_names for label in result.labels)
     if most_changed(result) and any(name in result.tensors for name in names):
         found["heatmaps"] = partial(_most_changed, result, note, look)
     return found
@@ -70,7 +70,7 @@ def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Calla
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Return a picture with a panel (layers, heads) for each metric; panels of one quantity share a colour scale."""
-    heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
+    heads, layers = head_numbers(result.heads), _names(list(result.layers.values()))
     panels = list[Panel]()
     for title, (quantity, grid) in grids(result).items():
         values = torch.tensor(grid, dtype=torch.float64)
@@ -82,13 +82,13 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Return a heatmap of the weights in the heads of all layers with the largest changes of the output."""
-    panels, numbers = list[Panel](), layer_numbers(result)
+    panels = list[Panel]()
     changed = most_changed(result)
     shown = changed[: max(MOST_PANELS // len(result.labels), 1)]
     for layer, (batch, head), _ in shown:
-        weights = matrices_of(result, "weights", layer)
+        weights = result.matrices("weights", layer)
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
-            panels.append(replace(panel, place=f"layer {numbers[layer]}, {panel.place or f'head {head}'}"))
+            panels.append(replace(panel, place=f"layer {result.layers[layer]}, {panel.place or f'head {head}'}"))
     about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
     return stage_figure(panels, "weights", look, note, about=[about])
 

@@ -9,21 +9,20 @@ from typing import Any
 from torch import Tensor
 
 from attncli.common.scoring import of_call
-from attncli.common.study import Finding, Record, Result, by_label, in_sentence, tensor_name
+from attncli.common.study import CallFacts, CaptureFacts, Finding, Record, Result, by_label, in_sentence, tensor_name
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
-from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS
+from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
 CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error")
-LAYER_SETTINGS = ("scales", "tokens")  # settings that differ from layer to layer
 
 
 def variances_of(inputs: Inputs) -> list[float | None]:
@@ -70,37 +69,36 @@ def _known(metrics: Tensor) -> list[float | None]:
 def joined_layers(
     captured: Captured, calls: Sequence[Any], results: Sequence[Result], options: AttentionOptions
 ) -> Result:
-    """Join the results of all layers into one result, with facts about the capture in its settings and findings.
+    """Join the results of all layers into one result, with facts about the capture in it and in its findings.
 
     If a scorer entry repeats the model's computation, the entry's output is compared with the model's output.
     """
     first, has_layers = results[0], "layer" in results[0].records[0]
-    facts = dict[str, Record]()
+    facts = dict[str, CallFacts]()
     for call, result in zip(calls, results, strict=True):
-        own = facts[call.name] = {"number": captured.numbers[call.name]}
+        own: Record = {"number": captured.numbers[call.name]}
         own |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
         own["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
         if same is not None and same.label in result.labels:
             output = tensor_name(same.label, "output", layer=call.name if has_layers else None)
             own["rescored"] = call.difference(result.tensors[output])
+        facts[call.name] = CallFacts(**own)
     about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
-    capture: Record = {"file": captured.path.name, **about, "calls": facts, "left_out": left_out}
+    capture = CaptureFacts(file=captured.path.name, **about, calls=facts, left_out=left_out)
     if not has_layers:
-        findings = [_about_capture(capture), *first.findings]
-        return replace(first, settings={**first.settings, "capture": capture}, findings=findings)
-    settings = {key: value for key, value in first.settings.items() if key not in LAYER_SETTINGS}
-    layers = {
-        name: {key: result.settings[key] for key in LAYER_SETTINGS} for name, result in zip(facts, results, strict=True)
-    }
+        return replace(first, capture=capture, findings=[_about_capture(capture), *first.findings])
     rows: dict[str, Any] = {kind: [row for result in results for row in result.rows[kind]] for kind in first.rows}
     changes = changes_by_label(rows["head_comparisons"], first.labels)
-    summary = means(rows["heads"], changes)
     return replace(
         first,
-        settings={**settings, "capture": capture, "layers": layers, "summary": summary},
-        findings=[_about_capture(capture), *_about_changes(changes, captured.numbers, settings["random"])],
+        capture=capture,
+        layers={name: captured.numbers[name] for name in facts},
+        facts=AttentionFacts(**first.facts.data, summary=means(rows["heads"], changes)),
+        findings=[_about_capture(capture), *_about_changes(changes, captured.numbers, first.random)],
+        scales={name: scale for result in results for name, scale in result.scales.items()},
+        tokens={name: tokens for result in results for name, tokens in result.tokens.items()},
         inputs={name: tensor for result in results for name, tensor in result.inputs.items()},
         tensors={name: tensor for result in results for name, tensor in result.tensors.items()},
         **rows,
@@ -131,7 +129,7 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     }
     for label, rows in changes_by_label(result.head_comparisons, result.labels).items():
         found[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
-    layers = list(result.settings["layers"])
+    layers = list(result.layers)
     names = {column.key: column.name for column in (*OF_CALLS, *DIFFERENCES)}
     made = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in found.items()}
     return {title: each for title, each in made.items() if finite(value for row in each[1] for value in row)}
@@ -144,11 +142,6 @@ def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[lis
         cells.setdefault((row["layer"], row["head"]), []).append(math.nan if value is None else value)
     heads = head_numbers(rows)
     return [[fmean(cells.get((layer, head), [math.nan])) for head in heads] for layer in layers]
-
-
-def layer_numbers(result: Result) -> dict[str, int]:
-    """Return the number of each layer in the captured file, by name."""
-    return {name: result.settings["capture"]["calls"][name]["number"] for name in result.settings["layers"]}
 
 
 def head_numbers(rows: Sequence[Record]) -> list[int]:
@@ -195,12 +188,12 @@ def changes_by_label(rows: Sequence[Record], labels: Sequence[str]) -> dict[str,
     return {label: [row for row in rows if (row["a"], row["b"]) == (labels[0], label)] for label in labels[1:]}
 
 
-def _about_capture(known: Record) -> Finding:
-    calls, left_out = known["calls"], known["left_out"]
-    errors = [call.get("rescored", call["error"]) or 0.0 for call in calls.values()]
-    here = all("rescored" in call for call in calls.values())
+def _about_capture(known: CaptureFacts) -> Finding:
+    calls, left_out = known.calls.values(), known.left_out
+    here = all(call.rescored is not None for call in calls)
+    errors = [(call.error if call.rescored is None else call.rescored) or 0.0 for call in calls]
     what = f"re-scored {'here' if here else 'when captured'}, outputs differ from the model's by"
-    text = f"{known['file']}: {several(len(calls), 'attention call')}; {what} {number(max(errors), 2)} at most."
+    text = f"{known.file}: {several(len(calls), 'attention call')}; {what} {number(max(errors), 2)} at most."
     if left_out:
         why = "; ".join(f"{name}: {problem}" for name, problem in left_out.items())
         text += f" Not re-scored: {why}."

@@ -5,9 +5,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from attncli.common.study import STAGES, Record, Result, head_numbers_of, tensor_name
+from attncli.common.study import STAGES, Record, Result, tensor_name
 from attncli.errors import in_ranges
 from attncli.numbers import finite
+from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import SAME
 
 DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
@@ -48,7 +49,8 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
     """
     batches, heads = axes_of(result, layer)
     places = list(itertools.product(batches, heads))
-    if {"heads", "batch"} & result.settings.keys():
+    facts = AttentionFacts.of(result)
+    if facts.heads is not None or facts.batch is not None:
         chosen = sorted({place_of(row) for row in result.heads if row.get("layer") == layer})
         if chosen == places:
             return Shown(places, is_chosen=True)
@@ -76,7 +78,7 @@ def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[i
 
     If the run stores no tensors, they follow from the rows by head.
     """
-    numbers = head_numbers_of(result, layer)
+    numbers = result.head_numbers(layer)
     for stage in STAGES:
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
             shape = result.tensors[name].shape[:-2]

@@ -40,7 +40,16 @@ from attncli.numbers import several
 from attncli.pooling import is_softmax
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.attention.between import between
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
+from attncli.studies.attention.columns import (
+    COLUMNS,
+    COMPARISONS,
+    HEAD_COMPARISONS,
+    HEADS,
+    OF_CALLS,
+    ROWS,
+    AttentionFacts,
+    in_layers,
+)
 from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
@@ -292,20 +301,11 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         findings += findings_of(_lessons(inputs, stages), comparisons, head_comparisons, random)
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    chosen = {"save": options.save, "heads": options.heads, "batch": options.batch}
+    chosen = {"heads": options.heads, "batch": options.batch}
+    tokens = {side: _by_batch(part.tokens[side], elements) for side in ("queries", "keys") if part.tokens.get(side)}
     return Result(
         options.study,
         options.name,
-        {
-            "formulas": formulas_of(entries),
-            "random": random,
-            "scales": {
-                label: scale_of(scorer, inputs.keys.shape[-2])
-                for label, scorer in zip(stages, part.scorers, strict=False)
-            },
-            "tokens": {side: _by_batch(part.tokens.get(side), elements) for side in ("queries", "keys")},
-            **{key: value for key, value in chosen.items() if value is not None},
-        },
         records,
         comparisons,
         findings,
@@ -322,6 +322,15 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         heads=heads,
         head_comparisons=head_comparisons,
         interrupted=kept.interrupted or compared.interrupted,
+        formulas=formulas_of(entries),
+        random=random,
+        scales={
+            tensor_name(label, layer=part.layer): scale_of(scorer, inputs.keys.shape[-2])
+            for label, scorer in zip(stages, part.scorers, strict=False)
+        },
+        tokens={tensor_name(side, layer=part.layer): names for side, names in tokens.items()},
+        save=options.save,
+        facts=AttentionFacts(**{key: value for key, value in chosen.items() if value is not None}),
     )
 
 
@@ -399,21 +408,9 @@ def _compile(scorers: Sequence[Scorer], progress: Progress) -> None:
         progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
 
 
-def _by_batch(names: Sequence[Any] | None, b: int) -> Sequence[Any] | None:
-    """Return a list of token names for each batch element; None if there are no names."""
-    if names is None or any(isinstance(row, list) for row in names):
-        return names
-    return [names] * b
+def _by_batch(names: Sequence[Any], b: int) -> Sequence[Any]:
+    """Return a list of token names for each batch element."""
+    return names if any(isinstance(row, list) for row in names) else [names] * b
 
 
-STUDY = Study(
-    columns={"records": COLUMNS, "comparisons": COMPARISONS, "heads": HEADS, "head_comparisons": HEAD_COMPARISONS},
-    metric="entropy",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    explain=explain,
-    between=between,
-    call_columns=OF_CALLS,
-    tables=tables,
-)
+STUDY = Study(prepare, expected_rows, run, tables, AttentionFacts, ROWS, "entropy", OF_CALLS, explain, between)

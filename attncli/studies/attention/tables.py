@@ -1,6 +1,6 @@
 """Terminal output of the study `attention`: the weights of every scorer, their metrics, and their differences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isclose, isnan, prod
 from pathlib import Path
 
@@ -15,10 +15,7 @@ from attncli.common.study import (
     Column,
     Record,
     Result,
-    head_numbers_of,
-    stage_of,
     tensor_name,
-    tokens_of,
 )
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
@@ -40,13 +37,20 @@ from attncli.show.terminal.tables import (
 )
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.show.terminal.weights import excerpt_of, legend, weight_tables
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
+from attncli.studies.attention.columns import (
+    COLUMNS,
+    COMPARISONS,
+    HEAD_COMPARISONS,
+    HEADS,
+    OF_CALLS,
+    AttentionFacts,
+    in_layers,
+)
 from attncli.studies.attention.layers import (
     changes_by_label,
     changes_of,
     grids,
     head_numbers,
-    layer_numbers,
     means,
     most_changed,
 )
@@ -85,12 +89,12 @@ def tables(
     at most `most` rows; a line below gives the number of omitted rows, and refers to `--full` and the file `csv`. If
     `most` is None, every cell of every matrix is shown.
     """
-    if "layers" in result.settings:
+    if result.layers:
         yield from _of_layers(result, width, most, csv, stage)
         return
-    stages, places, shown = stage_of(result, stage), list[Place](), list[str]()
+    stages, places, shown = result.stage(stage), list[Place](), list[str]()
     if not stages and stage != "weights":
-        kept = [each for each in STAGES if stage_of(result, each)]
+        kept = [each for each in STAGES if result.stage(each)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
         chosen = shown_places(result, _most_places(result, stage, width, most))
@@ -104,7 +108,7 @@ def tables(
         if stages and record["label"] not in shown:
             continue
         parts += [Text()] if stages else []
-        parts += heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
+        parts += heading(record, result.formulas[record["label"]], list(_facts(result, record)))
         parts += _matrices(record["label"], result, places, width, most, csv, stage) if stages else []
     yield from remark(_signs(stage, parts))
     yield from parts
@@ -127,7 +131,7 @@ def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
-    yield f"scale {number(result.settings['scales'][record['label']], trim=True)}"
+    yield f"scale {number(result.scales[record['label']], trim=True)}"
     parameters = record["parameters"]
     yield several(parameters, "parameter") if parameters else "no parameters"
     if f"{record['label']}/dropped" in result.tensors:
@@ -138,7 +142,7 @@ def _most_places(result: Result, stage: str, width: int, most: int | None) -> in
     """Return the number of batch elements and heads for which the table of a scorer has room."""
     if most is None:
         return prod(map(len, axes_of(result)))
-    matrices = next(iter(stage_of(result, stage).values()))
+    matrices = next(iter(result.stage(stage).values()))
     rows = len(excerpt_of(matrices, None, None, width, most).queries)
     return max(min(most // rows, MOST_PLACES), 1)
 
@@ -162,13 +166,13 @@ def _matrices(
     matrices = result.tensors[tensor_name(label, stage, layer=layer)]
     output = result.tensors.get(tensor_name(label, "output", layer=layer))  # None if outputs are not stored
     valid = result.inputs[tensor_name("valid", layer=layer)].expand(matrices.shape)
-    axes, tokens, numbers = matrices.shape[1:-2], tokens_of(result, layer), axes_of(result, layer)[1]
+    axes, tokens, numbers = matrices.shape[1:-2], result.tokens_in(layer), axes_of(result, layer)[1]
     indices = [
         (batch, *map(int, np.unravel_index(numbers.index(head), axes))) if matrices.ndim > 2 else ()
         for batch, head in places
     ]
     shown = excerpt_of(matrices, output, tokens.keys, width, most)
-    heads = head_numbers_of(result, layer)
+    heads = result.head_numbers(layer)
     yield from weight_tables(matrices, valid, output, indices, tokens, width, shown, heads)
     n, m = matrices.shape[-2:]
     gone = [(n - len(shown.queries), n, "queries"), (m - len(shown.keys), m, "keys")]
@@ -233,20 +237,21 @@ def _in_results(csv: str | None) -> str:
 
 def _of_layers(result: Result, width: int, most: int | None, csv: str | None, stage: str) -> Iterator[RenderableType]:
     """Yield the scorers' means, grids of layers and heads, and the heads that change most with their weights."""
-    known, layers = result.settings["capture"], result.settings["layers"]
-    given = known["text"]
+    known = result.capture
+    assert known is not None, "a run over layers is of a captured model"
+    given = known.text
     text = f', "{given}"' if isinstance(given, str) else f", {len(given)} texts" if given else ""
-    yield Text(printable(f"{known['file']}: {known['model'] or 'a model'}{text}"))
-    numbers = layer_numbers(result)
+    yield Text(printable(f"{known.file}: {known.model or 'a model'}{text}"))
     if most is None:
-        calls = [{"layer": name, **known["calls"][name]} for name in layers]
+        calls = [{"layer": name, **known.calls[name].data} for name in result.layers]
         yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width))
         yield Text()
         for record in result.records[: len(result.labels)]:
-            formula = result.settings["formulas"][record["label"]]
-            own_scale = [f"scale {number(each['scales'][record['label']], trim=True)}" for each in layers.values()]
+            formula = result.formulas[record["label"]]
+            scales = [result.scales[tensor_name(record["label"], layer=layer)] for layer in result.layers]
+            own_scale = [f"scale {number(scale, trim=True)}" for scale in scales]
             yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
-    summary = result.settings.get("summary")
+    summary = AttentionFacts.of(result).summary
     if summary is None:  # a run of an earlier version
         summary = means(result.heads, changes_by_label(result.head_comparisons, result.labels))
     summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, _at_least(FEWEST_SCORERS, most))
@@ -254,7 +259,7 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
     heads = head_numbers(result.heads)
     shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
     for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
-        rows = ends([*zip(numbers.values(), grid, strict=True)], _at_least(FEWEST_LAYERS, most))
+        rows = ends([*zip(result.layers.values(), grid, strict=True)], _at_least(FEWEST_LAYERS, most))
         largest = max(1.0, *finite(value for _, row in rows for value in row))
         columns = [
             _graded(str(head), [row[i] for _, row in rows], largest) for i, head in enumerate(heads) if head in shown
@@ -263,7 +268,7 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
         yield from titled(f"{title}, by layer and head", blocks(names, columns, width))
         yield from left_out(len(grid) - len(rows), len(grid), "layers")
         yield from left_out(len(heads) - len(shown), len(heads), "heads")
-    yield from _changes(result, numbers, width, most, csv)
+    yield from _changes(result, width, most, csv)
     yield from _changed_weights(result, width, most, csv, stage)
 
 
@@ -273,14 +278,12 @@ def _graded(heading: str, values: Sequence[float], largest: float) -> Cells:
     return inked(heading, texts, [ink(value / largest) for value in values])
 
 
-def _changes(
-    result: Result, numbers: Mapping[str, int], width: int, most: int | None, csv: str | None
-) -> Iterator[RenderableType]:
+def _changes(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the heads with the largest changes of their outputs, the largest change first."""
     rows = changes_of(result)
     if not rows:
         return
-    shown = [{**row, "layer": numbers[str(row["layer"])]} for row in rows[: _most_ranked(most)]]
+    shown = [{**row, "layer": result.layers[row["layer"]]} for row in rows[: _most_ranked(most)]]
     several_elements = len({row["batch"] for row in rows}) > 1
     names = pick(in_layers(HEAD_COMPARISONS), ["a", "b", "layer", *["batch"] * several_elements, "head"])
     columns = pick(in_layers(HEAD_COMPARISONS), ["output_difference", "js_divergence", "top1_agreement"])
@@ -298,9 +301,8 @@ def _changed_weights(
     if most is not None and most < FEWEST_QUERIES:
         yield from remark("The matrices are left out; see them with --full, or in a wider window")
         return
-    layers = layer_numbers(result)
     for layer, place, label in most_changed(result)[: None if most is None else 1]:
-        if label not in stage_of(result, stage, layer):
+        if label not in result.stage(stage, layer):
             return
         batches, heads = axes_of(result, layer)
         where = [f"batch {place[0]}"] * (len(batches) > 1) + [f"head {place[1]}"] * (heads != range(1))
@@ -309,5 +311,6 @@ def _changed_weights(
             parts.append(Text(printable(each), style=STRONG))
             parts += _matrices(each, result, [place], width, most, csv, stage, layer)
         yield Text()
-        yield from remark(_signs(stage, parts, ", ".join([f"layer {layers[layer]} ({printable(layer)})", *where])))
+        where.insert(0, f"layer {result.layers[layer]} ({printable(layer)})")
+        yield from remark(_signs(stage, parts, ", ".join(where)))
         yield from parts

@@ -1,8 +1,9 @@
-"""The columns of the study `bench`: one row for each label, implementation, measure and size."""
+"""The columns of the study `bench`: a row for each label, implementation, measure and size; its facts."""
 
+from collections.abc import Sequence
 from functools import partial
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Kind, Record, Result
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Record, Result
 from attncli.errors import in_bytes
 from attncli.numbers import duration, number
 
@@ -80,3 +81,20 @@ def quartiles(result: Result, record: Record) -> list[float]:
     times = result.tensors[raw_name(record)]
     found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
     return found
+
+
+class BenchFacts(Facts):
+    """The machine and the method of measurement; `baseline` is the label and implementation that ratios are to."""
+
+    baseline: str
+    backward: bool
+    compile: bool = False
+    measure: Sequence[str] = ()
+    dtype: str
+    device: str
+    device_name: str
+    threads: int
+    copies_bytes: int = 0
+    block_seconds: float = 0.0
+    budget_seconds: float = 0.0
+    ratio_ci: str = ""

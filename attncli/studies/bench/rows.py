@@ -9,7 +9,7 @@ from typing import Any
 from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.errors import in_bytes, printable
 from attncli.numbers import duration, number, several
-from attncli.studies.bench.columns import AXES, SIZES
+from attncli.studies.bench.columns import AXES, SIZES, BenchFacts
 from attncli.studies.bench.options import IMPLEMENTATIONS
 
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
@@ -54,15 +54,15 @@ def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
 
 def conditions(result: Result, records: Sequence[Record]) -> list[str]:
     """Return the conditions of measurement, and the sizes common to all rows."""
-    settings, axes = result.settings, changing(records, SIZES)
+    facts, axes = BenchFacts.of(result), changing(records, SIZES)
     common = {size: {record[size] for record in records} - {None} for size in SIZES if size not in axes}
     common |= {"m": {"n"}} if _square(records) else {}
     return [
         *(["interrupted: results are incomplete"] if result.interrupted else []),
-        "forward and backward" if settings["backward"] else "forward",
-        settings["dtype"],
-        printable(f"{settings['device']} ({settings['device_name']})"),
-        several(settings["threads"], "thread"),
+        "forward and backward" if facts.backward else "forward",
+        facts.dtype,
+        printable(f"{facts.device} ({facts.device_name})"),
+        several(facts.threads, "thread"),
         *(f"{size} = {value}" for size, values in common.items() for value in values),
     ]
 

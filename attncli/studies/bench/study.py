@@ -31,7 +31,7 @@ from attncli.errors import Collector, InputError, ran_out
 from attncli.inputs.device import resolve_device, too_large
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, raw_name
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, BenchFacts, raw_name
 from attncli.studies.bench.implementations import Call, Inputs, Task, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
@@ -143,13 +143,15 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return Result(
         "bench",
         options.name,
-        {**settings_of(prepared), "random": random},
         records,
         comparisons,
         findings_of(records, comparisons, random),
         tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
         interrupted=kept.interrupted,
+        formulas=formulas_of(contender.entry for contender in prepared.contenders),
+        random=random,
+        facts=facts_of(prepared),
     )
 
 
@@ -289,20 +291,19 @@ def _ratio(trial: Trial, other: Trial | None) -> tuple[float | None, list[float]
     return ratio_of(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
 
 
-def settings_of(prepared: Prepared) -> Record:
-    """Return the settings of the result: the machine and the method of measurement."""
+def facts_of(prepared: Prepared) -> BenchFacts:
+    """Return the machine and the method of measurement."""
     options, device = prepared.options, prepared.device
-    return {
+    return BenchFacts(
         **options.model_dump(include={"baseline", "backward", "compile", "measure", "dtype"}),
-        "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
-        "threads": options.threads or torch.get_num_threads(),
-        "copies_bytes": COPIES_BYTES,
-        "block_seconds": BLOCK,
-        "budget_seconds": BUDGET,
-        "ratio_ci": "95 %, Student's t of the logarithms of the ratios round by round",
-        "formulas": formulas_of(contender.entry for contender in prepared.contenders),
-    }
+        device=str(device),
+        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        threads=options.threads or torch.get_num_threads(),
+        copies_bytes=COPIES_BYTES,
+        block_seconds=BLOCK,
+        budget_seconds=BUDGET,
+        ratio_ci="95 %, Student's t of the logarithms of the ratios round by round",
+    )
 
 
 def _processor() -> str:
@@ -313,10 +314,5 @@ def _processor() -> str:
 
 
 STUDY = Study(
-    columns={"records": COLUMNS, "comparisons": COMPARISONS},
-    metric="seconds",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    tables=tables,
+    prepare, expected_rows, run, tables, BenchFacts, {"records": COLUMNS, "comparisons": COMPARISONS}, "seconds"
 )

@@ -10,7 +10,7 @@ from attncli.errors import printable
 from attncli.numbers import MISSING, duration
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFacts
 from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, place, size_of
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
@@ -33,7 +33,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     """
     records, axes = result.records, changing(result.records)
     yield Text(", ".join(conditions(result, records)))
-    yield Text(LEGEND.format(printable(result.settings["baseline"])))
+    yield Text(LEGEND.format(printable(BenchFacts.of(result).baseline)))
     for measure in dict.fromkeys(record["measure"] for record in records):
         rows = [record for record in records if record["measure"] == measure]
         sizes = sorted(set(map(size_of, rows)))
@@ -58,7 +58,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     if missing:
         yield from titled("Not timed", [_reason(row, axes) for row in missing])
     yield Text()
-    yield from formulas(records, result.settings)
+    yield from formulas(result)
 
 
 def _at_largest(records: Sequence[Record], most: int | None) -> list[Record]:

@@ -1,8 +1,9 @@
-"""The columns of the study `doctor`, for the rows of the findings and the rows with the numbers of each head."""
+"""The columns of the study `doctor` for findings and for the numbers of each head, and its facts."""
 
+from collections.abc import Sequence
 from functools import partial
 
-from attncli.common.study import LABEL, LAYER, SCORER, Column
+from attncli.common.study import LABEL, LAYER, SCORER, Column, Facts, Result
 from attncli.numbers import number
 from attncli.studies.doctor.checks import CHECKS
 
@@ -18,3 +19,21 @@ COLUMNS = (
     Column("about", "about", "What this means.", text=True),
 )
 HEADS = (*PLACE, *(check.column for check in CHECKS))
+
+
+class DoctorFacts(Facts):
+    """The model that was run, with the number of its texts, if one was; and the number of heads `checked`.
+
+    `untold` has the layers that are too small for checks other than those for faults; None without layers.
+    """
+
+    model: str | None = None
+    texts: int | None = None
+    checked: int = 0
+    untold: Sequence[str | None] = ()
+
+
+def source_of(result: Result) -> str:
+    """Return the name of the model or file that was checked, or of the run."""
+    file = None if result.capture is None else result.capture.file
+    return DoctorFacts.of(result).model or file or result.name

@@ -20,7 +20,8 @@ from attncli.show.pictures.looks import PALETTE
 from attncli.show.pictures.panels import columns_of, draw_legend, grid, lay_out
 from attncli.show.pictures.themes import Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
-from attncli.studies.doctor.letters import Cell, cells_of, heads_in, source_of
+from attncli.studies.doctor.columns import source_of
+from attncli.studies.doctor.letters import Cell, cells_of, heads_in
 
 CELL = (0.34, 0.24)  # inches of a cell
 SMALLEST = (2.4, 0.5)  # inches of a panel

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.numbers import number, several
 from attncli.studies.doctor.checks import CHECKS, FEWEST_KEYS, FEWEST_QUERIES, Check
+from attncli.studies.doctor.columns import DoctorFacts
 
 MOST_NAMED = 3
 
@@ -12,7 +13,7 @@ MOST_NAMED = 3
 def findings_of(result: Result) -> list[Finding]:
     """Return a sentence for each check with findings, for labels without findings, and for small layers."""
     groups, found = by_label(result.records), list[Finding]()
-    heads, random = by_label(result.heads), result.settings.get("random", ())
+    heads, random = by_label(result.heads), result.random
     named = heads if len(heads) > 1 else random  # labels that sentences name
     for check in CHECKS:
         for label, rows in groups.items():
@@ -25,7 +26,7 @@ def findings_of(result: Result) -> list[Finding]:
     if quiet:
         with_ = ", ".join(in_sentence(label, random) for label in quiet if label in named)
         of = f" with {with_}" if with_ else ""
-        what = "No fault" if result.settings["untold"] else "Nothing"
+        what = "No fault" if DoctorFacts.of(result).untold else "Nothing"
         found.append(Finding(f"{what} found in {several(len(heads[quiet[0]]), 'head')}{of}."))
     return [*found, *_untold(result)]
 
@@ -46,15 +47,14 @@ def _ranked(rows: Sequence[Record], check: Check) -> list[Record]:
 
 def place(row: Record, result: Result) -> str:
     """Return the place of a row in words, such as `layer 0 head 2`, with the number of the layer."""
-    layers = result.settings.get("layers", {})
-    words = [] if row["layer"] is None else [f"layer {layers[row['layer']]}"]
+    words = [] if row["layer"] is None else [f"layer {result.layers[row['layer']]}"]
     return " ".join(words + ([] if row["head"] is None else [f"head {row['head']}"]))
 
 
 def _untold(result: Result) -> Iterator[Finding]:
-    layers = result.settings["untold"]
+    layers = DoctorFacts.of(result).untold
     if layers:
-        numbers = [str(result.settings["layers"][layer]) for layer in layers if layer is not None]
+        numbers = [str(result.layers[layer]) for layer in layers if layer is not None]
         more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
         where = f" in layer{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST_NAMED])}{more}" if numbers else ""
         fewest = f"fewer than {FEWEST_KEYS} keys, or than {FEWEST_QUERIES} queries"

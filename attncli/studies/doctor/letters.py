@@ -28,20 +28,14 @@ def cells_of(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
     found: dict[tuple[str, str | None, int | None], dict[str, float]] = {}
     for row in result.records:
         found.setdefault((row["label"], row["layer"], row["head"]), {})[LETTERS[row["check"]]] = row["value"]
-    numbers, grids = result.settings.get("layers", {}), dict[str, dict[str, dict[int, Cell]]]()
+    grids = dict[str, dict[str, dict[int, Cell]]]()
     for label, rows in by_label(result.heads).items():
         for row in rows:
             layer, head = row["layer"], row["head"]
             of_layer = found.get((label, layer, None), {}) if head is not None else {}
-            name = "" if layer is None else str(numbers[layer])
+            name = "" if layer is None else str(result.layers[layer])
             grids.setdefault(label, {}).setdefault(name, {})[head or 0] = of_layer | found.get((label, layer, head), {})
     return grids
-
-
-def source_of(result: Result) -> str:
-    """Return the name of the model or file that was checked, or of the run."""
-    settings = result.settings
-    return str(settings.get("model") or settings.get("capture", {}).get("file") or result.name)
 
 
 def heads_in(grid: Mapping[str, Mapping[int, object]]) -> list[int]:

@@ -25,7 +25,7 @@ from attncli.common.scoring import (
     stored_parameters,
 )
 from attncli.common.stopping import Keeping
-from attncli.common.study import Record, Result, Rows
+from attncli.common.study import CaptureFacts, Record, Result, Rows
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.errors import below
@@ -38,7 +38,7 @@ from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import load
 from attncli.models.tokens import is_padding
 from attncli.scorers import Scorer
-from attncli.studies.doctor.columns import COLUMNS, HEADS
+from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
 from attncli.studies.doctor.options import DoctorOptions
@@ -59,12 +59,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The validated input of `run`; `settings` has facts about the source, such as the numbers of the layers."""
+    """The validated input of `run`; `layers` has the numbers of the layers of a model by name."""
 
     options: DoctorOptions
     parts: Sequence[Part]
     device: torch.device
-    settings: Record
+    layers: Mapping[str, int]
+    capture: CaptureFacts | None = None
 
 
 @torch.no_grad()
@@ -73,8 +74,10 @@ def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
     progress.step(0, 1, "inputs")
     device = resolve_device(options.device)
     parts: list[tuple[Inputs, str | None, Tensor | None]]
+    layers, capture = dict[str, int](), None
     if options.model is not None:
-        parts, settings = _of_model(options, device, progress)
+        parts = _of_model(options, device, progress)
+        layers = {name: number for number, (_, name, _) in enumerate(parts) if name is not None}
     elif isinstance(options.data, CapturedData):
         with below("data"):
             captured, calls = read_calls(options.data, _dtype(options), device)
@@ -83,12 +86,12 @@ def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
         parts = list(zip(calls, names, padding, strict=True))
         about = {key: captured.about.get(key) for key in ("model", "text")}
         layers = {name: captured.numbers[name] for name in names}
-        settings = {"capture": {"file": captured.path.name, **about}, "layers": layers}
+        capture = CaptureFacts(file=captured.path.name, **about)
     else:
         assert options.data is not None, "validated"
         inputs = _of_data(options, options.data, device, progress)
-        parts, settings = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))], {}
-    return Prepared(options, [_part(options, *each, device) for each in parts], device, settings)
+        parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
+    return Prepared(options, [_part(options, *each, device) for each in parts], device, layers, capture)
 
 
 def _dtype(options: DoctorOptions) -> torch.dtype:
@@ -111,8 +114,8 @@ def _of_data(options: DoctorOptions, data: Data, device: torch.device, progress:
 
 def _of_model(
     options: DoctorOptions, device: torch.device, progress: Progress
-) -> tuple[list[tuple[Inputs, str | None, Tensor | None]], Record]:
-    """Run the model on all texts at once; return the inputs of each call with its name and padding, and settings."""
+) -> list[tuple[Inputs, str | None, Tensor | None]]:
+    """Run the model on all texts at once; return the inputs of each call with its name and padding."""
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": device}
@@ -128,16 +131,10 @@ def _of_model(
     for name, problem in {**left_out, **{each.layer: each.problem for each in seen.missed}}.items():
         progress.note(f"warning: {name} is left out: {problem}")
     calls = [each for each in seen.records if each.problem is None]
-    found: list[tuple[Inputs, str | None, Tensor | None]] = [
+    return [
         (inputs_of(each, torch.float32, device), each.name, _padding_in(batch, each.keys.shape[0], each.keys.shape[-2]))
         for each in calls
     ]
-    settings = {
-        "model": "/".join(Path(options.model).parts[-2:]),
-        "texts": len(options.texts),
-        "layers": {name: number for number, (_, name, _) in enumerate(found)},
-    }
-    return found, settings
 
 
 def _padding_in(batch: Any, b: int, m: int) -> Tensor | None:
@@ -166,7 +163,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     """Return the rows that the result will have: the numbers of each head. Findings are known after the run only."""
     entries = prepared.options.scorers
     heads = [place for part in prepared.parts for entry in entries for place in _places(part, entry)]
-    layers = {number: name for name, number in prepared.settings.get("layers", {}).items()}
+    layers = {number: name for name, number in prepared.layers.items()}
     return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
 
 
@@ -194,22 +191,23 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                 parameters |= stored_parameters(entry, scorer)
                 if not all(each.is_judged for each in found):
                     untold.append(part.layer)
-    settings = {
-        **prepared.settings,
-        "checked": len(heads) // len(options.scorers),
-        "untold": list(dict.fromkeys(untold)),
-        "formulas": formulas_of(options.scorers),
-        "random": random_labels(options.scorers, parts[0].scorers),
-    }
+    facts = DoctorFacts(checked=len(heads) // len(options.scorers), untold=list(dict.fromkeys(untold)))
+    if options.model is not None:
+        model = "/".join(Path(options.model).parts[-2:])
+        facts = DoctorFacts(model=model, texts=len(options.texts), **facts.data)
     result = Result(
         options.study,
         options.name,
-        settings,
         records,
         inputs=saved_inputs(options.data, parts[0].inputs) if isinstance(options.data, Data) else {},
         parameters=parameters,
         heads=heads,
         interrupted=kept.interrupted,
+        formulas=formulas_of(options.scorers),
+        random=random_labels(options.scorers, parts[0].scorers),
+        layers=prepared.layers,
+        capture=prepared.capture,
+        facts=facts,
     )
     return replace(result, findings=findings_of(result))
 
@@ -250,13 +248,15 @@ def _found(places: Sequence[Record], found: Sequence[Head]) -> list[Record]:
     return rows
 
 
+# Sweeps collect the heads, since points differ in their findings.
 STUDY = Study(
-    columns={"records": COLUMNS, "heads": HEADS},
-    metric="uniform",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    swept="heads",  # since points differ in their findings
+    prepare,
+    expected_rows,
+    run,
+    tables,
+    DoctorFacts,
+    {"records": COLUMNS, "heads": HEADS},
+    "uniform",
+    swept="heads",
     titles={"records": "Found", "heads": "All heads"},
-    tables=tables,
 )

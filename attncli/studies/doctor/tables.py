@@ -24,8 +24,8 @@ from attncli.show.terminal.tables import (
 )
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.doctor.checks import CHECKS
-from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE
-from attncli.studies.doctor.letters import NOTHING, grids, heads_in, source_of
+from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE, DoctorFacts, source_of
+from attncli.studies.doctor.letters import NOTHING, grids, heads_in
 
 FEWEST_LAYERS = 6
 FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
@@ -34,11 +34,11 @@ FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield a grid of layers and heads for each label and the meaning of the letters; all rows if `most` is None."""
     yield Text(printable(_source(result)))
-    rows, names = numbered_layers(result.records, result.settings.get("layers", {}), most)
+    rows, names = numbered_layers(result.records, result.layers, most)
     yield from remark(names)
     for label, grid in grids(result).items():
         shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
-        layers = [Cells("layer", [name for name, _ in shown])] * (len(grid) > 1 or "layers" in result.settings)
+        layers = [Cells("layer", [name for name, _ in shown])] * (len(grid) > 1 or bool(result.layers))
         columns = [_letters(str(head), [letters.get(head, "") for _, letters in shown]) for head in heads_in(grid)]
         title = "Layers and heads" if layers else "Heads"
         yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
@@ -51,7 +51,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         if rows:
             yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:-1], rows, width))
         yield from titled("All heads", record_tables(PLACE[1:], HEADS[len(PLACE) :], result.heads, width))
-    yield from formulas_if(most, result.heads, result.settings)
+    yield from formulas_if(most, result)
 
 
 def _letters(heading: str, texts: list[str]) -> Cells:
@@ -62,7 +62,7 @@ def _letters(heading: str, texts: list[str]) -> Cells:
 
 def _source(result: Result) -> str:
     """Return a text with the source of the attention and the numbers of layers, heads and texts."""
-    settings = result.settings
-    layers = [several(len(settings["layers"]), "layer")] if "layers" in settings else []
-    texts = [several(settings["texts"], "text")] if settings.get("texts") else []
-    return f"{source_of(result)}: {', '.join([*layers, several(settings['checked'], 'head'), *texts])}"
+    facts = DoctorFacts.of(result)
+    layers = [several(len(result.layers), "layer")] if result.layers else []
+    texts = [several(facts.texts, "text")] if facts.texts else []
+    return f"{source_of(result)}: {', '.join([*layers, several(facts.checked, 'head'), *texts])}"

@@ -1,8 +1,9 @@
-"""The columns of the study `saturation`: one row for each label and d, or for each label and head of real tensors."""
+"""The columns of the study `saturation`: a row for each label and d, or label and head of real tensors; its facts."""
 
 import math
 from functools import partial
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
 from attncli.common.study import LABEL, NORMALIZER, SCORER, Column
 from attncli.numbers import number
@@ -45,3 +46,9 @@ COLUMNS = (
     *_quartiles("max_weight", "largest\nweight", "the largest weight", most=1),
     Column("jacobian_mean", "Jacobian\nmean", "Mean of the norm of the Jacobian.", format=short, least=0.1),
 )
+
+
+class SaturationFacts(PairsFacts):
+    """Where queries and keys are from, and the metrics of `uniform` weights over as many keys."""
+
+    uniform: dict[str, float]

@@ -3,10 +3,11 @@
 from attncli.common.pairs.figure import Points
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result
-from attncli.numbers import entries, sizes
+from attncli.numbers import sizes
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import legend, one_figure, panels, reference
 from attncli.show.pictures.themes import Sheet
+from attncli.studies.saturation.columns import SaturationFacts
 
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}
 
@@ -14,16 +15,16 @@ TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw three panels against d, or against heads of real tensors, with dotted lines for uniform weights."""
     lines, uniform = sheet.lines(result.labels), reference(sheet)
-    points = Points(result, note, lines)
+    points, facts_of = Points(result, note, lines), SaturationFacts.of(result)
     spread = "bars" if points.real else "lines and bands"
     facts = [
-        ", ".join([entries(result.settings), *sizes(result.records)]),
+        ", ".join([facts_of.words, *sizes(result.records)]),
         f"{spread}: median and quartiles over the rows",
     ]
     figure, axes = panels(sheet, len(TITLES), "Saturation of the weights", facts)
     softmax = "softmax " if of_softmax(result.records) else ""
     for each, (column, title) in zip(axes, TITLES.items(), strict=True):
-        each.axhline(result.settings["uniform"][column], zorder=1, **uniform)
+        each.axhline(facts_of.uniform[column], zorder=1, **uniform)
         quartiles = (f"{column}_median", f"{column}_q25", f"{column}_q75")
         points.draw(each, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
     line = {"linestyle": "none"} if points.real else {}

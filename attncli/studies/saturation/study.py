@@ -29,7 +29,7 @@ from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
 from attncli.numbers import finite, number
-from attncli.studies.saturation.columns import COLUMNS
+from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
@@ -75,10 +75,10 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     findings = findings_of(
         prepared.numbered(result.records),
         {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
-        result.settings["random"],
+        result.random,
     )
-    settings = {**result.settings, "uniform": uniform}
-    return replace(result, settings=settings, findings=findings, interrupted=kept.interrupted)
+    facts = SaturationFacts(**result.facts.data, uniform=uniform)
+    return replace(result, facts=facts, findings=findings, interrupted=kept.interrupted)
 
 
 def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
@@ -172,11 +172,4 @@ def _margins(rows: Sequence[Record], key: str, factor: float) -> list[float]:
     return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
 
 
-STUDY = Study(
-    columns={"records": COLUMNS},
-    metric="entropy_median",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    tables=tables,
-)
+STUDY = Study(prepare, expected_rows, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")

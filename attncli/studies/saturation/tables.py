@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result, by_label
-from attncli.numbers import entries, sizes
+from attncli.numbers import sizes
 from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
@@ -42,23 +43,23 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         shared = [f"d = {records[0]['d']}", *shared]
     jacobian = OF_SOFTMAX if of_softmax(records) else OF_ANY
     legend = (LEGEND if most is None or len(groups) == len(records) else LEGEND_OF_MEDIANS).format(jacobian)
-    yield Text(f"{entries(result.settings)}; {', '.join(shared)}; {legend}")
+    yield Text(f"{PairsFacts.of(result).words}; {', '.join(shared)}; {legend}")
     yield from remark(SHARES if sums_vary else "")
-    yield from remark(CORRELATED if result.settings.get("rho") else "")
+    yield from remark(CORRELATED if PairsFacts.of(result).rho else "")
     if len(groups) == len(records):
         yield Text()
         yield from blocks(pick(COLUMNS, ["label"]), figures, records, width, most)
-        yield from formulas_if(most, records, result.settings)
+        yield from formulas_if(most, result)
         return
-    numbered, layers = numbered_layers(records, result.settings.get("layers", {}), most)
+    numbered, layers = numbered_layers(records, result.layers, most)
     yield from remark(layers)
     place = pick(COLUMNS, [*["layer"] * ("layer" in records[0]), "d" if records[0]["head"] is None else "head"])
     if most is not None:
         for metric in pick(COLUMNS, PIVOTS):
             yield from titled(metric.name, pivot(place, metric, numbered, width, most))
-        yield from formulas_if(most, records, result.settings)
+        yield from formulas_if(most, result)
         return
     for label, rows in by_label(numbered).items():
         yield Text()
-        yield from heading(rows[0], result.settings["formulas"][label])
+        yield from heading(rows[0], result.formulas[label])
         yield from blocks(place, figures, rows, width, most)

@@ -1,11 +1,13 @@
-"""The columns of the study `swap`: one row for each scorer entry and each place in the model where it is put."""
+"""The columns of the study `swap`: a row for each scorer entry and place in the model where it is put; its facts."""
 
 from functools import partial
+from typing import Literal
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Facts
 from attncli.numbers import duration, number
 
 short = partial(number, digits=3)
+Kind = Literal["language", "encoder", "other"]
 BY = Column(
     "by",
     "by",
@@ -83,3 +85,16 @@ MAIN = {"language": "loss_change", "encoder": "relative_l2", "other": "relative_
 def columns_of(kind: str) -> tuple[Column, ...]:
     """Return the columns of the rows for a kind of model: language, encoder or other."""
     return (*PLACE, *ANY, *OF_KIND[kind], SECONDS)
+
+
+class SwapFacts(Facts):
+    """The model, the number of its `texts`, and the number of `heads` of each layer by name.
+
+    `kind` is that of the model's main output, `pooling` of a sentence encoder.
+    """
+
+    model: str
+    texts: int
+    kind: Kind
+    pooling: str | None = None
+    heads: dict[str, int]

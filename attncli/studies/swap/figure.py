@@ -18,7 +18,7 @@ from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
 from attncli.show.pictures.matrices import Panel
 from attncli.show.pictures.panels import drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
-from attncli.studies.swap.columns import COLUMNS, MAIN
+from attncli.studies.swap.columns import COLUMNS, MAIN, SwapFacts
 from attncli.studies.swap.tables import TITLES
 
 CURVES = ("layer", "up_to", "from")
@@ -36,11 +36,12 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw a panel for each way to choose layers, with a curve for each entry, and dashed curves for references."""
     kinds = [by for by in CURVES if any(row["by"] == by for row in result.records)] or ["all"]
-    key, layers = MAIN[result.settings["kind"]], result.settings["layers"]
+    known = SwapFacts.of(result)
+    key, layers = MAIN[known.kind], result.layers
     column = next(column for column in COLUMNS if column.key == key)
-    facts = [several(result.settings["texts"], "text")] if result.settings["texts"] else []
+    facts = [several(known.texts, "text")] if known.texts else []
     facts.append(f"{UNIFORM}: equal weights; {ZERO}: no output")
-    figure, axes = panels(sheet, len(kinds), f"{result.settings['model']} with other scorers inside", facts)
+    figure, axes = panels(sheet, len(kinds), f"{known.model} with other scorers inside", facts)
     shown = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
     for label, (share, dash) in REFERENCES.items():
         shown[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
@@ -62,7 +63,7 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
 
 def heads_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with a panel (layers, heads) of the main metric for each entry, on one scale."""
-    key, layers = MAIN[result.settings["kind"]], result.settings["layers"]
+    key, layers = MAIN[SwapFacts.of(result).kind], result.layers
     column = next(column for column in COLUMNS if column.key == key)
     panels_ = []
     for label, rows in by_label(result.records).items():

@@ -6,7 +6,7 @@ from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
-from attncli.studies.swap.columns import MAIN
+from attncli.studies.swap.columns import MAIN, SwapFacts
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
 MOST_NAMED = 5
@@ -29,7 +29,7 @@ def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[obj
         if row["by"] == "all":
             texts.append(f"in all layers {_effect(row, result)}")
             numbers["relative_l2"] = row["relative_l2"]
-    key = MAIN[result.settings["kind"]]
+    key = MAIN[SwapFacts.of(result).kind]
     for by in ("layer", "head"):
         own = [row for row in rows if row["by"] == by and finite([row[key]])]
         if len(own) > 1:
@@ -44,9 +44,7 @@ def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[obj
         first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
         more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""
         texts.append(f"worse than no attention in {first}{more}")
-    return Finding(
-        f"{in_sentence(label, result.settings.get('random', ()))}: {'; '.join(texts) or 'no result'}.", label, numbers
-    )
+    return Finding(f"{in_sentence(label, result.random)}: {'; '.join(texts) or 'no result'}.", label, numbers)
 
 
 def _is_worse(row: Record, none: Record | None, key: str) -> bool:
@@ -55,7 +53,7 @@ def _is_worse(row: Record, none: Record | None, key: str) -> bool:
 
 def _effect(row: Record, result: Result) -> str:
     """Return the effect of an entry in all layers on the model's loss or output, in words."""
-    if result.settings["kind"] == "language" and row["loss_change"] is not None:
+    if SwapFacts.of(result).kind == "language" and row["loss_change"] is not None:
         verb = "raises" if row["loss_change"] >= 0 else "lowers"
         error = f" ± {number(row['loss_change_se'], 2)}" if row["loss_change_se"] is not None else ""
         return f"{verb} the loss by {number(abs(row['loss_change']), 3)}{error} nats, to {number(row['loss'], 4)}"
@@ -95,7 +93,7 @@ def _named(row: Record, result: Result) -> str:
     """Return the place of a row in words, with the number of its layer."""
     if row["by"] == "all":
         return "all layers"
-    layer = f"layer {result.settings['layers'][row['layer']]}"
+    layer = f"layer {result.layers[row['layer']]}"
     if row["by"] in ("up_to", "from"):
         return f"all layers {row['by'].replace('_', ' ')} {layer.removeprefix('layer ')}"
     return layer if row["head"] is None else f"{layer}, head {row['head']}"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor
 from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.models.loading import Pooling
+from attncli.studies.swap.columns import Kind
 
-Kind = Literal["language", "encoder", "other"]
 LARGEST = 700.0  # exp of more is infinite
 FEWEST_TEXTS = 3  # for a rank correlation of their pairs
 

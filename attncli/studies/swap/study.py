@@ -24,10 +24,10 @@ from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
 from attncli.scorers import Scorer
 from attncli.studies.study import Study
-from attncli.studies.swap.columns import COLUMNS, columns_of
+from attncli.studies.swap.columns import COLUMNS, Kind, SwapFacts, columns_of
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
-from attncli.studies.swap.outputs import Changes, Kind, Outputs, outputs_of
+from attncli.studies.swap.outputs import Changes, Outputs, outputs_of
 from attncli.studies.swap.tables import tables
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
@@ -205,17 +205,23 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                     records.append({**names, **place.record, **measured})
                     if isinstance(entry, ScorerEntry):
                         random += random_labels([entry] * len(scorers), scorers)
-    settings = {
-        "model": "/".join(Path(options.model).parts[-2:]),
-        "texts": len(options.texts),
-        "kind": prepared.kind,
-        "pooling": prepared.loaded.pooling,
-        "layers": prepared.numbers,
-        "heads": dict(prepared.heads),
-        "formulas": _formulas(options),
-        "random": list(dict.fromkeys(random)),
-    }
-    result = Result(options.study, options.name, settings, records, interrupted=kept.interrupted)
+    facts = SwapFacts(
+        model="/".join(Path(options.model).parts[-2:]),
+        texts=len(options.texts),
+        kind=prepared.kind,
+        pooling=prepared.loaded.pooling,
+        heads=dict(prepared.heads),
+    )
+    result = Result(
+        options.study,
+        options.name,
+        records,
+        interrupted=kept.interrupted,
+        formulas=_formulas(options),
+        random=list(dict.fromkeys(random)),
+        layers=prepared.numbers,
+        facts=facts,
+    )
     return replace(result, findings=findings_of(result))
 
 
@@ -259,11 +265,4 @@ def _measure(
     return {**changes.record, "seconds": time.perf_counter() - started}, swap.scorers
 
 
-STUDY = Study(
-    columns={"records": COLUMNS},
-    metric="relative_l2",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    tables=tables,
-)
+STUDY = Study(prepare, expected_rows, run, tables, SwapFacts, {"records": COLUMNS}, "relative_l2")

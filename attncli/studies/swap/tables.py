@@ -11,7 +11,7 @@ from attncli.errors import printable
 from attncli.numbers import several
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
-from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, columns_of
+from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, SwapFacts, columns_of
 
 FEWEST = 8  # rows of a table that always have room
 TITLES = {
@@ -24,18 +24,18 @@ TITLES = {
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the metrics with all layers replaced, then the main metric by place (all metrics if `most` is None)."""
-    settings = result.settings
-    texts = f", {several(settings['texts'], 'text')}" if settings["texts"] else ""
-    layers = several(len(settings["layers"]), "layer")
-    yield Text(printable(f"{settings['model']}: {layers} with attention{texts}; references: model, uniform, zero"))
-    rows, names = numbered_layers(result.records, settings["layers"], most)
+    facts = SwapFacts.of(result)
+    texts = f", {several(facts.texts, 'text')}" if facts.texts else ""
+    layers = several(len(result.layers), "layer")
+    yield Text(printable(f"{facts.model}: {layers} with attention{texts}; references: model, uniform, zero"))
+    rows, names = numbered_layers(result.records, result.layers, most)
     yield from remark(names)
-    columns = columns_of(settings["kind"])
+    columns = columns_of(facts.kind)
     if whole := [row for row in rows if row["by"] == "all"]:
         yield from titled(
-            "All layers", blocks([LABEL], [*ANY, *OF_KIND[settings["kind"]]], whole, width, most and max(most, FEWEST))
+            "All layers", blocks([LABEL], [*ANY, *OF_KIND[facts.kind]], whole, width, most and max(most, FEWEST))
         )
-    (metric,) = pick(columns, [MAIN[settings["kind"]]])
+    (metric,) = pick(columns, [MAIN[facts.kind]])
     for by, title in TITLES.items():
         own = [row for row in rows if row["by"] == by]
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
@@ -44,4 +44,4 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         elif own:
             own = [row for row in own if row["label"] != MODEL]  # verified to change nothing
             yield from titled(f"{metric.name_with_unit}, {title}", pivot(places, metric, own, width, most))
-    yield from formulas_if(most, result.records, settings)
+    yield from formulas_if(most, result)

@@ -1,9 +1,9 @@
-"""The columns of the study `train`, in rows for each seed and number of keys in the test, and in summary rows."""
+"""The columns of the study `train`, in rows for each seed and number of keys and in summary rows; its facts."""
 
 from functools import partial
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column
-from attncli.numbers import number
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Facts
+from attncli.numbers import number, several
 
 short = partial(number, digits=3)
 PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))
@@ -53,3 +53,38 @@ COMPARISONS = (
     Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps"),
     Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9."),
 )
+
+
+OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
+
+
+class TrainFacts(Facts):
+    """The options of the task and of the training.
+
+    `equal_weights` has the accuracy of equal weights by number of keys, and `least_loss` the loss of perfect weights
+    that sum to 1.
+    """
+
+    keys: int
+    vocabulary: int
+    classes: int
+    embedding: int
+    seeds: int
+    steps: int
+    batch: int
+    optimizer: str
+    lr: float
+    dtype: str
+    device: str
+    equal_weights: dict[str, float]
+    least_loss: float
+
+    @property
+    def words(self) -> str:
+        """The task and the training in one line."""
+        return (
+            f"associative recall: {number(self.keys)} keys of {number(self.vocabulary)} symbols, "
+            f"{number(self.classes)} values, embeddings of size {number(self.embedding)}; "
+            f"{OPTIMIZERS[self.optimizer]}, learning rate {self.lr:g}, {several(self.steps, 'step')} "
+            f"of {several(self.batch, 'sequence')}, {several(self.seeds, 'seed')}, {self.dtype}"
+        )

@@ -10,7 +10,7 @@ from attncli.numbers import several
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import draw_line, legend, name, one_figure, panels, reference, sizes_axis, unit_axis
 from attncli.show.pictures.themes import Sheet
-from attncli.studies.train.rows import described
+from attncli.studies.train.columns import TrainFacts
 
 APART = 0.15  # distance of markers on a learning curve, relative to the panel's diagonal
 BESIDE = 1.04  # factor between neighbouring labels if there is a single d
@@ -18,20 +18,20 @@ BESIDE = 1.04  # factor between neighbouring labels if there is a single d
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw accuracies, on test sequences with as many keys as in training, and learning curves."""
-    settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
-    rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
+    trained, lines, chance = TrainFacts.of(result), sheet.lines(result.labels), reference(sheet)
+    rows = [row for row in result.comparisons if row["keys"] == trained.keys]
     largest = max(row["d"] for row in rows)
-    title, facts = described(settings).split(": ", 1)
-    seeds = ["lines: means over the seeds", "bands: range"] if settings["seeds"] > 1 else ["one seed only"]
+    title, facts = trained.words.split(": ", 1)
+    seeds = ["lines: means over the seeds", "bands: range"] if trained.seeds > 1 else ["one seed only"]
     ended = ["interrupted"] if result.interrupted else []
     figure, (sizes, learning) = panels(sheet, 2, title.capitalize(), [facts, *seeds, *ended])
-    name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
+    name(sizes, f"accuracy after {several(trained.steps, 'step')}", "d")
     name(learning, f"accuracy while learning, d = {largest}", "steps")
     sizes_axis(sizes, (row["d"] for row in rows))
     learning.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     for axes in (sizes, learning):
         unit_axis(axes)
-        axes.axhline(settings["equal_weights"][str(settings["keys"])], zorder=1.5, gid="equal-weights", **chance)
+        axes.axhline(trained.equal_weights[str(trained.keys)], zorder=1.5, gid="equal-weights", **chance)
     for index, (label, line) in enumerate(lines.items()):
         many = {"bands": len(lines)}
         own = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))

@@ -9,14 +9,13 @@ import numpy as np
 
 from attncli.common.scoring import names_of
 from attncli.common.study import Finding, Record, by_label
-from attncli.numbers import finite, number, several
+from attncli.numbers import finite, number
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
 LEARNT = 0.9  # target accuracy
 SAME = 0.02  # mean accuracies that differ by no more count as equal
 WRONG, STUCK = 0.02, 1e-3  # with more wrong answers than this, a smaller gradient is reported
-OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 
 
 def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
@@ -77,24 +76,14 @@ def mean_and_range(row: Record) -> str:
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
 
-def described(settings: Record) -> str:
-    """Describe the task and the optimisation in one line."""
-    return (
-        f"associative recall: {number(settings['keys'])} keys of {number(settings['vocabulary'])} symbols, "
-        f"{number(settings['classes'])} values, embeddings of size {number(settings['embedding'])}; "
-        f"{OPTIMIZERS[settings['optimizer']]}, learning rate {settings['lr']:g}, {several(settings['steps'], 'step')} "
-        f"of {several(settings['batch'], 'sequence')}, {several(settings['seeds'], 'seed')}, {settings['dtype']}"
-    )
-
-
-def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
-    """Return the findings from `summary`, the rows aggregated over seeds."""
+def findings_of(summary: Sequence[Record], keys: int) -> list[Finding]:
+    """Return the findings from `summary`, the rows aggregated over seeds; `keys` is the number of keys in training."""
     rows = sorted(summary, key=lambda row: int(row["d"]))
-    trained = [row for row in rows if row["keys"] == settings["keys"]]
-    others = by_label([row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])])
+    trained = [row for row in rows if row["keys"] == keys]
+    others = by_label([row for row in rows if row["keys"] != keys and finite([row["accuracy"]])])
     found = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
     if stuck := [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]:
-        worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(settings["keys"])
+        worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(keys)
         gradient, start, end = (number(worst[key], 3) for key in ("gradient_norm", "start_entropy", "entropy"))
         text = (
             f"{worst['label']} has stopped learning at d = {worst['d']}: the norm of its gradient is {gradient}; the "

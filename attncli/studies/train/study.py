@@ -27,7 +27,7 @@ from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.studies.study import Study
-from attncli.studies.train.columns import COLUMNS, COMPARISONS
+from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import findings_of, rows_of, summary
@@ -35,7 +35,6 @@ from attncli.studies.train.tables import tables
 from attncli.studies.train.task import chance_level
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
-SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it
 
 
@@ -151,33 +150,36 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
     found = [finished[job.place] for job in prepared.configurations if job.place in finished]
     records = [row for each in found for row in each.records]
     comparisons = summary(records)
-    settings = {name: getattr(options, name) for name in SETTINGS} | {
-        "device": str(device),
-        "equal_weights": {str(keys): chance_level(keys, options.classes) for keys in options.tested},
-        "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
-        "formulas": formulas_of(options.scorers),
-    }
+    facts = TrainFacts(
+        **options.model_dump(include={*TrainFacts.model_fields} - {"device"}),
+        device=str(device),
+        equal_weights={str(keys): chance_level(keys, options.classes) for keys in options.tested},
+        least_loss=math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
+    )
     curves = {name: curve for each in found for name, curve in each.curves.items()}
     states = {name: tensor for each in found for name, tensor in each.states.items()}
     return Result(
         "train",
         options.name,
-        settings,
         records,
         comparisons,
-        findings_of(comparisons, settings),
+        findings_of(comparisons, options.keys),
         tensors={"steps": torch.tensor(points_of(options.steps)), **curves},
         parameters={**parameters, **states},
         interrupted=interrupted,
+        formulas=formulas_of(options.scorers),
+        facts=facts,
     )
 
 
+# The comparisons are the summary over the seeds.
 STUDY = Study(
-    columns={"records": COLUMNS, "comparisons": COMPARISONS},
-    metric="accuracy",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    titles={"comparisons": "Summary", "records": "Records"},  # the summary is over the seeds
-    tables=tables,
+    prepare,
+    expected_rows,
+    run,
+    tables,
+    TrainFacts,
+    {"records": COLUMNS, "comparisons": COMPARISONS},
+    "accuracy",
+    titles={"comparisons": "Summary", "records": "Records"},
 )

@@ -12,8 +12,8 @@ from attncli.common.study import Record, Result, by_label
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
 from attncli.show.terminal import tables as show
-from attncli.studies.train.columns import COMPARISONS
-from attncli.studies.train.rows import described, mean_and_range
+from attncli.studies.train.columns import COMPARISONS, TrainFacts
+from attncli.studies.train.rows import mean_and_range
 
 COLUMN = {column.key: column for column in COMPARISONS}
 DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")
@@ -24,35 +24,35 @@ INTERRUPTED = "interrupted: results are incomplete"
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield everything to print, from top to bottom."""
-    settings, summary = result.settings, result.comparisons
-    yield Text(described(settings))
+    facts, summary = TrainFacts.of(result), result.comparisons
+    yield Text(facts.words)
     if result.interrupted:
         yield Text(INTERRUPTED)
     all_keys, sizes = (dict.fromkeys(row[key] for row in summary) for key in ("keys", "d"))
     if most is not None and len(all_keys) > 1:
-        keys = settings["keys"]
+        keys = facts.keys
         yield Text()
         yield Text.assemble(("accuracy", show.STRONG), f" by number of keys, trained with {number(keys)}")
         column = replace(COLUMN["accuracy"], format=partial(number, digits=3))
         yield from show.pivot([COLUMN["keys"], COLUMN["d"]][: 1 + (len(sizes) > 1)], column, summary, width, most)
         all_keys = {}
     for keys in all_keys:
-        other = "" if keys == settings["keys"] else f", trained with {number(settings['keys'])}"
-        equal = number(settings["equal_weights"][str(keys)], 3)
+        other = "" if keys == facts.keys else f", trained with {number(facts.keys)}"
+        equal = number(facts.equal_weights[str(keys)], 3)
         yield Text()
         title = f" with {number(keys)} keys{other} (chance level {equal})"
         yield Text.assemble(("accuracy", show.STRONG), title)
         yield from _accuracy([row for row in summary if row["keys"] == keys], width)
-    yield from show.remark(RANGE if settings["seeds"] > 1 else "")
+    yield from show.remark(RANGE if facts.seeds > 1 else "")
     yield Text()
     yield Text.assemble(("learning", show.STRONG), " at each d")
-    trained = [row for row in summary if row["keys"] == settings["keys"]]
+    trained = [row for row in summary if row["keys"] == facts.keys]
     yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, most)
     softmax = of_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
-    yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(settings['least_loss'], 3)}")
+    yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(facts.least_loss, 3)}")
     yield Text()
-    yield from show.formulas(result.records, settings)
+    yield from show.formulas(result)
 
 
 def _accuracy(rows: Sequence[Record], width: int) -> Iterator[RenderableType]:

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
 from attncli.common.study import LABEL, SCORER, Column, Result
 from attncli.numbers import MISSING, number
@@ -55,5 +56,5 @@ def density(result: Result, label: str, d: int) -> tuple[NDArray[np.float64], ND
     merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
     edges, counts = edges[::merged], counts.reshape(-1, merged).sum(axis=1)
     samples, sizes = (result.tensors[f"curve/{label}/{column}"].numpy() for column in ("samples", "d"))
-    total = samples.sum() if "from" in result.settings else samples[sizes == d].sum()
+    total = samples.sum() if PairsFacts.of(result).source is not None else samples[sizes == d].sum()
     return edges, counts / (total * np.diff(edges))

@@ -8,9 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.figure import Curve, Points
 from attncli.common.study import Result
-from attncli.numbers import entries, number
+from attncli.numbers import number
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import (
     BOTH_COLUMNS,
@@ -85,7 +86,7 @@ def _facts(result: Result, points: Points, kinds: Mapping[str, Any]) -> list[str
     """Return the facts of the subtitle; `kinds` has the kind of theory of each label."""
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
     many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
-    facts = [entries(result.settings), f"{many} {'pairs in each head' if points.real else 'samples'}"]
+    facts = [PairsFacts.of(result).words, f"{many} {'pairs in each head' if points.real else 'samples'}"]
     facts += [] if points.real else ["bars: 95 % intervals"]
     return facts + ["dotted: normal with the theory's mean and variance"] * any(kinds.values())
 

@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 import torch
 
-from attncli.common.pairs.entries import Entries
+from attncli.common.pairs.entries import Entries, PairsFacts
 from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
 from attncli.common.progress import Progress
@@ -91,7 +91,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                 histograms[f"histogram/{entry.label}/{d}/counts"] = torch.from_numpy(tally.counts).double()
     return replace(
         result,
-        findings=findings_of(prepared, prepared.numbered(result.records), result.settings["random"]),
+        findings=findings_of(prepared, prepared.numbered(result.records), result.random),
         tensors={**result.tensors, **histograms},
         interrupted=kept.interrupted,
     )
@@ -156,11 +156,4 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theorie
     return rows
 
 
-STUDY = Study(
-    columns={"records": COLUMNS},
-    metric="variance",
-    prepare=prepare,
-    expected_rows=expected_rows,
-    run=run,
-    tables=tables,
-)
+STUDY = Study(prepare, expected_rows, run, tables, PairsFacts, {"records": COLUMNS}, "variance")

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.study import Result, by_label
-from attncli.numbers import entries, number
+from attncli.numbers import number
 from attncli.show.terminal.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
@@ -27,19 +28,19 @@ RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci"
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the variance by d and label, or a table for each label; for real tensors a row for each label and head."""
-    yield from (_real if "from" in result.settings else _random)(result, width, most)
+    yield from (_random if PairsFacts.of(result).source is None else _real)(result, width, most)
 
 
 def _random(result: Result, width: int, most: int | None) -> Iterator[RenderableType]:
     records, sizes = result.records, {record["d"] for record in result.records}
     if most is not None and len(sizes) > 1:
-        yield Text(f"{entries(result.settings)}; {LEGEND_OF_Z}")
+        yield Text(f"{PairsFacts.of(result).words}; {LEGEND_OF_Z}")
         columns = {column.key: column for column in COLUMNS}
         for key in ("variance", "z"):
             yield from titled(columns[key].name, pivot([columns["d"]], columns[key], records, width, most))
-        yield from formulas_if(most, records, result.settings)
+        yield from formulas_if(most, result)
         return
-    yield Text(f"{entries(result.settings)}; {LEGEND}")
+    yield Text(f"{PairsFacts.of(result).words}; {LEGEND}")
     if len(sizes) == 1:
         yield Text(f"d = {number(records[0]['d'])}, {number(records[0]['samples'])} samples")
         yield Text()
@@ -47,12 +48,12 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
             pick(COLUMNS, ["label"]), pick(COLUMNS, RANDOM[1:] if most is None else FEW), records, width, most
         )
         yield Text()
-        yield from formulas(records, result.settings)
+        yield from formulas(result)
         return
     for label, records in by_label(result.records).items():
         yield Text()
         scales = dict.fromkeys(number(records[end]["scale"], trim=True) for end in (0, -1))
-        yield from heading(records[0], result.settings["formulas"][label], [f"scale {' to '.join(scales)}"])
+        yield from heading(records[0], result.formulas[label], [f"scale {' to '.join(scales)}"])
         kinds = {record["theory"] for record in records}
         figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
         yield from blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), records, width, most)
@@ -60,10 +61,10 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
 
 
 def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableType]:
-    records, layers = numbered_layers(result.records, result.settings.get("layers", {}), most)
-    root = number(result.settings["one_over_sqrt_d"], trim=True)
+    records, layers = numbered_layers(result.records, result.layers, most)
+    root = number(PairsFacts.of(result).one_over_sqrt_d, trim=True)
     one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
-    yield Text(f"{entries(result.settings)}{one_d}. {REAL}")
+    yield Text(f"{PairsFacts.of(result).words}{one_d}. {REAL}")
     yield from remark(layers)
     names = ["label", *(key for key in ("layer", "head") if records[0].get(key) is not None)]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
@@ -72,9 +73,9 @@ def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableTy
         places = [columns[key] for key in names[1:]]
         for key in ("variance", "unit_scale"):
             yield from titled(columns[key].name, pivot(places, columns[key], records, width, most))
-        yield from formulas_if(most, records, result.settings)
+        yield from formulas_if(most, result)
         return
     yield Text()
     yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, most)
     yield Text()
-    yield from formulas(result.records, result.settings)
+    yield from formulas(result)

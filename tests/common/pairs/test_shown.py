@@ -8,6 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.numbers import number
@@ -178,7 +179,7 @@ def test_density_of_scores() -> None:
         tensors = {"histogram/dot/8/edges": torch.linspace(-5, 15, 101).double(), "histogram/dot/8/counts": counts}
         curve = {"d": [4, 8], "samples": [7, 100 * many]}
         tensors |= {f"curve/dot/{column}": torch.tensor(values).double() for column, values in curve.items()}
-        edges, heights = density(Result("variance", "x", {}, [], tensors=tensors), "dot", 8)
+        edges, heights = density(Result("variance", "x", [], tensors=tensors, facts=PairsFacts()), "dot", 8)
         assert [edges[0], edges[-1]] == pytest.approx([-5, 15])
         assert (heights * np.diff(edges)).sum() == pytest.approx(0.8)
         assert len(heights) == (20 if many == 1 else 50)

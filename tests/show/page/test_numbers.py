@@ -21,14 +21,14 @@ from tests.show.page.reading import MASKED, numbers, words
 LARGE = 10**8  # bytes: room for everything
 
 
-def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | None = None, **settings: Any) -> Result:
+def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | None = None, **fields: Any) -> Result:
     """Return a result with scores (..., n, m) of the label a, and their negatives of the label b."""
     allowed = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid
     tensors = {"a/scores": scores, "b/scores": -scores}
     if weights is not None:
         tensors |= {"a/weights": weights, "b/weights": weights}
     records = [{"label": label, "scorer": "dot"} for label in "ab"]
-    return Result("attention", "x", settings, records, inputs={"valid": allowed}, tensors=tensors)
+    return Result("attention", "x", records, inputs={"valid": allowed}, tensors=tensors, **fields)
 
 
 def view_of(result: Result, budget: int = LARGE) -> dict[str, Any]:
@@ -82,14 +82,15 @@ def test_layers_of_one_size_share_a_view() -> None:
     generator = torch.Generator().manual_seed(4)
     sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
     scores = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
-    names = {name: {"tokens": {"keys": [[f"{name} {i}" for i in range(size[-1])]]}} for name, size in sizes.items()}
+    names = {f"{name}/keys": [[f"{name} {i}" for i in range(size[-1])]] for name, size in sizes.items()}
     result = Result(
         "attention",
         "x",
-        {"layers": names},
         [{"label": "a", "scorer": "dot"}],
         inputs={f"{name}/valid": torch.ones(size, dtype=torch.bool) for name, size in sizes.items()},
         tensors={f"{name}/a/scores": tensor for name, tensor in scores.items()},
+        layers={name: number for number, name in enumerate(sizes)},
+        tokens=names,
     )
     alike, other = views(result, LARGE, "attncli heatmap x")
     assert (alike["title"], other["title"]) == ("first, second", "cross")
@@ -108,10 +109,11 @@ def over_layers(shapes: dict[str, tuple[int, ...]], tokens: dict[str, Any], *, c
     return Result(
         "attention",
         "x",
-        {"layers": {name: {"tokens": tokens.get(name, {})} for name in shapes}},
         [{"label": "a", "scorer": "dot"}],
         inputs={f"{name}/valid": torch.ones(shape, dtype=torch.bool) for name, shape in shapes.items()},
         tensors=tensors,
+        layers={name: number for number, name in enumerate(shapes)},
+        tokens={f"{name}/{side}": names for name, of in tokens.items() for side, names in of.items()},
     )
 
 

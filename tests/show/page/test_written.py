@@ -18,6 +18,7 @@ from attncli.runs.loading import StoredRun, read_run
 from attncli.show.page.page import embedded
 from attncli.show.page.report import names_of, report
 from attncli.studies import STUDIES, load_study
+from attncli.studies.attention.columns import AttentionFacts
 from tests.show.page.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
@@ -39,7 +40,7 @@ CONFIG: dict[str, Any] = {
 
 def page_of(config: dict[str, Any], folder: Path) -> Read:
     attncli.run(config, out=folder)
-    return Read(report([read_run(folder, STUDIES)]))
+    return Read(report([read_run(folder)]))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
     for study in STUDIES:
         folder = tmp_path_factory.mktemp(study) / "run"
         page = page_of({"study": study, "name": "small", **SMALL.get(study, {})}, folder)
-        found[study] = (read_run(folder, STUDIES), page)
+        found[study] = (read_run(folder), page)
     return found
 
 
@@ -86,7 +87,7 @@ def test_a_file_of_results_alone_has_a_page(
     run, page = pages[study]
     alone = tmp_path / "results.json"
     alone.write_bytes((run.path / "results.json").read_bytes())
-    tables = Read(report([read_run(alone, STUDIES)])).tables()
+    tables = Read(report([read_run(alone)])).tables()
     assert [len(rows) for rows in tables.values()] == [len(rows) for rows in page.tables().values()]
 
 
@@ -160,7 +161,13 @@ def test_two_scorers_of_twelve_heads_with_256_keys_stay_below_six_megabytes() ->
     tensors |= {name.replace("scores", "weights"): each.softmax(-1) for name, each in tensors.items()}
     records = [{"label": label, "scorer": label} for label in ("dot", "additive")]
     inputs = {"valid": torch.ones(1, 12, 256, 256, dtype=torch.bool)}
-    page = report([StoredRun(Path(), Result("attention", "x", {}, records, inputs=inputs, tensors=tensors), {})])
+    page = report(
+        [
+            StoredRun(
+                Path(), Result("attention", "x", records, inputs=inputs, tensors=tensors, facts=AttentionFacts()), {}
+            )
+        ]
+    )
     assert len(page.encode()) < 6_000_000
     (view,) = Read(page).views()
     assert (view["n"], view["m"]) == (256, 256), "every cell is there"
@@ -174,7 +181,7 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
     for folder in folders[:2]:
         attncli.run(CONFIG, out=folder)
     folders[2].write_bytes((folders[0] / "results.json").read_bytes())
-    page = Read(report([read_run(folder, STUDIES) for folder in folders]))
+    page = Read(report([read_run(folder) for folder in folders]))
     names = [each.text for each in page.all("a")]
     assert names == ["one", "two", f"{tmp_path.name}/results.json"]
     assert page.all("h1")[0].text == ", ".join(names)
@@ -188,7 +195,7 @@ def test_every_table_of_a_page_has_a_name_of_its_own(tmp_path: Path) -> None:
     """Both the runs and their differences have tables of inputs and metrics."""
     for seed in (0, 1):
         attncli.run(CONFIG, out=tmp_path / str(seed), seed=seed)
-    stored = [read_run(tmp_path / str(seed), STUDIES) for seed in (0, 1)]
+    stored = [read_run(tmp_path / str(seed)) for seed in (0, 1)]
     page = Read(report(stored, comparisons=[compare_stored(*stored)]))
     names = [str(each.attributes["aria-label"]) for each in page.all("div") if "aria-label" in each.attributes]
     assert "Inputs of 0 and 1" in names
@@ -205,7 +212,7 @@ def test_names_of_runs_are_those_of_folders_as_far_as_they_tell_them_apart() -> 
 def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
     records = [{"label": "dot", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
     content = {"environment": {"\ud800": "\udfff"}, "command": "attncli \ud800"}
-    page = report([StoredRun(Path(), Result("attention", "\ud800", {}, records), content, "a: 1\n" * 50_000)])
+    page = report([StoredRun(Path(), Result("attention", "\ud800", records), content, "a: 1\n" * 50_000)])
     assert len(page.encode()) < 1_500_000
     read = Read(page)
     notes = {each.text for each in read.all("p", **{"class": "note"})}
@@ -217,7 +224,7 @@ def test_a_hundred_runs_are_bounded() -> None:
     scores = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
     inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
     records = [{"label": "dot", "scorer": "dot"}]
-    run = StoredRun(Path(), Result("attention", "x", {}, records, inputs=inputs, tensors={"dot/scores": scores}), {})
+    run = StoredRun(Path(), Result("attention", "x", records, inputs=inputs, tensors={"dot/scores": scores}), {})
     page = report([run] * 100)
     assert len(page.encode()) < 6_000_000
     assert len(Read(page).views()) == 100

@@ -19,7 +19,7 @@ CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()[None]
 
 def lines(valid: Tensor, n: int, m: int, **fields: Any) -> list[str]:
     shapes = {"queries": torch.zeros(2, n, 3), "keys": torch.zeros(2, m, 3), "values": torch.zeros(2, m, 4)}
-    result = Result("attention", "mine", {}, [], inputs={**shapes, "valid": valid}, **fields)
+    result = Result("attention", "mine", [], inputs={**shapes, "valid": valid}, **fields)
     return [Text.from_markup(str(line)).plain for line in opening(result)]
 
 
@@ -50,7 +50,7 @@ def test_names_the_valid_keys(valid: Tensor, words: str) -> None:
 
 
 def test_has_one_line_without_question_and_tensors() -> None:
-    assert [str(line) for line in opening(Result("variance", "mine", {}, []))] == ["mine"]
+    assert [str(line) for line in opening(Result("variance", "mine", []))] == ["mine"]
 
 
 @pytest.mark.usefixtures("here")

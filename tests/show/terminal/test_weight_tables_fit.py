@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from torch import Tensor
 
 from attncli.attention import valid_mask
-from attncli.common.study import Result, Tokens, tokens_of
+from attncli.common.study import Result, Tokens
 from tests.show.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 WORDS = ["a", "the", "注意", "한", "🙂", "👩\u200d👧"]
@@ -76,7 +76,7 @@ def test_every_line_fits_and_nothing_is_cut(result: Result, width: int, full: bo
     assert "…" not in text
     assert "\x1b" not in text
     assert text.count("1.250") == text.count("-0.01230") == 2
-    if tokens_of(result).keys is None and width >= 40:
+    if result.tokens_in().keys is None and width >= 40:
         check_grids(text, result, full)
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from attncli.common.study import Finding, Record, Result
 from attncli.config.looks import Look
-from attncli.studies.bench.columns import COLUMNS, raw_name
+from attncli.studies.bench.columns import COLUMNS, BenchFacts, raw_name
 from attncli.studies.bench.figure import figures
 from attncli.studies.bench.rows import findings_of, growth
 from tests.show.samples import drawn, shown
@@ -56,8 +56,8 @@ def result_of(records: Sequence[Record]) -> Result:
     formulas = {str(row["label"]): f"the formula of {row['label']}" for row in records}
     times = {raw_name(row): torch.tensor(QUARTILES) * row["seconds"] for row in records if row["seconds"]}
     findings = findings_of(records, beside)
-    settings = SETTINGS | {"formulas": formulas}
-    return Result("bench", "bench", settings, records, beside, findings, tensors=times)
+    facts = BenchFacts(**SETTINGS)
+    return Result("bench", "bench", records, beside, findings, tensors=times, formulas=formulas, facts=facts)
 
 
 def sample(

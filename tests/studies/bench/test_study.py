@@ -30,7 +30,7 @@ def test_columns_and_rows() -> None:
     each = [("scaled_dot", "textbook", None), *additive, ("dot", "attncli", None)]
     assert rows == [(n, d, m, *one) for n in (3, 6) for d in (4, 2) for m in ("scores", "output") for one in each]
     assert {record["status"] for record in result.records} == {"timed"}
-    assert result.settings["formulas"]["dot"].startswith("q . k")
+    assert result.formulas["dot"].startswith("q . k")
 
 
 def test_figures_belong_together() -> None:

@@ -128,7 +128,7 @@ def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
         row
         for row in result.records
         if (row["label"], row["by"]) == (label, by)
-        and (by == "all" or result.settings["layers"][row["layer"]] == 1)
+        and (by == "all" or result.layers[row["layer"]] == 1)
         and row["head"] in (None, 2)
     )
     return row

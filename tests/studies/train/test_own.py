@@ -86,7 +86,7 @@ def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
     drawn = sys.modules["own_train"].Noisy.drawn
     assert len({float(noise[0, 0]) for noise in drawn}) == len(drawn) > 20, "other random numbers at every call"
     many = result_of(scorers=["own_train:Mine", "own_train:Noisy"], d=[2, 4], seeds=3, **keys)
-    assert many.settings["formulas"] == {"Mine": "queries W keys", "Noisy": "Noisy"}
+    assert many.formulas == {"Mine": "queries W keys", "Noisy": "Noisy"}
     for name in ("accuracy", "loss", "entropy"):
         assert torch.equal(alone.tensors[f"Noisy/4/{name}"][0], many.tensors[f"Noisy/4/{name}"][0]), name
     norms = [result.tensors["Noisy/4/gradient_norm"][0] for result in (alone, many)]

@@ -14,12 +14,13 @@ from rich.cells import cell_len
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.show.pictures.figures import save_figure
+from attncli.studies.train.columns import TrainFacts
 from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import findings_of, summary
 from tests.show.samples import drawn, many_scorers, shown
 
 SIZES, LABELS, STEPS = (16, 64, 256, 1024), ("dot", "scaled_dot", "additive"), torch.arange(0, 801, 8)
-SETTINGS: Record = {
+FACTS: Record = {
     "keys": 8, "vocabulary": 16, "classes": 8, "embedding": 64, "steps": 800, "batch": 64, "optimizer": "adam",
     "lr": 0.001, "dtype": "float32", "device": "cpu", "equal_weights": {str(keys): 2.5 / keys for keys in (8, 16, 32)},
     "least_loss": math.log1p(7 / math.e),
@@ -56,9 +57,16 @@ def result_of(
         f"{label}/{d}/accuracy": torch.stack([0.25 + (accuracy(label, d, seed) - 0.25) * rise for seed in range(seeds)])
         for label, d in itertools.product(labels, sizes)
     }
-    settings = SETTINGS | {"seeds": seeds, "formulas": {label: f"the formula of {label}" for label in labels}}
-    found = findings_of(summary(rows), settings)
-    return Result("train", "train", settings, rows, summary(rows), found, tensors={"steps": STEPS, **curves})
+    return Result(
+        "train",
+        "train",
+        rows,
+        summary(rows),
+        findings_of(summary(rows), 8),
+        tensors={"steps": STEPS, **curves},
+        formulas={label: f"the formula of {label}" for label in labels},
+        facts=TrainFacts(seeds=seeds, **FACTS),
+    )
 
 
 def test_tables() -> None:

@@ -46,7 +46,7 @@ def test_same_seed_same_numbers_whatever_is_beside_it(monkeypatch: pytest.Monkey
     beside = result_of(**keys)
     same = [row for row in beside.records if (row["label"], row["d"], row["keys"]) == ("additive", 4, 4)]
     assert same == alone.records
-    assert beside.settings["formulas"]["dot"].startswith("q . k")
+    assert beside.formulas["dot"].startswith("q . k")
     assert result_of(scorers=["additive"], seed=1).records != alone.records
 
     def alone_made(*args: Any) -> Recall:

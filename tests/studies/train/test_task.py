@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import attncli
+from attncli.studies.train.columns import TrainFacts
 from attncli.studies.train.task import TESTS, Batch, batches, chance_level, held_out, normal
 from tests.studies.train.small import CPU, batch_of, options_of
 
@@ -55,7 +56,7 @@ def test_a_model_that_attends_to_all_keys_alike_is_at_chance_level() -> None:
     entry = {"scorer": "dot", "normalizer": "uniform"}
     result = attncli.run({"study": "train", "d": 4, "seeds": 40, "steps": 1, "test_keys": [3], "scorers": [entry]})
     for row in result.comparisons:
-        level = result.settings["equal_weights"][str(row["keys"])]
+        level = TrainFacts.of(result).equal_weights[str(row["keys"])]
         assert level == chance_level(row["keys"], 8)
         assert abs(row["accuracy"] - level) < 5 * math.sqrt(level * (1 - level) / (40 * TESTS))
 

@@ -10,6 +10,7 @@ import scipy.stats
 import torch
 from matplotlib.colors import to_rgb
 
+from attncli.common.pairs.entries import PairsFacts
 from attncli.common.study import Result
 from attncli.config.looks import Look, Theme
 from attncli.numbers import number
@@ -28,12 +29,12 @@ STDS: dict[str, Callable[[float], float]] = {
 }
 SAMPLES = 100_000
 STATS: Any = scipy.stats
-ENTRIES = {"distribution": "normal", "df": None, "rho": 0.0}
+ENTRIES: dict[str, Any] = {"distribution": "normal", "df": None, "rho": 0.0}
 ENTRIES |= {f"{side}_{name}": float(name == "std") for side in ("query", "key") for name in ("mean", "std")}
 
 
 def result_of(
-    labels: Sequence[str] = tuple(STDS), sizes: Sequence[int] = SIZES, theory: str | None = "exact", **settings: Any
+    labels: Sequence[str] = tuple(STDS), sizes: Sequence[int] = SIZES, theory: str | None = "exact", **facts: Any
 ) -> Result:
     """Return a result of normal scores of mean d / 100 whose counts in each bin are the expected ones."""
     records, tensors = list[dict[str, Any]](), dict[str, torch.Tensor]()
@@ -51,7 +52,7 @@ def result_of(
             records.append({"scorer": label, "label": label, "theory": theory, **row})
         for column in rows[0]:
             tensors[f"curve/{label}/{column}"] = torch.tensor([row[column] for row in rows], dtype=torch.float64)
-    return Result("variance", "variance", {**ENTRIES, "formulas": {}, **settings}, records, tensors=tensors)
+    return Result("variance", "variance", records, tensors=tensors, facts=PairsFacts(**ENTRIES | facts))
 
 
 def draw(result: Result, note: Any = pytest.fail, **looks: Any) -> Picture:
