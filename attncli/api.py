@@ -11,13 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from attncli.common.progress import Progress
-from attncli.common.stopping import signals
-from attncli.common.study import MOST_KEYS, Record, single_numbers
-from attncli.common.study import Comparison as StudyComparison
-from attncli.common.study import Explanation as StudyExplanation
-from attncli.common.study import Result as StudyResult
-from attncli.common.study import SweepResult as StudySweepResult
 from attncli.common.swapping import Swap as Swap
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
@@ -30,12 +23,18 @@ from attncli.errors import Collector, InputError, Problem, as_line, below, did_y
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
+from attncli.results import MOST_KEYS, Record, single_numbers
+from attncli.results import Comparison as StudyComparison
+from attncli.results import Explanation as StudyExplanation
+from attncli.results import Result as StudyResult
+from attncli.results import SweepResult as StudySweepResult
 from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
 from attncli.runs.settings import settings_of
+from attncli.stopping import Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
 from attncli.sweeps.views import Drawers, columns_of, figures_of, frames_of, tables_of

@@ -15,8 +15,8 @@ from attncli import __version__
 from attncli.commands.command import PlainHelp
 from attncli.commands.late import LateCommand
 from attncli.commands.streams import WRONG_INPUT, discard, discard_closed_terminal, print_error
-from attncli.common.stopping import MESSAGE, signals
 from attncli.errors import InputError, got, ran_out, refusal
+from attncli.stopping import MESSAGE, signals
 from attncli.studies import STUDIES
 
 COMMANDS = {  # with their help

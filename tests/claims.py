@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from attncli.commands.experiments import load_experiments
-from attncli.common.progress import Progress
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.expect.judging import Verdict
 from attncli.expect.tables import lines_of
+from attncli.stopping import Progress
 
 FOLDERS = ("claims", "papers")
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from attncli.common.progress import Progress
-from attncli.common.study import Record, Result
 from attncli.config.tensors import Data
 from attncli.inputs.build import Inputs, build_inputs
+from attncli.results import Record, Result
+from attncli.stopping import Progress
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
 

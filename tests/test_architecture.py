@@ -22,9 +22,9 @@ TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "modes", "rounding", "attention", "scorers", "normalizers"}
-STUDY = {*BOTTOM, "numbers", "common", "common.stopping", "common.study", "common.threads", "config", "inputs"}
+STUDY = {*BOTTOM, "numbers", "common", "stopping", "results", "threads", "config", "inputs"}
 STUDY |= {"show", "studies"}
-RUNS = {"errors", "modes", "numbers", "models", "common.stopping", "common.study", "config", "expect"}
+RUNS = {"errors", "modes", "numbers", "models", "stopping", "results", "config", "expect"}
 API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
@@ -33,20 +33,20 @@ MAY_IMPORT = {  # besides itself
     "textbook": set[str](),
     "rounding": set[str](),
     "attention": {"errors", "modes", "rounding"},
-    "scorers": {"errors", "modes", "attention", "textbook", "common.threads"},
+    "scorers": {"errors", "modes", "attention", "textbook", "threads"},
     "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,
     "config": {"errors", "scorers", "normalizers"},
     "models": {"errors", "modes", "attention", "scorers"},
     "inputs": {"errors", "attention", "models", "config"},
-    "common.stopping": set[str](),
-    "common.threads": {"common.stopping"},
-    "common.study": {"common", "numbers"},  # the records, which `show` draws
-    "show": {"errors", "numbers", "scorers", "common.study", "config"},
-    "show.page": {"errors", "numbers", "common.study", "config", "studies", "show", "runs", "sweeps"},
-    "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling", "models"},
+    "stopping": set[str](),
+    "threads": {"stopping"},
+    "results": {"numbers"},
+    "show": {"errors", "numbers", "scorers", "results", "config"},
+    "show.page": {"errors", "numbers", "results", "config", "studies", "show", "runs", "sweeps"},
+    "common": {*BOTTOM, "numbers", "stopping", "results", "config", "inputs", "pooling", "models"},
     "common.pairs": STUDY,  # shared by variance and saturation
-    "studies": {"errors", "common", "common.study", "config", "show"},  # the registry
+    "studies": {"errors", "stopping", "results", "config", "show"},  # the registry
     **{f"studies.{name}": STUDY for name in STUDIES},
     "studies.attention": {*STUDY, "pooling"},
     "studies.bench": {*STUDY, "pooling", "textbook"},
@@ -55,12 +55,12 @@ MAY_IMPORT = {  # besides itself
     "studies.train": {*STUDY, "textbook"},
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
-    "expect": {"errors", "numbers", "common.study", "config", "show"},
+    "expect": {"errors", "numbers", "results", "config", "show"},
     "runs": {"__init__", *RUNS, "show", "studies"},
-    "sweeps": {"__init__", *RUNS, "common", "common.threads", "studies", "show", "runs"},
+    "sweeps": {"__init__", *RUNS, "common", "threads", "studies", "show", "runs"},
     "api": {*API, "show.page", "studies.swap"},
     "commands": {*API, "show.page", "scorers", "normalizers", "api", "studies.attention"},
-    "cli": {"__init__", "errors", "commands", "common.stopping", "studies"},
+    "cli": {"__init__", "errors", "commands", "stopping", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "models"},
 }

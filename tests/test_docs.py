@@ -19,10 +19,10 @@ from matplotlib.image import imsave
 from typer.testing import CliRunner
 
 from attncli.cli import app
-from attncli.common.study import STAGES
 from attncli.config.document import read_document
 from attncli.config.tensors import FILLS
 from attncli.normalizers import NORMALIZERS
+from attncli.results import STAGES
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model
 from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow

@@ -22,8 +22,8 @@ from matplotlib.text import Text
 
 import attncli
 from attncli import api
-from attncli.common.study import SweepResult
 from attncli.errors import InputError
+from attncli.results import SweepResult
 from attncli.runs.loading import StoredTensors
 from tests import cli
 from tests.studies.bench.small import hurry

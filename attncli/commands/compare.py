@@ -13,7 +13,7 @@ from attncli.config.looks import HeatmapLook
 from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
-    from attncli.common.study import Record
+    from attncli.results import Record
     from attncli.runs.loading import StoredRun
 
 MOST_PLACES = 8  # pairs of batch element and head in the picture
@@ -51,7 +51,7 @@ def compare(
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
     from attncli.commands.streams import DIFFERENT, print_note
-    from attncli.common.study import nan_to_null
+    from attncli.results import nan_to_null
     from attncli.runs.loading import read_run
     from attncli.show.terminal.comparison import tables
     from attncli.show.terminal.tables import SCREEN

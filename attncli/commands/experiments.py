@@ -21,17 +21,16 @@ from attncli.api import Loaded, load_experiment
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
-from attncli.common.progress import Progress
-from attncli.common.stopping import signals
-from attncli.common.study import SweepResult
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, Document, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
+from attncli.results import SweepResult
 from attncli.runs.saving import Finished, to_json
 from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
+from attncli.stopping import Progress, signals
 from attncli.sweeps.findings import failures_of
 from attncli.sweeps.views import tables_of
 

@@ -52,10 +52,10 @@ def explain(
     from attncli.api import load_experiment
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal, running
-    from attncli.common.study import MOST_KEYS, nan_to_null
     from attncli.config.builtin import builtin_path, experiment_path
     from attncli.config.document import read_document
     from attncli.errors import InputError, looking_at
+    from attncli.results import MOST_KEYS, nan_to_null
     from attncli.runs.loading import read_run
     from attncli.show.terminal.explanation import lines
     from attncli.show.terminal.tables import SCREEN

@@ -51,8 +51,8 @@ def _about(name: str) -> str:
 
 def _copy(name: str, out: Path) -> None:
     """Copy a built-in experiment and the tensor files that it uses into `out`. Raise InputError if a file exists."""
-    from attncli.common.stopping import signals
     from attncli.runs.run_folder import writing
+    from attncli.stopping import signals
 
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from attncli.commands.streams import discard, until_gone
-from attncli.common.progress import Progress
-from attncli.common.stopping import signals
 from attncli.errors import as_line
 from attncli.show.terminal.console import SafeConsole
+from attncli.stopping import Progress, signals
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

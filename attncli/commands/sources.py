@@ -11,8 +11,6 @@ from torch import Tensor
 from attncli.api import load_experiment, look_of
 from attncli.commands.options import without_expectations
 from attncli.commands.progress import running
-from attncli.common.stopping import Interrupted, signals
-from attncli.common.study import STAGES, Matrices, Result, SweepResult
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
@@ -22,7 +20,9 @@ from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, loo
 from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several
+from attncli.results import STAGES, Matrices, Result, SweepResult
 from attncli.runs.loading import read_run
+from attncli.stopping import Interrupted, signals
 
 
 @dataclass(frozen=True)

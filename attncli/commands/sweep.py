@@ -27,9 +27,9 @@ from attncli.commands.options import (
 )
 from attncli.commands.streams import FAILED, print_line, print_note
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
-from attncli.common.stopping import signals
 from attncli.errors import InputError, as_line
 from attncli.numbers import several
+from attncli.stopping import signals
 
 if TYPE_CHECKING:
     from attncli.runs.saving import Finished

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli.attention import Bias, EmptyRow, Rules, Valid, alibi_slopes, at_least_float32, computing_dtype
-from attncli.common.study import NORMALIZER, Record
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
@@ -23,6 +22,7 @@ from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS, Normalizer
+from attncli.results import NORMALIZER, Record
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS, Scorer, is_built_in
 from attncli.scorers._base import with_facts

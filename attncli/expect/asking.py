@@ -5,10 +5,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attncli.common.study import INTERVAL, STAGES, Record, Rows
 from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
+from attncli.results import INTERVAL, STAGES, Record, Rows
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the order of a pair does not matter
 MOST_NAMED = 4  # columns in a message, and values of each column

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from attncli.common.study import STAGES, Record, Result, Rows
 from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
 from attncli.expect.asking import asked, without_ones
+from attncli.results import STAGES, Record, Result, Rows
 
 ULPS = 8  # allowed rounding error of stages, in units in the last place
 

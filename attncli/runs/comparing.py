@@ -18,7 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncli.common.study import (
+from attncli.config.yaml_loader import parse_yaml
+from attncli.errors import dotted, plain
+from attncli.numbers import distinct, place
+from attncli.results import (
     INTERVAL,
     LABEL,
     LAYER,
@@ -33,9 +36,6 @@ from attncli.common.study import (
     nan_to_null,
     tensor_name,
 )
-from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import dotted, plain
-from attncli.numbers import distinct, place
 from attncli.runs.loading import StoredRun, reading
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on

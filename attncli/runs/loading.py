@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attncli.common.study import Facts, Finding, Record, Result, SweepResult
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.errors import InputError, dotted, looking_at
+from attncli.results import Facts, Finding, Record, Result, SweepResult
 from attncli.runs.run_folder import JOURNAL
 from attncli.runs.settings import Settings
 from attncli.studies import STUDIES, load_study

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from attncli.common.study import Result
 from attncli.config.document import CAPTURED, FONT, PARAMETERS, TENSORS
 from attncli.config.models import Experiment
 from attncli.config.yaml_loader import Loader
+from attncli.results import Result
 
 
 class Dumper(yaml.SafeDumper):

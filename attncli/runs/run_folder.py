@@ -19,10 +19,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from attncli.common.stopping import signals
 from attncli.config.opening import open_file
 from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
+from attncli.stopping import signals
 
 OUTPUTS = Path("outputs")
 OLD, NEW = "old", "new"  # folders inside a hidden folder: for the replaced run, and the new run

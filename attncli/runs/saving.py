@@ -21,8 +21,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.common.stopping import Keeping, signals
-from attncli.common.study import (
+from attncli.config.document import CAPTURED, FONT, PARAMETERS, REPORT, TENSORS, Document
+from attncli.errors import InputError, in_bytes, refusal
+from attncli.expect.judging import Verdict
+from attncli.results import (
     STAGES,
     Record,
     Result,
@@ -30,9 +32,6 @@ from attncli.common.study import (
     nan_to_null,
     single_numbers,
 )
-from attncli.config.document import CAPTURED, FONT, PARAMETERS, REPORT, TENSORS, Document
-from attncli.errors import InputError, in_bytes, refusal
-from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import (
     COMMAND_LINE,
@@ -45,6 +44,7 @@ from attncli.runs.run_folder import (
     writing,
 )
 from attncli.runs.settings import settings_of
+from attncli.stopping import Keeping, signals
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors

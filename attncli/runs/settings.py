@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, field_validator
 
-from attncli.common.study import CaptureFacts, Record, Result, Stage, SweepResult, tensor_name
+from attncli.results import CaptureFacts, Record, Result, Stage, SweepResult, tensor_name
 
 
 def settings_of(result: Result) -> Record:

@@ -33,10 +33,10 @@ import torch
 from torch import Tensor
 
 from attncli.attention import computing_dtype
-from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
 from attncli.textbook import additive_scores as textbook_scores
+from attncli.threads import in_order, on_threads
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs, scores and gradients
 CACHE_SHARE = 16  # a tile takes a sixteenth of the shared cache

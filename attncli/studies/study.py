@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from attncli.common.progress import Progress
-from attncli.common.study import Column, Explanation, Facts, Record, Result, RowKind, Rows
+from attncli.results import Column, Explanation, Facts, Record, Result, RowKind, Rows
+from attncli.stopping import Progress
 
 if TYPE_CHECKING:
     import torch

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.common.stopping import signals
-from attncli.common.study import Record
 from attncli.config.opening import UnfitFileError, check_regular
 from attncli.errors import InputError, got, looking_at, printable
+from attncli.results import Record
+from attncli.stopping import signals
 from attncli.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attncli.common.study import INTERVAL, LAYER, Column, Record, RowKind, SweepResult
 from attncli.errors import show
+from attncli.results import INTERVAL, LAYER, Column, Record, RowKind, SweepResult
 from attncli.studies import load_study
 
 OWN = "record."  # prefix of a study's column if the key is swept, too

@@ -11,9 +11,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from attncli.common.study import Record, Result, SweepResult
 from attncli.config.looks import Look
 from attncli.errors import printable
+from attncli.results import Record, Result, SweepResult
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
 from attncli.show.pictures.matrices import Panel

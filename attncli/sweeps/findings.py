@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from attncli.common.intervals import student_t
-from attncli.common.study import Finding, Record, SweepResult, by_label, in_sentence
 from attncli.common.trends import FLAT, course
 from attncli.numbers import finite, number, several
+from attncli.results import Finding, Record, SweepResult, by_label, in_sentence
 from attncli.runs.run_folder import JOURNAL
 from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown
 

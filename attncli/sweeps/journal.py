@@ -8,11 +8,11 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, Field
 
-from attncli.common.study import Record
 from attncli.config.document import read_document
 from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, places_of
 from attncli.errors import InputError, looking_at, refusal
+from attncli.results import Record
 from attncli.runs.locks import lock
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written
 from attncli.sweeps.tally import Tally, name_of

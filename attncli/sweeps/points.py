@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-from attncli.common.progress import Progress
-from attncli.common.study import INTERVAL, Record, Rows
 from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
@@ -19,7 +17,9 @@ from attncli.config.scorer_entries import refuse_functions
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
 from attncli.expect.asking import check_expectations
+from attncli.results import INTERVAL, Record, Rows
 from attncli.runs.resolved import config_of
+from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of

@@ -15,8 +15,8 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from attncli.common.stopping import signals
-from attncli.common.study import Record
+from attncli.results import Record
+from attncli.stopping import signals
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
 PATIENCE = 0.5  # seconds between checks for a signal to stop

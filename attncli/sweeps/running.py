@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from attncli.common.progress import Progress
-from attncli.common.stopping import Keeping
-from attncli.common.study import Record, SweepResult
 from attncli.config.sweep import as_data
 from attncli.errors import below
 from attncli.expect.judging import judge
 from attncli.numbers import several
+from attncli.results import Record, SweepResult
 from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
+from attncli.stopping import Keeping, Progress
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.sweeps.findings import findings_of

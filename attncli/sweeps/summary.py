@@ -6,8 +6,8 @@ from functools import partial
 from statistics import fmean, stdev
 
 from attncli.common.intervals import student_t
-from attncli.common.study import Column, Record, SweepResult
 from attncli.numbers import number
+from attncli.results import Column, Record, SweepResult
 from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed
 
 short = partial(number, digits=3)

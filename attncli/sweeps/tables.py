@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Column, Record, SweepResult
 from attncli.numbers import finite, several
+from attncli.results import Column, Record, SweepResult
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.sweeps.columns import (

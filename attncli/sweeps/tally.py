@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
-from attncli.common.study import Record
+from attncli.results import Record
 
 
 class Tally:

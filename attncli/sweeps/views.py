@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli import studies
-from attncli.common.study import Column, Listing, Record, Result, RowKind, SweepResult
 from attncli.config.looks import Look
+from attncli.results import Column, Listing, Record, Result, RowKind, SweepResult
 from attncli.studies import load_study
 from attncli.studies.study import TITLES
 from attncli.sweeps.columns import columns_of as swept_columns_of

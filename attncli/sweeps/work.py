@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import attncli
-from attncli.common.progress import Progress
-from attncli.common.study import Record, nan_to_null
-from attncli.common.threads import on_threads
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable, ran_out, shortened
 from attncli.modes import torch_isolated
+from attncli.results import Record, nan_to_null
+from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
+from attncli.threads import on_threads
 
 # A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
 # kept (`heads`, by default true).

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import attncli as package
-from attncli.common.stopping import Interrupted, Keeping, Mode, signals
+from attncli.stopping import Interrupted, Keeping, Mode, signals
 from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
 
 KEPT = "interrupted; what was finished is kept, nothing else\n"
@@ -139,7 +139,7 @@ import signal
 import time
 from pathlib import Path
 from torch import nn
-from attncli.common.stopping import signals
+from attncli.stopping import signals
 
 
 class Waits(nn.Module):

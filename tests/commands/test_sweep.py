@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import attncli as package
-from attncli.common.study import SweepResult
 from attncli.errors import InputError
+from attncli.results import SweepResult
 from attncli.sweeps import points
 from tests.cli import attncli, experiment, good, refusal
 from tests.sweeps.jobs import table, without_time

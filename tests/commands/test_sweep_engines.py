@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attncli.common.study import Record
+from attncli.results import Record
 from attncli.sweeps import running
 from tests.cli import attncli, experiment
 from tests.sweeps.jobs import kept

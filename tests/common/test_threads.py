@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from attncli.common.threads import AHEAD, in_order
+from attncli.threads import AHEAD, in_order
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

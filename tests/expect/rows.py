@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from attncli.common.study import Column, Record, Result, Rows
 from attncli.config.expectations import Expectation
 from attncli.expect.judging import Verdict, judge
+from attncli.results import Column, Record, Result, Rows
 
 
 def columns_of(rows: Sequence[Record]) -> list[Column]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.common.study import Column, Result, Rows
 from attncli.config.expectations import Expectation
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict
+from attncli.results import Column, Result, Rows
 from tests.expect.rows import verdicts
 from tests.show.samples import result_of, run_of
 

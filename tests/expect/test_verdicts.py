@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attncli.common.study import Result
 from attncli.config.expectations import Expectation
 from attncli.expect.judging import Verdict, judge
 from attncli.expect.tables import expected_words, failure, got_words, verdict_tables
+from attncli.results import Result
 from tests.expect.rows import rows_of
 from tests.show.samples import printed
 

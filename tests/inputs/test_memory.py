@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import attncli
-from attncli.common.progress import Progress
 from attncli.inputs.device import too_large
+from attncli.stopping import Progress
 from attncli.studies import load_study, options_model
 from tests.cli import experiment
 from tests.experiments import CPU

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import attncli
 from attncli import __version__
-from attncli.common.study import Result
+from attncli.results import Result
 from attncli.runs.saving import fingerprint, save_named, save_weights_csv
 from tests.cli import experiment, names_in, refusal, run
 from tests.experiments import result_of, runs_of

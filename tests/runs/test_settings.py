@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import attncli
-from attncli.common.study import SweepResult
+from attncli.results import SweepResult
 from attncli.runs.settings import settings_of
 from tests.test_python import SMALL, STUDIES
 

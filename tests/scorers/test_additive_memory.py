@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from attncli.common.threads import on_threads
 from attncli.scorers import _additive
 from attncli.scorers._additive import additive_scores
 from attncli.scorers.additive import Additive
+from attncli.threads import on_threads
 from tests.combinations import others_slow, varied
 from tests.scorers.catalogue import make, needs_compiler, normal
 from tests.scorers.peaks import peak_of

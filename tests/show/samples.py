@@ -14,8 +14,8 @@ from rich.console import Console, RenderableType
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
-from attncli.common.study import Record, Result, Tokens
 from attncli.config.looks import Look
+from attncli.results import Record, Result, Tokens
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import load_study
 from attncli.studies.attention.columns import AttentionFacts

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.common.study import Record, Result
+from attncli.results import Record, Result
 from tests import reference
 
 ENTRIES: list[dict[str, Any]] = [

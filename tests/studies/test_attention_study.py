@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.common.progress import Progress
-from attncli.common.study import Result
+from attncli.results import Result
 from attncli.scorers import SCORERS
+from attncli.stopping import Progress
 from attncli.studies.attention import study as attention
 from tests import reference
 from tests.experiments import options_of, result_of, runs_of

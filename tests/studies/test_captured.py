@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import attncli
-from attncli.common.study import CaptureFacts, Result
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
+from attncli.results import CaptureFacts, Result
 from tests.cli import good, refusal
 from tests.models.test_families import FAMILIES, built
 from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow

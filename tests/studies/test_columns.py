@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from attncli.common.pairs.study import Prepared as PreparedPairs
-from attncli.common.progress import Progress
-from attncli.common.study import Column, Record
+from attncli.results import Column, Record
+from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions

@@ -12,10 +12,10 @@ from torch.nn.functional import scaled_dot_product_attention
 import attncli
 from attncli.attention import at_least_float32
 from attncli.common.scoring import build_scorer, rules_of
-from attncli.common.study import Result
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.inputs.build import Inputs
 from attncli.pooling import pool_by_rules
+from attncli.results import Result
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions

@@ -15,9 +15,9 @@ from rich.cells import cell_len
 from torch.testing import assert_close
 
 import attncli
-from attncli.common.study import Explanation
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, Normalizer
+from attncli.results import Explanation
 from attncli.scorers import SCORERS, Scorer
 from attncli.show.terminal.explanation import fewer, lines
 from attncli.show.terminal.tables import SCREEN, recorded

@@ -18,9 +18,9 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.api import Result
-from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
+from attncli.results import Record
 from attncli.show.page.matrices import views
 from attncli.studies.attention.columns import AttentionFacts
 from tests.cli import good, refusal

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import attncli
-from attncli.common.study import Record, Result
+from attncli.results import Record, Result
 from tests.cli import experiment, run
 from tests.experiments import result_of
 from tests.studies.slow import slow_record, slow_rows

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import attncli
-from attncli.common.study import Finding
+from attncli.results import Finding
 from attncli.studies.attention.findings import findings_of as findings_of_attention
 from tests.studies.bench.small import hurry
 from tests.studies.swap.models import tower

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.common.study import Record
+from attncli.results import Record
 from attncli.scorers.dot import Dot
 from attncli.sweeps.journal import rows_of
 from attncli.sweeps.work import code_version

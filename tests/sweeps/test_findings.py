@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attncli
-from attncli.common.study import Record, Result
+from attncli.results import Record, Result
 from attncli.sweeps.findings import SMALL, findings_of
 from tests.sweeps.test_summary import swept
 

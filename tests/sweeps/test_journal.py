@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from attncli.common.study import Record
 from attncli.errors import InputError
+from attncli.results import Record
 from attncli.runs import run_folder
 from attncli.runs.locks import is_locked
 from attncli.runs.run_folder import JOURNAL

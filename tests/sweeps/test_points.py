@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from attncli.common.progress import Progress
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.sweep import keys_of, typed_axes
 from attncli.errors import MOST_PROBLEMS, InputError
 from attncli.runs.resolved import config_of, dump_yaml
+from attncli.stopping import Progress
 from attncli.studies import load_study, options_model
 from attncli.sweeps import points
 from attncli.sweeps.points import Plan, plan_of

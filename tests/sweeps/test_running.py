@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attncli.common.progress import Progress
-from attncli.common.study import Record
+from attncli.results import Record
+from attncli.stopping import Progress
 from attncli.sweeps.journal import Journal, rows_of
 from attncli.sweeps.running import keep
 from attncli.sweeps.work import EngineLostError

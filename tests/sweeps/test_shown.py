@@ -11,8 +11,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import PowerNorm
 from rich.console import Console
 
-from attncli.common.study import Result, SweepResult
 from attncli.config.looks import Look
+from attncli.results import Result, SweepResult
 from attncli.runs.loading import StoredRun
 from attncli.show.page.report import report
 from attncli.show.pictures.figures import Picture

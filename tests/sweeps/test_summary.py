@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from attncli.common.intervals import student_t
-from attncli.common.study import Record, SweepResult
+from attncli.results import Record, SweepResult
 from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
 from attncli.sweeps.summary import FIGURES, spread, summary
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attncli
-from attncli.common.study import Record
+from attncli.results import Record
 from attncli.studies import load_study
 from attncli.sweeps import work
 from attncli.sweeps.work import Job, run_point, tried_twice

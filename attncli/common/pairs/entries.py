@@ -7,9 +7,9 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from attncli.common.pairs.options import DEFAULT_DF, PairsOptions
-from attncli.common.study import Facts
 from attncli.errors import printable
 from attncli.inputs.fills import student_t
+from attncli.results import Facts
 from attncli.scorers._theory import Moments
 
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attncli.common.pairs.entries import PairsFacts
-from attncli.common.study import Result
 from attncli.errors import printable
+from attncli.results import Result
 from attncli.show.pictures.figures import Note
 from attncli.show.pictures.panels import Numbers, decades_axis, draw_line, frame, name, sizes_axis, unit_axis
 

@@ -10,11 +10,11 @@ from torch import Tensor
 from attncli.attention import computing_dtype
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.options import PairsOptions
-from attncli.common.progress import Progress
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_layers, read_source
+from attncli.stopping import Progress
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
 PAIRS_AT_A_TIME = 2**14  # for random pairs

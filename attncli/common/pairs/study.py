@@ -17,7 +17,6 @@ from attncli.attention import softcap
 from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
 from attncli.common.pairs.options import PairsOptions
 from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
-from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import (
     build_normalizer,
     build_scorer,
@@ -34,8 +33,6 @@ from attncli.common.scoring import (
     scoring_of,
     stored_parameters,
 )
-from attncli.common.study import INTERVAL, LAYER, CaptureFacts, Column, Record, Result, Rows, by_label
-from attncli.common.threads import in_order, on_threads
 from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
@@ -44,7 +41,10 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import number, several
+from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Record, Result, Rows, by_label
 from attncli.scorers import Scorer
+from attncli.stopping import Counter, Progress
+from attncli.threads import in_order, on_threads
 
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most this times its smallest

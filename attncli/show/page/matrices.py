@@ -37,9 +37,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from attncli.common.study import STAGES, Record, Result, tensor_name
 from attncli.errors import printable, shortened
 from attncli.numbers import cell_decimals, number
+from attncli.results import STAGES, Record, Result, tensor_name
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means
 from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale

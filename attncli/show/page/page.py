@@ -13,9 +13,9 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
-from attncli.common.study import Column, Comparison, Record, SweepResult, nan_to_null
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
+from attncli.results import Column, Comparison, Record, SweepResult, nan_to_null
 from attncli.runs.loading import StoredRun
 from attncli.show.page.matrices import COLOURS
 from attncli.show.page.note import as_html

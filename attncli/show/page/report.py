@@ -10,8 +10,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from attncli.common.study import STAGES, Comparison, Record, Result, SweepResult, tensor_name
 from attncli.errors import printable
+from attncli.results import STAGES, Comparison, Record, Result, SweepResult, tensor_name
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.page.matrices import views
 from attncli.show.page.page import page, section_of

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from attncli.common.study import Record
 from attncli.config.looks import HeatmapLook, Theme
 from attncli.errors import printable
 from attncli.numbers import number
+from attncli.results import Record
 from attncli.show.pictures.figures import METADATA, Hint, Note, Picture, applied
 
 PAGE_THEMES: tuple[Theme, ...] = ("light", "dark")

@@ -15,10 +15,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox, BboxBase
 
-from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look
 from attncli.errors import InputError, below, did_you_mean, got, printable
 from attncli.numbers import cell_decimals, number
+from attncli.results import Matrices
 from attncli.show.pictures.figures import Hint, Note, Picture, drawing, ignore_note
 from attncli.show.pictures.matrices import Panel, block_means, differences, part_shown, select, subtracted, zoom
 from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out

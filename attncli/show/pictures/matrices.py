@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from attncli.common.study import Matrices, Names
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
 from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
+from attncli.results import Matrices, Names
 from attncli.show.pictures.figures import Note
 from attncli.show.pictures.scales import QUANTITIES
 

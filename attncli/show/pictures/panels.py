@@ -18,9 +18,9 @@ from matplotlib.transforms import Bbox, TransformedBbox
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.errors import printable
+from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, drawing
 from attncli.show.pictures.themes import THIN, Sheet
 

@@ -7,9 +7,9 @@ from functools import partial
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Comparison, Record
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, distinct, number, place, several
+from attncli.results import Comparison, Record
 from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
 
 MOST = 20  # rows of a table, without --full

@@ -9,9 +9,9 @@ from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Explanation, Record
 from attncli.errors import listed, printable, shortened
 from attncli.numbers import number, several
+from attncli.results import Explanation, Record
 from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, fit, titled
 
 STAGES = {"score": "score", "capped": "after\nsoftcap", "bias": "bias", "biased": "with\nbias"}  # with their headings

@@ -16,9 +16,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.common.study import TIE, Column, Finding, Record, Result, by_label, tensor_name
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number
+from attncli.results import TIE, Column, Finding, Record, Result, by_label, tensor_name
 from attncli.show.terminal.console import SafeConsole
 
 if TYPE_CHECKING:

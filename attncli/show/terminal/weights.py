@@ -14,9 +14,9 @@ from rich.console import RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
+from attncli.results import TIE, Names, Tokens
 from attncli.show.terminal.tables import FAINT, Block, Cells, blocks, ends, ink
 
 if TYPE_CHECKING:

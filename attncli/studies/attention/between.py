@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, Valid
-from attncli.common.study import Record, Result, tensor_name
+from attncli.results import Record, Result, tensor_name
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
 

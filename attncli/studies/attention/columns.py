@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.common.study import LABEL, LAYER, NORMALIZER, SCORER, Column, Facts, Record, RowKind
+from attncli.results import LABEL, LAYER, NORMALIZER, SCORER, Column, Facts, Record, RowKind
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(

@@ -10,12 +10,12 @@ from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
 from attncli.common.scoring import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
-from attncli.common.study import MOST_KEYS, Explanation, Record
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
 from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import number
+from attncli.results import MOST_KEYS, Explanation, Record
 from attncli.scorers import SCORERS, Scorer, is_built_in
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from functools import partial
 
 import torch
 
-from attncli.common.study import Matrices, Record, Result, tensor_name
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
+from attncli.results import Matrices, Record, Result, tensor_name
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Panel, select

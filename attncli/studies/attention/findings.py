@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from attncli.common.study import TIE, Finding, Record, in_sentence
 from attncli.numbers import finite, number
+from attncli.results import TIE, Finding, Record, in_sentence
 
 SAME = 1e-6  # bits; smaller divergences are rounding
 

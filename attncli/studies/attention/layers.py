@@ -9,13 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from attncli.common.scoring import of_call
-from attncli.common.study import CallFacts, CaptureFacts, Finding, Record, Result, by_label, in_sentence, tensor_name
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
+from attncli.results import CallFacts, CaptureFacts, Finding, Record, Result, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of

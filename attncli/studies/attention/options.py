@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from attncli.common.study import STAGES, Stage
 from attncli.config.looks import HeatmapLook, is_default
 from attncli.config.models import STUDY, Experiment
 from attncli.config.scorer_entries import Scorers
@@ -13,6 +12,7 @@ from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
 from attncli.config.values import Indices, each_once
 from attncli.errors import did_you_mean, got
+from attncli.results import STAGES, Stage
 
 
 def _listed(value: Any) -> Any:

@@ -5,9 +5,9 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from attncli.common.study import STAGES, Record, Result, tensor_name
 from attncli.errors import in_ranges
 from attncli.numbers import finite
+from attncli.results import STAGES, Record, Result, tensor_name
 from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import SAME
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.common.study import TIE
-from attncli.common.threads import in_order, on_threads
 from attncli.pooling import Place, tiles
+from attncli.results import TIE
+from attncli.threads import in_order, on_threads
 
 AT_A_TIME = 2**19  # numbers of a tile, which is converted to float64
 SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of 0 is infinite

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.common.study import Record
+from attncli.results import Record
 from attncli.studies.attention.rows import PairRows, ScorerRows
 
 AVERAGED = [each.name for each in fields(ScorerRows) if each.name not in ("count", "mean", "squares", "entropy")]

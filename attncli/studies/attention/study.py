@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, dropped
-from attncli.common.progress import Progress
 from attncli.common.scoring import (
     build_scorer,
     compile_scorer,
@@ -26,8 +25,6 @@ from attncli.common.scoring import (
     scale_of,
     scoring_of,
 )
-from attncli.common.stopping import Keeping, signals
-from attncli.common.study import STAGES, Column, Finding, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
@@ -38,7 +35,9 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
+from attncli.results import STAGES, Column, Finding, Record, Result, Rows, tensor_name
 from attncli.scorers import SCORERS, Scorer
+from attncli.stopping import Keeping, Progress, signals
 from attncli.studies.attention.between import between
 from attncli.studies.attention.columns import (
     COLUMNS,

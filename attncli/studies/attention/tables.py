@@ -8,7 +8,11 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import (
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.config.scorer_entries import default_label
+from attncli.errors import printable
+from attncli.numbers import MISSING, finite, number, several
+from attncli.results import (
     LAYER,
     STAGES,
     TIE,
@@ -17,10 +21,6 @@ from attncli.common.study import (
     Result,
     tensor_name,
 )
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import default_label
-from attncli.errors import printable
-from attncli.numbers import MISSING, finite, number, several
 from attncli.show.terminal.tables import (
     STRONG,
     Cells,

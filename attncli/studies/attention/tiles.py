@@ -14,11 +14,11 @@ from torch import Tensor
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32
 from attncli.common.scoring import OwnNormalizer
-from attncli.common.threads import in_order, on_threads
 from attncli.errors import InputError
 from attncli.pooling import Place, is_softmax, scores_keys_alone, tiles
 from attncli.scorers import is_built_in
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
+from attncli.threads import in_order, on_threads
 
 AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
 FEWEST_QUERIES = 128  # of a head in a tile of several heads: matrix products with fewer are slow

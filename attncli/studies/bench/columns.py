@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Record, Result
 from attncli.errors import in_bytes
 from attncli.numbers import duration, number
+from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Record, Result
 
 AXES = ("n", "m", "d", "batch", "heads")  # equal for all implementations in a comparison
 SIZES = (*AXES, "num_hiddens")

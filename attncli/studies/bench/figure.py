@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.numbers import duration, several
+from attncli.results import Record, Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
 from attncli.show.pictures.themes import Sheet

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.errors import in_bytes, printable
 from attncli.numbers import duration, number, several
+from attncli.results import Finding, Record, Result, by_label, in_sentence
 from attncli.studies.bench.columns import AXES, SIZES, BenchFacts
 from attncli.studies.bench.options import IMPLEMENTATIONS
 

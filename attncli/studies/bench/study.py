@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import (
     build_normalizer,
     build_scorer,
@@ -24,13 +23,12 @@ from attncli.common.scoring import (
     raw_scores,
     stored_parameters,
 )
-from attncli.common.stopping import Keeping, signals
-from attncli.common.study import Record, Result, Rows
-from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, ran_out
 from attncli.inputs.device import resolve_device, too_large
+from attncli.results import Record, Result, Rows
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
+from attncli.stopping import Counter, Keeping, Progress, signals
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, BenchFacts, raw_name
 from attncli.studies.bench.implementations import Call, Inputs, Task, disagreement, make_call
 from attncli.studies.bench.measure import (
@@ -52,6 +50,7 @@ from attncli.studies.bench.plan import Case, Contender, cases_of, operations, pl
 from attncli.studies.bench.rows import findings_of
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Study
+from attncli.threads import on_threads
 
 
 @dataclass(frozen=True)

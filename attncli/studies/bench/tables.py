@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Record, Result
 from attncli.errors import printable
 from attncli.numbers import MISSING, duration
+from attncli.results import Record, Result
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFacts

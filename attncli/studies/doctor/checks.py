@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from attncli.common.study import Column
 from attncli.numbers import number
+from attncli.results import Column
 
 FEWEST_KEYS = 8  # layers with fewer keys are only checked for faults: chance alone would reach the limits
 FEWEST_QUERIES = 6

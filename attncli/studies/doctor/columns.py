@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
-from attncli.common.study import LABEL, LAYER, SCORER, Column, Facts, Result
 from attncli.numbers import number
+from attncli.results import LABEL, LAYER, SCORER, Column, Facts, Result
 from attncli.studies.doctor.checks import CHECKS
 
 short = partial(number, digits=3)

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch, Rectangle
 
-from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.numbers import number
+from attncli.results import Result
 from attncli.show.pictures.figures import Hint, Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE
 from attncli.show.pictures.panels import columns_of, draw_legend, grid, lay_out

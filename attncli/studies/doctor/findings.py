@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.numbers import number, several
+from attncli.results import Finding, Record, Result, by_label, in_sentence
 from attncli.studies.doctor.checks import CHECKS, FEWEST_KEYS, FEWEST_QUERIES, Check
 from attncli.studies.doctor.columns import DoctorFacts
 

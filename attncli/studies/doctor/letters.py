@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from attncli.common.study import Result, by_label
+from attncli.results import Result, by_label
 from attncli.studies.doctor.checks import CHECKS
 
 NOTHING = "·"

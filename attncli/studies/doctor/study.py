@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.common.progress import Progress
 from attncli.common.requests import request_of
 from attncli.common.scoring import (
     build_scorer,
@@ -24,8 +23,6 @@ from attncli.common.scoring import (
     scoring_of,
     stored_parameters,
 )
-from attncli.common.stopping import Keeping
-from attncli.common.study import CaptureFacts, Record, Result, Rows
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.errors import below
@@ -37,7 +34,9 @@ from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import load
 from attncli.models.tokens import is_padding
+from attncli.results import CaptureFacts, Record, Result, Rows
 from attncli.scorers import Scorer
+from attncli.stopping import Keeping, Progress
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of

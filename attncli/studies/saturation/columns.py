@@ -5,8 +5,8 @@ from functools import partial
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column
 from attncli.numbers import number
+from attncli.results import LABEL, NORMALIZER, SCORER, Column
 
 short = partial(number, digits=3)
 

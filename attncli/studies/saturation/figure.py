@@ -2,8 +2,8 @@
 
 from attncli.common.pairs.figure import Points
 from attncli.common.scoring import of_softmax
-from attncli.common.study import Result
 from attncli.numbers import sizes
+from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import legend, one_figure, panels, reference
 from attncli.show.pictures.themes import Sheet

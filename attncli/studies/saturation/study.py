@@ -22,13 +22,12 @@ from attncli.common.pairs.study import (
     result_of,
     scores_of,
 )
-from attncli.common.progress import Progress
-from attncli.common.stopping import Keeping
-from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
 from attncli.numbers import finite, number
+from attncli.results import Finding, Record, Result, by_label, in_sentence
+from attncli.stopping import Keeping, Progress
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights

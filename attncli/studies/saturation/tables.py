@@ -7,8 +7,8 @@ from rich.text import Text
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.scoring import of_softmax
-from attncli.common.study import Result, by_label
 from attncli.numbers import sizes
+from attncli.results import Result, by_label
 from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS

@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Literal
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Facts
 from attncli.numbers import duration, number
+from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 short = partial(number, digits=3)
 Kind = Literal["language", "encoder", "other"]

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from matplotlib.ticker import MaxNLocator
 
-from attncli.common.study import Result, by_label
 from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.looks import Look
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.numbers import several
+from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
 from attncli.show.pictures.matrices import Panel

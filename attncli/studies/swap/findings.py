@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from attncli.common.study import Finding, Record, Result, by_label, in_sentence
 from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
+from attncli.results import Finding, Record, Result, by_label, in_sentence
 from attncli.studies.swap.columns import MAIN, SwapFacts
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.models.loading import Pooling
+from attncli.results import Record
 from attncli.studies.swap.columns import Kind
 
 LARGEST = 700.0  # exp of more is infinite

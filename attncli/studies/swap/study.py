@@ -7,11 +7,8 @@ from pathlib import Path
 
 import torch
 
-from attncli.common.progress import Counter, Progress
 from attncli.common.requests import request_of
 from attncli.common.scoring import formulas_of, names_of, random_labels
-from attncli.common.stopping import Keeping
-from attncli.common.study import Record, Result, Rows
 from attncli.common.swapping import UNIFORM, ZERO, Swap, entry_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
@@ -22,7 +19,9 @@ from attncli.models.loading import Loaded, load
 from attncli.models.replacing import Replacing
 from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
+from attncli.results import Record, Result, Rows
 from attncli.scorers import Scorer
+from attncli.stopping import Counter, Keeping, Progress
 from attncli.studies.study import Study
 from attncli.studies.swap.columns import COLUMNS, Kind, SwapFacts, columns_of
 from attncli.studies.swap.findings import findings_of

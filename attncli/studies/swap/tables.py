@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import LABEL, Result
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.numbers import several
+from attncli.results import LABEL, Result
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, SwapFacts, columns_of

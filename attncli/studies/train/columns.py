@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Facts
 from attncli.numbers import number, several
+from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 short = partial(number, digits=3)
 PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))

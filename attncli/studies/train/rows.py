@@ -8,8 +8,8 @@ from statistics import fmean, median, stdev
 import numpy as np
 
 from attncli.common.scoring import names_of
-from attncli.common.study import Finding, Record, by_label
 from attncli.numbers import finite, number
+from attncli.results import Finding, Record, by_label
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 

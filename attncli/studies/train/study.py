@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import (
     build_normalizer,
     build_scorer,
@@ -20,12 +19,11 @@ from attncli.common.scoring import (
     outline,
     stored_parameters,
 )
-from attncli.common.stopping import Keeping
-from attncli.common.study import Record, Result, Rows, by_label
-from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
+from attncli.results import Record, Result, Rows, by_label
 from attncli.scorers import SCORERS
+from attncli.stopping import Counter, Keeping, Progress
 from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
@@ -33,6 +31,7 @@ from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import findings_of, rows_of, summary
 from attncli.studies.train.tables import tables
 from attncli.studies.train.task import chance_level
+from attncli.threads import on_threads
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it

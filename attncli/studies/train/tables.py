@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.scoring import of_softmax
-from attncli.common.study import Record, Result, by_label
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
+from attncli.results import Record, Result, by_label
 from attncli.show.terminal import tables as show
 from attncli.studies.train.columns import COMPARISONS, TrainFacts
 from attncli.studies.train.rows import mean_and_range

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
-from attncli.common.study import LABEL, SCORER, Column, Result
 from attncli.numbers import MISSING, number
+from attncli.results import LABEL, SCORER, Column, Result
 
 short = partial(number, digits=3)
 signed = partial(Column, signed=True)

@@ -10,8 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.figure import Curve, Points
-from attncli.common.study import Result
 from attncli.numbers import number
+from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import (
     BOTH_COLUMNS,

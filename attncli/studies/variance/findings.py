@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
-from attncli.common.study import Finding, Record, by_label, in_sentence
 from attncli.numbers import finite, number
+from attncli.results import Finding, Record, by_label, in_sentence
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # a deviation less probable than this is reported as significant

@@ -10,11 +10,10 @@ import torch
 from attncli.common.pairs.entries import Entries, PairsFacts
 from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
-from attncli.common.progress import Progress
 from attncli.common.scoring import scale_of
-from attncli.common.stopping import Keeping
-from attncli.common.study import Record, Result
 from attncli.errors import below
+from attncli.results import Record, Result
+from attncli.stopping import Keeping, Progress
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.pairs.entries import PairsFacts
-from attncli.common.study import Result, by_label
 from attncli.numbers import number
+from attncli.results import Result, by_label
 from attncli.show.terminal.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS

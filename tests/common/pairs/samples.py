@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attncli.common.pairs.study import Prepared
-from attncli.common.progress import Progress
-from attncli.common.study import Record, Result
+from attncli.results import Record, Result
+from attncli.stopping import Progress
 from attncli.studies import load_study, options_model
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from attncli.common.pairs import study as shared
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
-from attncli.common.study import Record
+from attncli.results import Record
 from attncli.studies import options_model
 from attncli.studies.variance import study as variance
 from tests.common.pairs.samples import prepared, swept

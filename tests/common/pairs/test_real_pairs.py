@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from attncli.common.pairs import parts
-from attncli.common.study import Record
 from attncli.errors import InputError
+from attncli.results import Record
 from attncli.runs.saving import save_named
 from attncli.studies import load_study
 from tests.common.pairs.samples import by_place, prepared, swept

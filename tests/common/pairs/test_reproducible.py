@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.common.study import Result
 from attncli.errors import InputError
+from attncli.results import Result
 from attncli.scorers import SCORERS
 from tests.common.pairs.samples import by_place, swept
 

@@ -9,9 +9,9 @@ import torch
 from matplotlib.figure import Figure
 
 from attncli.common.pairs.entries import PairsFacts
-from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.numbers import number
+from attncli.results import Result
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.pictures.figures import save_figure

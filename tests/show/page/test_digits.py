@@ -7,7 +7,6 @@ import pytest
 from playwright.sync_api import expect
 
 import attncli
-from attncli.common.study import matrices_of
 from attncli.config.looks import HeatmapLook
 from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.heatmaps import heatmap_figure

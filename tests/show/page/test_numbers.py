@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import attncli
-from attncli.common.study import Result
+from attncli.results import Result
 from attncli.show.page.matrices import views
 from attncli.show.pictures.scales import ColourScale, colour_scale
 from tests.show.page.reading import MASKED, numbers, words

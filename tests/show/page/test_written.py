@@ -11,9 +11,9 @@ import torch
 
 import attncli
 from attncli.api import compare_stored
-from attncli.common.study import Result
 from attncli.errors import printable
 from attncli.numbers import MISSING
+from attncli.results import Result
 from attncli.runs.loading import StoredRun, read_run
 from attncli.show.page.page import embedded
 from attncli.show.page.report import names_of, report

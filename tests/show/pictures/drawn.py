@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
 
-from attncli.common.study import Matrices, Tokens
+from attncli.results import Matrices, Tokens
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.heatmaps import heatmap_figure
 

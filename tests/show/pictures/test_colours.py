@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attncli.attention import masked_softmax, valid_mask
-from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
+from attncli.results import Tokens
 from tests.show.pictures.drawn import (
     bar_labels,
     bars,

@@ -10,7 +10,7 @@ from matplotlib.font_manager import fontManager, get_font
 from pypdf import PdfReader
 
 from attncli.attention import valid_mask
-from attncli.common.study import Tokens
+from attncli.results import Tokens
 from attncli.show.pictures import figures
 from attncli.show.pictures.figures import Picture, fonts_for, save_figure
 from tests.show.pictures.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights

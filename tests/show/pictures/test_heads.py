@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attncli
-from attncli.common.study import Record, Result
 from attncli.config.looks import HeatmapLook
+from attncli.results import Record, Result
 from attncli.studies.attention.figure import figures, heads_figure
 from tests.show.pictures.drawn import check_texts, labels, panels, titles, values
 from tests.show.samples import grids, random_weights, result_of, run_of, shown

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.common.study import Matrices, Tokens
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
+from attncli.results import Matrices, Tokens
 from attncli.show.pictures.heatmaps import heatmap_figure
 from tests.show.pictures.drawn import (
     above,

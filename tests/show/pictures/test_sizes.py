@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 from PIL import Image
 
-from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook, Look
+from attncli.results import Tokens
 from attncli.show.pictures.figures import Picture, as_png, save_figure
 from attncli.show.pictures.panels import draw_line, folded, grid, lay_out, legend
 from attncli.show.pictures.panels import panels as curves

@@ -8,8 +8,8 @@ from rich.text import Text
 from torch import Tensor
 
 import attncli
-from attncli.common.study import Result
 from attncli.errors import InputError
+from attncli.results import Result
 from attncli.show.terminal.tables import opening
 from tests.cli import good
 

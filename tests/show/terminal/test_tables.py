@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attncli.common.study import Record
+from attncli.results import Record
 from attncli.scorers import SCORERS
 from attncli.show.terminal.tables import Cells, blocks, recorded, tables
 from attncli.studies.attention.columns import COLUMNS

@@ -7,7 +7,7 @@ import torch
 from rich.text import Text
 
 from attncli.attention import softmax_over_valid, valid_mask, with_empty_rows
-from attncli.common.study import Tokens
+from attncli.results import Tokens
 from attncli.show.terminal.tables import Block
 from attncli.show.terminal.weights import Excerpt, weight_tables
 from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown

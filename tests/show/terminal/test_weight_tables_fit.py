@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from torch import Tensor
 
 from attncli.attention import valid_mask
-from attncli.common.study import Result, Tokens
+from attncli.results import Result, Tokens
 from tests.show.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 WORDS = ["a", "the", "注意", "한", "🙂", "👩\u200d👧"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.common.progress import Progress
-from attncli.common.study import Record, Result
+from attncli.results import Record, Result
+from attncli.stopping import Progress
 from attncli.studies.bench import measure
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.common.study import Record
 from attncli.normalizers.softmax import Softmax
+from attncli.results import Record
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
 from attncli.studies.bench.implementations import Task, make_call

@@ -7,8 +7,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attncli.common.study import Finding, Record, Result
 from attncli.config.looks import Look
+from attncli.results import Finding, Record, Result
 from attncli.studies.bench.columns import COLUMNS, BenchFacts, raw_name
 from attncli.studies.bench.figure import figures
 from attncli.studies.bench.rows import findings_of, growth

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attncli.common.progress import Progress
 from attncli.errors import InputError
 from attncli.inputs.seeding import generator
 from attncli.normalizers import NORMALIZERS, Normalizer
+from attncli.stopping import Progress
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
 from attncli.studies.saturation.study import run
 from tests import reference

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from attncli.common.pairs import parts
-from attncli.common.progress import Progress
-from attncli.common.study import Record
 from attncli.inputs.seeding import generator
+from attncli.results import Record
 from attncli.scorers import SCORERS
+from attncli.stopping import Progress
 from attncli.studies.saturation import study as saturation
 from attncli.studies.saturation.study import run
 from tests.common.pairs.samples import by_place, prepared, swept

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.common.progress import Progress
-from attncli.common.study import Result
+from attncli.results import Result
+from attncli.stopping import Progress
 from attncli.studies.train import study as train
 from attncli.studies.train.model import Learnt, Recall, learn
 from attncli.studies.train.options import TrainOptions

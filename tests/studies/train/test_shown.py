@@ -11,8 +11,8 @@ import pytest
 import torch
 from rich.cells import cell_len
 
-from attncli.common.study import Record, Result
 from attncli.config.looks import Look
+from attncli.results import Record, Result
 from attncli.show.pictures.figures import save_figure
 from attncli.studies.train.columns import TrainFacts
 from attncli.studies.train.figure import figures

@@ -11,9 +11,9 @@ import torch
 from matplotlib.colors import to_rgb
 
 from attncli.common.pairs.entries import PairsFacts
-from attncli.common.study import Result
 from attncli.config.looks import Look, Theme
 from attncli.numbers import number
+from attncli.results import Result
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.themes import THEMES

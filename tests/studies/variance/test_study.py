@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.common.progress import Progress
 from attncli.scorers import SCORERS
+from attncli.stopping import Progress
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.study import run
 from tests.combinations import others_slow

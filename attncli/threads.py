@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from attncli.common.stopping import signals
+from attncli.stopping import signals
 
 Job = TypeVar("Job")
 Part = TypeVar("Part")

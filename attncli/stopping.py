@@ -1,4 +1,4 @@
-"""How Ctrl-C, SIGTERM and SIGHUP, the signal of a closed terminal, stop a command.
+"""Progress of the work, and how Ctrl-C, SIGTERM and SIGHUP, the signal of a closed terminal, stop it.
 
 Python's default, a KeyboardInterrupt at any line, is lost in code that catches every exception, such as the loading of
 torch or a user's scorer. Here the effect of a signal depends on the work in progress: see `Mode`.
@@ -182,3 +182,32 @@ class Keeping:
 def _is_leaving(frame: FrameType | None) -> bool:
     """Whether the `with` block of a `Keeping` has just ended, so that it would not suppress an exception any more."""
     return frame is not None and frame.f_code is Keeping.__exit__.__code__
+
+
+class Progress:
+    """Receives notes and the steps of the work without showing them; subclasses show them."""
+
+    def step(self, done: int, total: int, what: str) -> None:
+        """Report about every second that `done` of `total` steps are finished, and the current part of the work.
+
+        Raises:
+            Interrupted: the user has stopped the work.
+        """
+        signals.check()
+
+    def note(self, message: str) -> None:
+        """Report something that the user should know, such as a warning."""
+
+
+class Counter:
+    """Counts finished steps, also of several threads, and reports each to a `Progress`."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+        self._lock = threading.Lock()
+
+    def step(self, what: str) -> None:
+        """Report that one more step is finished, and the current part of the work."""
+        with self._lock:
+            self._done += 1
+            self._progress.step(self._done, self._total, what)
