@@ -23,7 +23,7 @@ from attncli.errors import Collector, InputError, Problem, as_line, below, did_y
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
-from attncli.results import MOST_KEYS, Record, single_numbers
+from attncli.results import MOST_KEYS, Row, single_numbers
 from attncli.results import Comparison as StudyComparison
 from attncli.results import Explanation as StudyExplanation
 from attncli.results import Result as StudyResult
@@ -59,10 +59,10 @@ class Result(StudyResult):
     given to `attncli.run`.
     """
 
-    expectations: Sequence[Record] = ()
+    expectations: Sequence[Row] = ()
     folder: Path | None = None
     look: Look = PLAIN
-    config: Record | None = None
+    config: Row | None = None
     document: Document | None = None
 
     @property

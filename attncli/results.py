@@ -12,7 +12,7 @@ from attncli.numbers import number
 if TYPE_CHECKING:
     from torch import Tensor
 
-Record = dict[str, Any]
+Row = dict[str, Any]
 TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
 Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
@@ -68,10 +68,10 @@ class Finding:
 
     text: str
     label: str | None = None
-    numbers: Record = field(default_factory=dict)
+    numbers: Row = field(default_factory=dict)
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Row:
         """Return the finding as a row of results.json."""
         return {"label": self.label, "text": self.text, "numbers": self.numbers}
 
@@ -91,7 +91,7 @@ class Facts(BaseModel):
         return result.facts
 
     @property
-    def data(self) -> Record:
+    def data(self) -> Row:
         """Return the facts that were stated, as data for JSON."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
@@ -175,15 +175,15 @@ class Result:
 
     study: str
     name: str
-    records: Sequence[Record]
-    comparisons: Sequence[Record] = ()
+    records: Sequence[Row]
+    comparisons: Sequence[Row] = ()
     findings: Sequence[Finding] = ()
     inputs: "Mapping[str, Tensor]" = field(default_factory=dict)
     tensors: "Mapping[str, Tensor]" = field(default_factory=dict)
     parameters: "Mapping[str, Tensor]" = field(default_factory=dict)
     interrupted: bool = False
-    heads: Sequence[Record] = ()
-    head_comparisons: Sequence[Record] = ()
+    heads: Sequence[Row] = ()
+    head_comparisons: Sequence[Row] = ()
     about: str | None = None
     formulas: Mapping[str, str] = field(default_factory=dict)
     random: Sequence[str] = ()
@@ -195,7 +195,7 @@ class Result:
     facts: Facts = field(default_factory=Facts)
 
     @property
-    def rows(self) -> dict[RowKind, Sequence[Record]]:
+    def rows(self) -> dict[RowKind, Sequence[Row]]:
         """Return the rows of each kind."""
         return {
             "records": self.records,
@@ -268,7 +268,7 @@ class Listing:
 
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Record]
+    rows: Sequence[Row]
 
 
 @dataclass(frozen=True, repr=False)
@@ -291,12 +291,12 @@ class Comparison:
     b: str
     verdict: str
     sentence: str
-    settings: Sequence[Record] = ()
-    environment: Sequence[Record] = ()
-    inputs: Sequence[Record] = ()
-    differences: Sequence[Record] = ()
-    weights: Sequence[Record] = ()
-    counted: Record = field(default_factory=dict)
+    settings: Sequence[Row] = ()
+    environment: Sequence[Row] = ()
+    inputs: Sequence[Row] = ()
+    differences: Sequence[Row] = ()
+    weights: Sequence[Row] = ()
+    counted: Row = field(default_factory=dict)
     rounding: float = 0.0
     largest: float = 0.0
     largest_of: str = ""
@@ -327,17 +327,17 @@ class Explanation:
     scorer: str
     normalizer: str
     formula: str
-    place: Record
-    formulas: Record
-    of_query: Record
-    of_weights: Record
-    keys: Sequence[Record]
-    rest: Record | None
-    sink: Record | None
+    place: Row
+    formulas: Row
+    of_query: Row
+    of_weights: Row
+    keys: Sequence[Row]
+    rest: Row | None
+    sink: Row | None
     masked: Sequence[int]
     empty_row: str | None
     output: Sequence[float]
-    parameters: Record = field(default_factory=dict)
+    parameters: Row = field(default_factory=dict)
     others: Sequence[str] = ()
 
     def __repr__(self) -> str:
@@ -347,9 +347,9 @@ class Explanation:
         return f"<attncli.Explanation {self.name}: {self.label}, {place}>"
 
 
-def single_numbers(row: Record) -> Record:
+def single_numbers(row: Row) -> Row:
     """Return the row with each interval `X_ci` replaced by two numbers, `X_low` and `X_high`."""
-    cells: Record = {}
+    cells: Row = {}
     for key, value in row.items():
         if key.endswith(INTERVAL):
             stem = key.removesuffix(INTERVAL)
@@ -376,9 +376,9 @@ def in_sentence(label: str, random: Collection[str]) -> str:
     return f"{label} (random parameters)" if label in random else label
 
 
-def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
+def by_label(records: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the records of each label, in the order of the records."""
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[Row]] = {}
     for record in records:
         found.setdefault(record["label"], []).append(record)
     return found
@@ -395,14 +395,14 @@ class Rows:
     """
 
     columns: Sequence[Column]
-    records: Sequence[Record]
+    records: Sequence[Row]
     comparison_columns: Sequence[Column] = ()
-    comparisons: Sequence[Record] = ()
+    comparisons: Sequence[Row] = ()
     no_comparisons: str = "there are none"
     shapes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     head_columns: Sequence[Column] = ()
-    heads: Sequence[Record] = ()
+    heads: Sequence[Row] = ()
     head_comparison_columns: Sequence[Column] = ()
-    head_comparisons: Sequence[Record] = ()
+    head_comparisons: Sequence[Row] = ()
     layers: Mapping[int, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import torch
 
 from attncli.config.tensors import Data
 from attncli.inputs.build import Inputs, build_inputs
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.stopping import Progress
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
@@ -46,7 +46,7 @@ class Run:
     scorer: str
     formula: str
     scale: Any
-    record: Record
+    record: Row
     stages: Mapping[str, torch.Tensor]
     state: Mapping[str, torch.Tensor]
 

@@ -13,7 +13,7 @@ from attncli.config.looks import HeatmapLook
 from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
-    from attncli.results import Record
+    from attncli.results import Row
     from attncli.runs.loading import StoredRun
 
 MOST_PLACES = 8  # pairs of batch element and head in the picture
@@ -124,7 +124,7 @@ def _check(
     return look
 
 
-def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, look: HeatmapLook, quiet: bool) -> None:
+def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look: HeatmapLook, quiet: bool) -> None:
     """Draw the difference of the weights of two runs, at the batch elements and heads that differ most.
 
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.

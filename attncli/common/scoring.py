@@ -22,7 +22,7 @@ from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS, Normalizer
-from attncli.results import NORMALIZER, Record
+from attncli.results import NORMALIZER, Row
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS, Scorer, is_built_in
 from attncli.scorers._base import with_facts
@@ -35,7 +35,7 @@ SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, whic
 NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
 
 
-def names_of(entry: ScorerEntry) -> Record:
+def names_of(entry: ScorerEntry) -> Row:
     """Return the columns that name the entry in each of its rows: scorer, label and normaliser."""
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
 
@@ -411,7 +411,7 @@ def _of_normalizer(entry: ScorerEntry) -> str:
     return f"; {name}{given}: {formula_of(entry.normalizer.implementation)}"
 
 
-def of_softmax(records: Iterable[Record]) -> bool:
+def of_softmax(records: Iterable[Row]) -> bool:
     """Whether the normaliser of all rows is softmax; rows of older versions have no such column, and it was softmax."""
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 

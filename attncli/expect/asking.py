@@ -8,7 +8,7 @@ from typing import Any
 from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
-from attncli.results import INTERVAL, STAGES, Record, Rows
+from attncli.results import INTERVAL, STAGES, Row, Rows
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the order of a pair does not matter
 MOST_NAMED = 4  # columns in a message, and values of each column
@@ -23,7 +23,7 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
     collector.check()
 
 
-def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, Record | None]]:
+def asked(expectation: Expectation, rows: Rows) -> list[tuple[Row, Row | None]]:
     """Return the rows that an expectation selects, each with the row that its metric must be above or below, if any.
 
     If the expectation lists values of one column both in `where` and for the rows to compare with, each selected row
@@ -44,7 +44,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, Record | N
             raise InputError.of(f"{message}; expected the same list, or one value", [kind, name])
     with below("where"):
         picked = list(_pick(table, where, metric))
-    found = list[tuple[Record, Record | None]]()
+    found = list[tuple[Row, Row | None]]()
     for wanted, row in picked:
         with below(kind):
             same_values = other | {column: wanted[column] for column in paired}
@@ -59,7 +59,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, Record | N
     return found
 
 
-def _with_layers(columns: Record, layers: Mapping[int, str]) -> Record:
+def _with_layers(columns: Row, layers: Mapping[int, str]) -> Row:
     """Return a copy of `columns` in which numbers of layers are replaced by the names of the layers."""
     if not layers or "layer" not in columns:
         return {**columns}
@@ -71,7 +71,7 @@ def _with_layers(columns: Record, layers: Mapping[int, str]) -> Record:
     return {**columns, "layer": list(map(name, value)) if isinstance(value, list) else name(value)}
 
 
-def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
+def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Row]:
     """Return the table with the metric of an expectation: records or comparisons, of whole scorers or by head.
 
     If several tables have the metric, return the table with most of the columns that the expectation names.
@@ -128,7 +128,7 @@ def _meant(metric: str, rows: Rows) -> str:
     return did_you_mean(metric, near or [key for key, text in known.items() if not text])
 
 
-def _pick(table: Sequence[Record], where: Record, metric: str) -> Iterator[tuple[Record, Record]]:
+def _pick(table: Sequence[Row], where: Row, metric: str) -> Iterator[tuple[Row, Row]]:
     """Yield (values, row) for every combination of the values in `where`; `values` has one value per column.
 
     Before the run some columns are unknown, so a combination may match several rows.
@@ -141,7 +141,7 @@ def _pick(table: Sequence[Record], where: Record, metric: str) -> Iterator[tuple
         where = where | {"a": where["b"], "b": where["a"]}
     for values in itertools.product(*(value if isinstance(value, list) else [value] for value in where.values())):
         wanted = dict(zip(where, values, strict=True))
-        found, before = table, Record()
+        found, before = table, Row()
         for column, value in wanted.items():
             having = [row for row in found if column not in row or same(row[column], value)]
             if not having:
@@ -162,7 +162,7 @@ def same(value: Any, wanted: Any) -> bool:
     return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
 
 
-def _too_many(rows: Sequence[Record], where: Record) -> str:
+def _too_many(rows: Sequence[Row], where: Row) -> str:
     """Return an error message: several rows match `where`, and differ in columns such as `measure (scores, output)`."""
     differ = list[str]()
     for column in rows[0]:
@@ -174,7 +174,7 @@ def _too_many(rows: Sequence[Record], where: Record) -> str:
     return f"got {described(where) if where else 'no `where`'}; {len(rows)} rows match{named}; {cure}"
 
 
-def described(where: Record) -> str:
+def described(where: Row) -> str:
     """Return columns and values as text: `scorer = dot, d = 512`."""
     return ", ".join(f"{column} = {plain(value)}" for column, value in where.items())
 

@@ -12,7 +12,7 @@ import torch
 from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
 from attncli.expect.asking import asked, without_ones
-from attncli.results import STAGES, Record, Result, Rows
+from attncli.results import STAGES, Result, Row, Rows
 
 ULPS = 8  # allowed rounding error of stages, in units in the last place
 
@@ -40,8 +40,8 @@ class Verdict:
 
     index: int
     expectation: Expectation
-    where: Record
-    expected: Record
+    where: Row
+    expected: Row
     got: Any = None
     holds: bool | None = None
     reason: str | None = None
@@ -49,7 +49,7 @@ class Verdict:
     problem: InputError | None = None
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Row:
         """The row for `expectations` in results.json."""
         claim, source, metric = self.expectation.claim, self.expectation.source, self.expectation.metric
         head = {"claim": claim, "source": source, "where": self.where, "metric": metric}

@@ -28,8 +28,8 @@ from attncli.results import (
     STAGES,
     Column,
     Comparison,
-    Record,
     Result,
+    Row,
     RowKind,
     SweepResult,
     in_sentence,
@@ -53,7 +53,7 @@ ONE_WAY = "output_difference"  # metric of a pair that changes if the two are sw
 VERDICTS = ("measured", "rounding", "different")
 
 Columns = Mapping[RowKind, Sequence[Column]]  # columns of a study by kind of row, such as `records`
-Between = Callable[[Result, Result], Sequence[Record]]
+Between = Callable[[Result, Result], Sequence[Row]]
 
 
 def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between | None = None) -> Comparison:
@@ -127,7 +127,7 @@ def rounding_of(run: StoredRun) -> float:
     return max(ULPS * min(eps, torch.finfo(torch.float32).eps), ULPS_STORED * eps)
 
 
-def config_in(run: StoredRun) -> Record:
+def config_in(run: StoredRun) -> Row:
     """Return the config.yaml of a run as a mapping; empty if there is no file."""
     with reading(run.path):
         return dict(parse_yaml(run.config or "{}", lambda line, column: str(run.path))[0])
@@ -143,7 +143,7 @@ def _incomparable(a: Result, b: Result) -> str:
     return f"{'A' if is_sweep else 'B'} alone is a sweep of {a.study}; compare a sweep with a sweep"
 
 
-def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool, random: Collection[str]) -> str:
+def _sentence(comparison: Comparison, found: Sequence[Row], same_inputs: bool, random: Collection[str]) -> str:
     """Return the verdict as a sentence, with the first difference beyond rounding, or else the largest within it.
 
     `random` has the labels with random parameters.
@@ -170,7 +170,7 @@ def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool
     return sentence + named * bool(keys)
 
 
-def _name(difference: Record, random: Collection[str] = ()) -> str:
+def _name(difference: Row, random: Collection[str] = ()) -> str:
     """Return words for the place of a difference, such as `entropy of scaled_dot, batch 1`."""
     before = "the input " if difference["rows"] == "inputs" else "the " * (difference["metric"] == "row")
     between = " of " if {"label", "a"} & difference["where"].keys() else ", " * bool(difference["where"])
@@ -188,7 +188,7 @@ def _notes(a: StoredRun, b: StoredRun) -> Iterator[str]:
             yield f"{name} was interrupted: rows are missing"
 
 
-def _settings(run: StoredRun, other: StoredRun) -> Record:
+def _settings(run: StoredRun, other: StoredRun) -> Row:
     """Return the settings in config.yaml of `run`; from results.json if either run has no config."""
     settings, seed = config_in(run), run.content.get("seed")
     if run.config is None or other.config is None:
@@ -197,17 +197,17 @@ def _settings(run: StoredRun, other: StoredRun) -> Record:
     return {key: value for key, value in settings.items() if key not in (*NO_SETTINGS, *OUTCOMES)}
 
 
-def _stored_settings(run: StoredRun) -> Record:
+def _stored_settings(run: StoredRun) -> Row:
     """Return the key `settings` of results.json."""
-    settings: Record = run.content.get("settings", {})
+    settings: Row = run.content.get("settings", {})
     return settings
 
 
-def _environment(run: StoredRun) -> Record:
+def _environment(run: StoredRun) -> Row:
     return {"attncli": run.content.get("attncli"), **run.content["environment"]}
 
 
-def _fingerprints(run: StoredRun) -> Record:
+def _fingerprints(run: StoredRun) -> Row:
     """Return dtype, shape and hash of each input as text, by name."""
     return {
         name: f"{each['dtype']} {'x'.join(map(str, each['shape']))} {each['sha256'][:DIGEST]}"
@@ -215,7 +215,7 @@ def _fingerprints(run: StoredRun) -> Record:
     }
 
 
-def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Record]:
+def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
     """Yield the values that differ in nested data, with their paths. Scorers are matched by label, not by order."""
     a, b = (_by_label(each) for each in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -231,7 +231,7 @@ def _by_label(value: Any) -> Any:
     return {each["label"]: each for each in value} if is_entries else value
 
 
-def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, rounding: float) -> Iterator[Record]:
+def _tensors(a: Result, b: Result, inputs: Sequence[Row], columns: Columns, rounding: float) -> Iterator[Row]:
     """Yield the differences between the inputs, then between all other tensors that both runs have.
 
     `inputs` has a row for each input with different fingerprints. The values are compared if both runs have the tensor.
@@ -255,13 +255,13 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
             yield from _tensor("stages" if name in stages else "arrays", name, tensor, second[name], rounding, size)
 
 
-def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Iterator[Record]:
+def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Iterator[Row]:
     """Yield the largest difference between two tensors, if any, relative to the largest value in either.
 
     The key `at` in `where` of the difference is the index of the values that differ most.
     """
     owner, _, metric = name.rpartition("/")
-    where: Record = {"label": owner} if owner else {}
+    where: Row = {"label": owner} if owner else {}
     if a.shape != b.shape or a.dtype != b.dtype:
         kinds = [f"{each.dtype} {'x'.join(map(str, each.shape))}".removeprefix("torch.") for each in (a, b)]
         yield _difference(rows, where, metric, kinds, math.inf, rounding)
@@ -279,7 +279,7 @@ def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: 
     yield _difference(rows, where, metric, values, float(largest[piece].values), rounding)
 
 
-def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], rounding: float) -> Iterator[Record]:
+def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], rounding: float) -> Iterator[Row]:
     """Yield the rows that only one run has, and the metrics that differ in rows of both."""
     known = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
     columns = {key: known.get(key) or Column(key, key, "") for of in (a, b) for row in of.rows[rows] for key in row}
@@ -290,7 +290,7 @@ def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], roundin
     of_a, of_b = (_by_place(of.rows[rows], places) for of in (a, b))
     both = {**of_a, **of_b}
     changing = [key for key in places if key in NAMES or len({plain(row.get(key)) for row in both.values()}) > 1]
-    unequal = list[tuple[Record, Column, list[Any], list[Any]]]()
+    unequal = list[tuple[Row, Column, list[Any], list[Any]]]()
     for at, row in both.items():
         where = {key: row[key] for key in changing if row.get(key) is not None}
         if at not in of_a or at not in of_b:
@@ -317,7 +317,7 @@ def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], roundin
         yield found
 
 
-def _by_place(rows: Sequence[Record], places: Sequence[str]) -> dict[tuple[str, int], Record]:
+def _by_place(rows: Sequence[Row], places: Sequence[str]) -> dict[tuple[str, int], Row]:
     """Return rows by their values in the columns `places`, and by a count from 0 of rows with the same values.
 
     The two labels `a` and `b` of a pair may come in either order.
@@ -331,7 +331,7 @@ def _by_place(rows: Sequence[Record], places: Sequence[str]) -> dict[tuple[str, 
     return found
 
 
-def _cells(row: Record, key: str) -> list[Any]:
+def _cells(row: Row, key: str) -> list[Any]:
     """Return [value, low, high] of a metric and its interval; None for numbers that are missing, NaN or infinite."""
     return [nan_to_null(row.get(key)), *(nan_to_null(row.get(key + INTERVAL)) or (None, None))]
 
@@ -344,7 +344,7 @@ def _matrix(rows: Iterable[Iterable[Any]]) -> Tensor:
     return torch.tensor([list(map(_number, row)) for row in rows], dtype=torch.float64)
 
 
-def _difference(rows: str, where: Record, metric: str, of: Sequence[Any], relative: float, rounding: float) -> Record:
+def _difference(rows: str, where: Row, metric: str, of: Sequence[Any], relative: float, rounding: float) -> Row:
     found = {"rows": rows, "where": where, "metric": metric, "a": of[0], "b": of[1]}
     are_numbers = not any(map(math.isnan, map(_number, of)))
     found |= {"difference": of[1] - of[0] if are_numbers else None, "relative": relative}

@@ -15,7 +15,7 @@ from torch import Tensor
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.errors import InputError, dotted, looking_at
-from attncli.results import Facts, Finding, Record, Result, SweepResult
+from attncli.results import Facts, Finding, Result, Row, SweepResult
 from attncli.runs.run_folder import JOURNAL
 from attncli.runs.settings import Settings
 from attncli.studies import STUDIES, load_study
@@ -89,7 +89,7 @@ class StoredTensors(Mapping[str, Tensor]):
         return len(self._names)
 
 
-def _labelled(record: Record) -> Record:
+def _labelled(record: Row) -> Row:
     if not isinstance(record.get("label"), str) or not isinstance(record.get("scorer"), str):
         raise ValueError(record)
     return record
@@ -102,16 +102,16 @@ class Stored(BaseModel):
     name: str
     about: str | None = None
     settings: Settings
-    records: list[Annotated[Record, AfterValidator(_labelled)]]
-    comparisons: list[Record]
-    heads: list[Record] = []
-    head_comparisons: list[Record] = []
+    records: list[Annotated[Row, AfterValidator(_labelled)]]
+    comparisons: list[Row]
+    heads: list[Row] = []
+    head_comparisons: list[Row] = []
     findings: list[Finding]
-    inputs: Record
-    expectations: list[Record]
+    inputs: Row
+    expectations: list[Row]
     created: str
     command: str
-    environment: Record
+    environment: Row
     files: list[str]
     interrupted: bool = False
 
@@ -126,7 +126,7 @@ class StoredRun:
 
     path: Path
     result: Result
-    content: Record
+    content: Row
     config: str | None = None
 
 

@@ -26,8 +26,8 @@ from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
 from attncli.results import (
     STAGES,
-    Record,
     Result,
+    Row,
     SweepResult,
     nan_to_null,
     single_numbers,
@@ -57,7 +57,7 @@ class Finished:
     """A finished run. `content` is the content of its results.json, `picture` the path of its main picture, if any."""
 
     result: Result
-    content: Record
+    content: Row
     folder: Path
     document: Document
     verdicts: Sequence[Verdict]
@@ -66,13 +66,13 @@ class Finished:
 
 def results_of(
     result: Result, verdicts: Sequence[Verdict], seed: int, device: torch.device, started: datetime, command: str
-) -> Record:
+) -> Row:
     """Return the content of results.json, except the names of the files.
 
     NaN and infinity, which JSON lacks, become null. The key `interrupted` is there only if the user stopped the run, so
     rows are missing.
     """
-    content: Record = nan_to_null(
+    content: Row = nan_to_null(
         {
             "attncli": __version__,
             "study": result.study,
@@ -108,7 +108,7 @@ def results_of(
 def save_run(
     folder: Path,
     result: Result,
-    content: Record,
+    content: Row,
     config: Mapping[str, Any],
     files: Mapping[str, Callable[[Path], None]],
     note: Callable[[str], None],
@@ -175,9 +175,9 @@ def save_config(folder: Path, config: Mapping[str, Any]) -> None:
 def save_sweep(
     folder: Path,
     result: SweepResult,
-    content: Record,
-    points: Sequence[Record],
-    summary: Sequence[Record],
+    content: Row,
+    points: Sequence[Row],
+    summary: Sequence[Row],
     pictures: Mapping[str, Callable[[Path], None]],
 ) -> None:
     """Write or replace the results of a sweep in its folder, which has its config and its journal already.
@@ -245,7 +245,7 @@ def _draw(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _save_tables(folder: Path, **tables: Sequence[Record]) -> None:
+def _save_tables(folder: Path, **tables: Sequence[Row]) -> None:
     """Write NAME.csv for each table NAME=rows that has rows."""
     for name, records in tables.items():
         if records:
@@ -254,17 +254,17 @@ def _save_tables(folder: Path, **tables: Sequence[Record]) -> None:
                 csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
 
 
-def _columns(records: Sequence[Record]) -> dict[str, list[Any]]:
+def _columns(records: Sequence[Row]) -> dict[str, list[Any]]:
     rows = [single_numbers(record) for record in records]
     return {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
 
 
-def to_json(content: Record | list[Record]) -> str:
+def to_json(content: Row | list[Row]) -> str:
     """Return indented JSON; NaN and infinity raise a ValueError."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def fingerprint(tensor: Tensor) -> Record:
+def fingerprint(tensor: Tensor) -> Row:
     """Return shape, dtype and the SHA-256 hash of a tensor's values in C order."""
     flat = tensor.contiguous().cpu().flatten()
     numbers = flat.numpy() if flat.dtype.itemsize != 2 else flat.view(torch.int16).numpy()

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import BaseModel, field_validator
 
-from attncli.results import CaptureFacts, Record, Result, Stage, SweepResult, tensor_name
+from attncli.results import CaptureFacts, Result, Row, Stage, SweepResult, tensor_name
 
 
-def settings_of(result: Result) -> Record:
+def settings_of(result: Result) -> Row:
     """Return the facts of a result as data for JSON."""
     settings = {**result.facts.data, "random": result.random}
     if result.formulas:
@@ -26,7 +26,7 @@ def settings_of(result: Result) -> Record:
     return settings
 
 
-def _of_layer(result: Result, layer: str | None) -> Record:
+def _of_layer(result: Result, layer: str | None) -> Row:
     """Return the scales and tokens in a layer; empty for studies without them."""
     names = {label: tensor_name(label, layer=layer) for label in result.labels}
     scales = {label: result.scales[name] for label, name in names.items() if name in result.scales}

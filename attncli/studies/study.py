@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from attncli.results import Column, Explanation, Facts, Record, Result, RowKind, Rows
+from attncli.results import Column, Explanation, Facts, Result, Row, RowKind, Rows
 from attncli.stopping import Progress
 
 if TYPE_CHECKING:
@@ -63,6 +63,6 @@ class Study(Generic[Options, Prepared]):
     metric: str
     call_columns: Sequence[Column] = ()
     explain: Callable[..., Explanation] | None = None
-    between: Callable[[Result, Result], Sequence[Record]] | None = None
+    between: Callable[[Result, Result], Sequence[Row]] | None = None
     swept: RowKind = "records"
     titles: Mapping[RowKind, str] = field(default_factory=lambda: TITLES)

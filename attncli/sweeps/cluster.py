@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.config.opening import UnfitFileError, check_regular
 from attncli.errors import InputError, got, looking_at, printable
-from attncli.results import Record
+from attncli.results import Row
 from attncli.stopping import signals
 from attncli.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
 
@@ -30,7 +30,7 @@ def on_cluster(
     one_at_a_time: bool = False,
     note: Callable[[str], None] = lambda message: None,
     fail_fast: bool = False,
-) -> Generator[Record]:
+) -> Generator[Row]:
     """Compute points on the workers of a Dask scheduler, and yield their rows as they finish.
 
     `address` is the scheduler's address or scheduler file; `note` receives remarks for the user. All workers must have
@@ -118,10 +118,10 @@ def _in_words(version: Any) -> str:
     return f"none ({printable(str(version))})" if isinstance(version, BaseException) else str(version)
 
 
-def _tried_once(jobs: Iterable[Job], client: "Client", most: int | None) -> Generator[Record]:
+def _tried_once(jobs: Iterable[Job], client: "Client", most: int | None) -> Generator[Row]:
     from distributed import wait
 
-    waiting, begun = deque(jobs), dict["Future[Record]", tuple[Job, float]]()  # with the time when it was begun
+    waiting, begun = deque(jobs), dict["Future[Row]", tuple[Job, float]]()  # with the time when it was begun
     workers, looked, seen = 0, float("-inf"), time.monotonic()
     while waiting or begun:
         signals.check()
@@ -152,12 +152,12 @@ def _tried_once(jobs: Iterable[Job], client: "Client", most: int | None) -> Gene
             yield row
 
 
-def _row(future: "Future[Record]", job: Job, since: float) -> Record:
+def _row(future: "Future[Row]", job: Job, since: float) -> Row:
     from distributed import CancelledError, KilledWorker
 
     seconds = time.monotonic() - since
     try:
-        row: Record = future.result(PATIENCE)
+        row: Row = future.result(PATIENCE)
     except (CancelledError, TimeoutError, OSError):
         raise
     except KilledWorker as error:

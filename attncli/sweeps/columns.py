@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from attncli.errors import show
-from attncli.results import INTERVAL, LAYER, Column, Record, RowKind, SweepResult
+from attncli.results import INTERVAL, LAYER, Column, Row, RowKind, SweepResult
 from attncli.studies import load_study
 
 OWN = "record."  # prefix of a study's column if the key is swept, too
@@ -33,7 +33,7 @@ def renamed(key: str, keys: Sequence[str]) -> str:
     return f"{OWN}{key}" if key in keys else key
 
 
-def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
+def with_sweep(sweep: Mapping[str, Any], record: Row) -> Row:
     """Return a row of the sweep: the swept values, with lists and mappings as text, followed by the study's record."""
     swept = {key: show(value) if isinstance(value, list | dict) else value for key, value in sweep.items()}
     return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
@@ -114,6 +114,6 @@ def companions(result: SweepResult, name: str) -> list[str]:
     return [key for key in changing(result, list(together)) if key not in others]
 
 
-def _decides(a: str, b: str, records: Sequence[Record]) -> bool:
+def _decides(a: str, b: str, records: Sequence[Row]) -> bool:
     """Whether rows with the same value in column `a` have the same value in column `b`."""
     return len({(row.get(a), row.get(b)) for row in records}) == len({row.get(a) for row in records})

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from attncli.config.looks import Look
 from attncli.errors import printable
-from attncli.results import Record, Result, SweepResult
+from attncli.results import Result, Row, SweepResult
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
 from attncli.show.pictures.matrices import Panel
@@ -114,7 +114,7 @@ def _lines(
     note: Note,
     sheet: Sheet,
     *,
-    rows: Sequence[Record],
+    rows: Sequence[Row],
     axes: Sequence[Axis],
     names: Mapping[str, str],
     title: str,
@@ -156,7 +156,7 @@ def _lines(
     return figure
 
 
-def _facets(rows: Sequence[Record], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int]:
+def _facets(rows: Sequence[Row], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int]:
     """Return the combinations of the axes' values in the rows, at most the last MOST_PANELS, and the size of a group.
 
     A group of panels differs only in the value on the last axis; the size is 1 if not all groups are complete.
@@ -219,7 +219,7 @@ def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
 
 
 def _tables(
-    result: SweepResult, rows: Sequence[Record], axes: Sequence[Axis], mean: str
+    result: SweepResult, rows: Sequence[Row], axes: Sequence[Axis], mean: str
 ) -> tuple[list[Panel], tuple[str, str]]:
     """Return a heatmap panel for each label, and the titles of its vertical and horizontal axis.
 

@@ -10,7 +10,7 @@ from typing import Any
 from attncli.common.intervals import student_t
 from attncli.common.trends import FLAT, course
 from attncli.numbers import finite, number, several
-from attncli.results import Finding, Record, SweepResult, by_label, in_sentence
+from attncli.results import Finding, Row, SweepResult, by_label, in_sentence
 from attncli.runs.run_folder import JOURNAL
 from attncli.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown
 
@@ -24,7 +24,7 @@ SMALL = 0.1  # a share of the range; steps back up to this do not hide the direc
 class Point:
     """One value of a swept key: the row of one of the seeds, and the metric by seed."""
 
-    row: Record
+    row: Row
     by_seed: Mapping[Any, float]
 
     @property
@@ -88,10 +88,10 @@ def findings_of(result: SweepResult) -> list[Finding]:
 
 
 def _lines(
-    rows: Sequence[Record], metric: str, axes: Mapping[str, Sequence[Any]], name: str
+    rows: Sequence[Row], metric: str, axes: Mapping[str, Sequence[Any]], name: str
 ) -> dict[tuple[Any, ...], Line]:
     """Return the lines along the axis `name` by the values on the other axes; numbers on the axis are sorted."""
-    groups = dict[tuple[Any, ...], dict[Any, list[Record]]]()
+    groups = dict[tuple[Any, ...], dict[Any, list[Row]]]()
     for row in rows:
         place = tuple(row[other] for other in axes if other != name)
         groups.setdefault(place, {}).setdefault(row[name], []).append(row)
@@ -103,7 +103,7 @@ def _lines(
     return lines
 
 
-def _clause(result: SweepResult, name: str, rows: Sequence[Record]) -> str | None:
+def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     """Return how the metric changes along an axis where it changes most; None if there is nothing to compare."""
     axes, together = axes_of(result), companions(result, name)
     lines = {place: line for place, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}

@@ -12,7 +12,7 @@ from attncli.config.document import read_document
 from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, places_of
 from attncli.errors import InputError, looking_at, refusal
-from attncli.results import Record
+from attncli.results import Row
 from attncli.runs.locks import lock
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written
 from attncli.sweeps.tally import Tally, name_of
@@ -22,22 +22,22 @@ STATES = get_args(State)
 SHOWN = 60  # bytes of a damaged line in errors
 
 
-class Row(BaseModel):
+class PointRow(BaseModel):
     """The keys of every line of the journal, to validate it."""
 
     key: str
-    sweep: Record
+    sweep: Row
     status: State
     error: str | None
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     host: str
     finished: datetime
-    records: list[Record]
-    heads: list[Record] = []  # lines of earlier versions have none
+    records: list[Row]
+    heads: list[Row] = []  # lines of earlier versions have none
     random: list[str] = []  # labels of scorers with random parameters
 
 
-def rows_of(folder: Path) -> Iterator[Record]:
+def rows_of(folder: Path) -> Iterator[Row]:
     """Yield the rows of a journal in the order of finishing; a later row of the same point replaces an earlier one.
 
     An incomplete last line is left out: the sweep was killed, or is just writing it.
@@ -85,10 +85,10 @@ def status_of(folder: Path) -> str:
     return tally.line(is_written(folder), f"attncli sweep --resume {folder}")
 
 
-def _row(line: bytes, where: str) -> Record:
+def _row(line: bytes, where: str) -> Row:
     try:
-        Row.model_validate_json(line, strict=True)
-        row: Record = json.loads(line)
+        PointRow.model_validate_json(line, strict=True)
+        row: Row = json.loads(line)
     except ValueError:
         text = line[:SHOWN].decode(errors="replace").strip() or "nothing"
         message = f"got {text}{'…' * (len(line) > SHOWN)}; expected a finished point of a sweep"
@@ -100,7 +100,7 @@ def _row(line: bytes, where: str) -> Record:
 class Journal:
     """An open journal, which appends rows and knows which points are done. One process at a time may have it open."""
 
-    def __init__(self, folder: Path, swept: Mapping[str, Record]) -> None:
+    def __init__(self, folder: Path, swept: Mapping[str, Row]) -> None:
         """Open or create the journal in a folder. `swept` maps the key of each point (a hash) to its swept values.
 
         Raises:
@@ -131,7 +131,7 @@ class Journal:
             whole = sum(len(line) for line in file if line.endswith(b"\n"))
         self._file.truncate(whole)
 
-    def _count(self, row: Record) -> None:
+    def _count(self, row: Row) -> None:
         key = row["key"]
         if key not in self._swept:  # of another version, or of values no longer swept
             if row["status"] == "done" and (same := self._keys.get(name_of(row["sweep"]))):
@@ -145,7 +145,7 @@ class Journal:
         """Return the number of points that only another version of attncli has done, perhaps with other numbers."""
         return len(self._done_before - self.done)
 
-    def add(self, row: Record) -> Record:
+    def add(self, row: Row) -> Row:
         """Append the row of a point, with its swept values and the time; return the swept values.
 
         Raises:

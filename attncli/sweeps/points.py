@@ -17,7 +17,7 @@ from attncli.config.scorer_entries import refuse_functions
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
 from attncli.expect.asking import check_expectations
-from attncli.results import INTERVAL, Record, Rows
+from attncli.results import INTERVAL, Row, Rows
 from attncli.runs.resolved import config_of
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
@@ -37,8 +37,8 @@ class Point:
     """
 
     key: str
-    sweep: Record
-    config: Record
+    sweep: Row
+    config: Row
 
     @property
     def text(self) -> str:
@@ -82,7 +82,7 @@ class Plan:
         return self.heads * len(self.points) <= MOST_HEADS
 
     @property
-    def config(self) -> Record:
+    def config(self) -> Row:
         """Return the content of config.yaml: the config as written, with absolute paths.
 
         Entries in a short form have the labels that they have at the points, without values of swept options.
@@ -93,7 +93,7 @@ class Plan:
             named = zip(entries, labels, strict=True)
             data["scorers"] = [{**each, "label": label} if "label" in each else each for each, label in named]
         folder = self.document.path.absolute().parent
-        whole: Record = _with_whole_paths(data, config_of(self.options), folder)
+        whole: Row = _with_whole_paths(data, config_of(self.options), folder)
         head = {"study": self.options.study, "name": self.options.name}
         return {**head, **whole, "sweep": as_data(self.axes, self.metric)}
 
@@ -292,9 +292,9 @@ def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
     return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
 
 
-def _records(points: Iterable[Point], trial: Trial) -> list[Record]:
+def _records(points: Iterable[Point], trial: Trial) -> list[Row]:
     """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
-    records = list[Record]()
+    records = list[Row]()
     for point in points:
         own = trial.rows.get(_seedless(point))
         records += [with_sweep(point.sweep, record) for record in (own.records if own else [{}])]

@@ -15,7 +15,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from attncli.results import Record
+from attncli.results import Row
 from attncli.stopping import signals
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
@@ -26,7 +26,7 @@ BROKEN = "its process ended before its work; a script needs `if __name__ == '__m
 
 def on_processes(
     jobs: Iterable[Job], processes: int, timeout: float | None = None, fail_fast: bool = False
-) -> Generator[Record]:
+) -> Generator[Row]:
     """Compute points on several processes, at most `timeout` seconds each, and yield their rows as they finish.
 
     If a process dies, its point is tried once more, alone: at the end, or at once if `fail_fast`. If that process dies,
@@ -38,11 +38,11 @@ def on_processes(
     yield from tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
 
 
-def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Record]:
+def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Row]:
     pool = ProcessPool(processes, initializer=_begin, context=_context())
     try:
         with _signals_blocked():
-            begun: dict[Future[Record], Job] = {pool.schedule(run_point, (job,), timeout=timeout): job for job in jobs}
+            begun: dict[Future[Row], Job] = {pool.schedule(run_point, (job,), timeout=timeout): job for job in jobs}
         while begun:
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
             signals.check()
@@ -79,7 +79,7 @@ def _signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _row(future: "Future[Record]", job: Job, timeout: float | None) -> Record:
+def _row(future: "Future[Row]", job: Job, timeout: float | None) -> Row:
     error = future.exception()
     if error is None:
         return future.result()

@@ -13,14 +13,14 @@ from attncli.config.sweep import as_data
 from attncli.errors import below
 from attncli.expect.judging import judge
 from attncli.numbers import several
-from attncli.results import Record, SweepResult
+from attncli.results import Row, SweepResult
 from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
 from attncli.stopping import Keeping, Progress
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.sweeps.findings import findings_of
-from attncli.sweeps.journal import STATES, Journal, Row, rows_of
+from attncli.sweeps.journal import STATES, Journal, PointRow, rows_of
 from attncli.sweeps.points import Plan, Point
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.summary import summary
@@ -88,7 +88,7 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
     return Finished(result, content, folder, plan.document, verdicts, picture), problem
 
 
-def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[Record]:
+def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[Row]:
     """Compute points on this machine or on a cluster, and yield their rows."""
     code, plan = code_version(), task.plan
     heads = plan.keeps_heads
@@ -106,7 +106,7 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
     return on_processes(jobs, min(wanted, len(jobs)), task.timeout, task.fail_fast)
 
 
-def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
+def keep(rows: Generator[Row], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
     """Write rows into the journal; return the reason if the sweep stops before the last row, else None.
 
     Raises:
@@ -130,14 +130,14 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
     return None
 
 
-def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Record]]:
+def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
     """Return the result of the finished points, in the order of the plan, and the state of every point."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
-    records, heads, points = list[Record](), list[Record](), list[Record]()
+    records, heads, points = list[Row](), list[Row](), list[Row]()
     for point in plan.points:
         row = finished.get(point.key, {"key": point.key, "status": MISSING, "records": []}) | {"sweep": point.sweep}
-        points.append({key: row.get(key) for key in Row.model_fields if key not in NOT_LISTED})
+        points.append({key: row.get(key) for key in PointRow.model_fields if key not in NOT_LISTED})
         records += [with_sweep(point.sweep, record) for record in row["records"]]
         heads += [with_sweep(point.sweep, record) for record in row.get("heads", ()) if plan.keeps_heads]
     states = Counter(point["status"] for point in points)

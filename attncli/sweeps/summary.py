@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 from attncli.common.intervals import student_t
 from attncli.numbers import number
-from attncli.results import Column, Record, SweepResult
+from attncli.results import Column, Row, SweepResult
 from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed
 
 short = partial(number, digits=3)
@@ -34,7 +34,7 @@ def summary_columns(result: SweepResult) -> list[Column]:
     ]
 
 
-def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[Record]:
+def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[Row]:
     """Return a row for each metric (by default all) and each group of rows that differ only in their seed.
 
     A row has the columns that identify the group, and `metric`, `mean`, `std`, `low`, `high` and `count`. An interval
@@ -43,10 +43,10 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     """
     columns, own, names = columns_of(result), names_of(result), summary_names(result)
     metrics = figures_of(result) if metrics is None else metrics
-    groups = dict[tuple[object, ...], list[Record]]()
+    groups = dict[tuple[object, ...], list[Row]]()
     for row in result.records:
         groups.setdefault(tuple(row.get(name) for name in own), []).append(row)
-    rows = list[Record]()
+    rows = list[Row]()
     for values, group in groups.items():
         for metric in metrics:
             least = -math.inf if columns[metric].signed else 0.0
@@ -56,7 +56,7 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     return rows
 
 
-def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Record:
+def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Row:
     """Return mean, std, low, high and count of numbers; `low` to `high` is the 95 % interval of the mean.
 
     A statistic that needs more numbers is None. `least` and `most` are the limits of possible numbers: an interval that

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.numbers import finite, several
-from attncli.results import Column, Record, SweepResult
+from attncli.results import Column, Row, SweepResult
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.sweeps.columns import (
@@ -52,7 +52,7 @@ def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None
     yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
 
 
-def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Record]:
+def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
     """Return a row for each label and combination of values of `keys`: the metric's mean and deviation over seeds."""
     groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
     for row in result.records:

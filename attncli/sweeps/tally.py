@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
-from attncli.results import Record
+from attncli.results import Row
 
 
 class Tally:
     """Counts the points of a sweep by state, and estimates the time left."""
 
-    def __init__(self, points: Iterable[Record]) -> None:
+    def __init__(self, points: Iterable[Row]) -> None:
         """Start with no finished point; `points` has the swept values of every point."""
         self._open = {name_of(point) for point in points}
         self.total = len(self._open)
@@ -19,7 +19,7 @@ class Tally:
         self._busy = 0.0  # seconds of computing, without pauses before the sweep was resumed
         self._until = float("-inf")
 
-    def add(self, row: Record) -> None:
+    def add(self, row: Row) -> None:
         """Count the row of a point, in place of an earlier row of the same point."""
         name = name_of(row["sweep"])
         if name not in self._open and name not in self._states:
@@ -62,7 +62,7 @@ class Tally:
         return f"{line}; stopped; `{again}` goes on" if running is False and self._open else line
 
 
-def name_of(swept: Record) -> str:
+def name_of(swept: Row) -> str:
     """Return swept values as text that identifies a point, equal for values of the plan and of the journal."""
     return json.dumps(swept, sort_keys=True)
 

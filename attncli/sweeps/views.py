@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli import studies
 from attncli.config.looks import Look
-from attncli.results import Column, Listing, Record, Result, RowKind, SweepResult
+from attncli.results import Column, Listing, Result, Row, RowKind, SweepResult
 from attncli.studies import load_study
 from attncli.studies.study import TITLES
 from attncli.sweeps.columns import columns_of as swept_columns_of
@@ -42,9 +42,9 @@ def columns_of(result: Result) -> dict[RowKind, Sequence[Column]]:
     return {**load_study(result.study).columns}
 
 
-def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
+def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Row]]]:
     """Return the kinds of rows that a result has, with functions that return the rows."""
-    frames: dict[str, Callable[[], Sequence[Record]]] = {
+    frames: dict[str, Callable[[], Sequence[Row]]] = {
         kind: partial(result.rows.__getitem__, kind) for kind in columns_of(result) if kind != "heads" or result.heads
     }
     return {**frames, "summary": partial(summary, result)} if isinstance(result, SweepResult) else frames

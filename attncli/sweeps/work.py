@@ -18,7 +18,7 @@ import attncli
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable, ran_out, shortened
 from attncli.modes import torch_isolated
-from attncli.results import Record, nan_to_null
+from attncli.results import Row, nan_to_null
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.threads import on_threads
@@ -41,7 +41,7 @@ def code_version() -> str:
     return f"{attncli.__version__}+{digest.hexdigest()[:12]}"
 
 
-def deciding(config: Mapping[str, Any]) -> Record:
+def deciding(config: Mapping[str, Any]) -> Row:
     """Return the part of a config that decides the results: all keys but NO_PART."""
     return {key: value for key, value in config.items() if key not in NO_PART}
 
@@ -51,7 +51,7 @@ def key_of(config: Mapping[str, Any], code: str) -> str:
     return hashlib.sha256(json.dumps([deciding(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def run_point(job: Job) -> Record:
+def run_point(job: Job) -> Row:
     """Compute a point and return its row: `status` is `done` or `failed`, rows are as in results.json."""
     with torch_isolated():
         begun = time.perf_counter()
@@ -66,7 +66,7 @@ def run_point(job: Job) -> Record:
 
 def row_of(
     job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Any]] | None = None
-) -> Record:
+) -> Row:
     """Return the row of one sweep point: status, error, run time and host, with the study's rows if it finished."""
     return {
         "key": job["key"],
@@ -86,8 +86,8 @@ class EngineLostError(Exception):
 
 
 def tried_twice(
-    compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job], at_once: bool = False
-) -> Generator[Record]:
+    compute: Callable[[Iterable[Job]], Generator[Row]], jobs: Iterable[Job], at_once: bool = False
+) -> Generator[Row]:
     """Yield the rows of points as `compute` finishes them; a point that died is tried once more at the end, alone.
 
     If the first ALIKE points all die, these points are tried again before the others begin. If `at_once`, every point

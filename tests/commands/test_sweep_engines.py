@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attncli.results import Record
+from attncli.results import Row
 from attncli.sweeps import running
 from tests.cli import attncli, experiment
 from tests.sweeps.jobs import kept
@@ -17,7 +17,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the number of processes requested from an engine that computes nothing."""
     numbers = list[int]()
 
-    def engine(jobs: Sequence[Any], number: int, *_: object) -> Generator[Record]:
+    def engine(jobs: Sequence[Any], number: int, *_: object) -> Generator[Row]:
         numbers.append(number)
         for job in jobs:
             yield {"key": job["key"], "status": "done", "error": None, "seconds": 1, "host": "", "records": []}

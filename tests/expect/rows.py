@@ -5,10 +5,10 @@ from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.expect.judging import Verdict, judge
-from attncli.results import Column, Record, Result, Rows
+from attncli.results import Column, Result, Row, Rows
 
 
-def columns_of(rows: Sequence[Record]) -> list[Column]:
+def columns_of(rows: Sequence[Row]) -> list[Column]:
     """Return a column for every key, in the order of the rows."""
     values = {key: value for row in rows for key, value in row.items()}
     return [Column(key, key, "", text=isinstance(value, str)) for key, value in values.items()]

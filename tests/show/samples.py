@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
 from attncli.config.looks import Look
-from attncli.results import Record, Result, Tokens
+from attncli.results import Result, Row, Tokens
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import load_study
 from attncli.studies.attention.columns import AttentionFacts
@@ -45,13 +45,13 @@ class ScorerRun:
     formula: str
     scale: float
     stages: dict[str, Tensor]
-    record: Record
+    record: Row
 
 
 Grid = dict[tuple[int, int], Cell]
 
 
-def record_of(label: str, scorer: str, **figures: Any) -> Record:
+def record_of(label: str, scorer: str, **figures: Any) -> Row:
     """Return a record of the attention study, with invented values for metrics not in `figures`."""
     made_up = {
         "normalizer": "softmax",

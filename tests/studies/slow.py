@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from tests import reference
 
 ENTRIES: list[dict[str, Any]] = [
@@ -32,7 +32,7 @@ TINY: dict[str, Any] = {"queries": [[1000.0]], "keys": [[3000.0], [1000.0]], "va
 Rows = Sequence[Sequence[float]]
 
 
-def without_time(records: Sequence[Record]) -> dict[str, Record]:
+def without_time(records: Sequence[Row]) -> dict[str, Row]:
     return {record["label"]: {**record, "seconds": None} for record in records}
 
 
@@ -40,7 +40,7 @@ def pooled(weights: Tensor, values: Tensor) -> Tensor:
     return reference.for_each_matrix(reference.weighted_sum, weights.double(), values.double())
 
 
-def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
+def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Row:
     """Return a record, computed by the definitions in Python floats."""
     cells = zip(scores.flatten().tolist(), valid.flatten().tolist(), strict=True)
     seen = [score for score, allowed in cells if allowed]
@@ -85,7 +85,7 @@ def empties(valid: Tensor) -> list[bool]:
     return [not any(row) for row in valid.flatten(0, -2).tolist()]
 
 
-def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Record:
+def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Row:
     """Return a comparison of nonempty rows; Jensen-Shannon is the mean of two Kullback-Leibler divergences."""
 
     def divergence(p: Sequence[float], q: Sequence[float]) -> float:
@@ -108,7 +108,7 @@ def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Record:
     }
 
 
-def slow_rows(result: Result) -> tuple[list[Record], list[Record]]:
+def slow_rows(result: Result) -> tuple[list[Row], list[Row]]:
     """Return the rows by batch element and head of every scorer and of every pair, computed in Python floats."""
     valid = result.inputs["valid"]
     places = list(itertools.product(*map(range, valid.shape[:-2])))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from attncli.common.pairs.study import Prepared as PreparedPairs
-from attncli.results import Column, Record
+from attncli.results import Column, Row
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.attention import study as attention
@@ -67,7 +67,7 @@ def check(columns: Any, known: Any, rows: Any) -> None:
         check_column(column, rows)
 
 
-def check_column(column: Column, rows: list[Record]) -> None:
+def check_column(column: Column, rows: list[Row]) -> None:
     """Assert that values can be formatted, are words if `text` is set, and that `about` is a sentence."""
     assert not column.about[0].islower(), column.key
     assert column.about.endswith("."), column.key

@@ -20,7 +20,7 @@ import attncli
 from attncli.api import Result
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
-from attncli.results import Record
+from attncli.results import Row
 from attncli.show.page.matrices import views
 from attncli.studies.attention.columns import AttentionFacts
 from tests.cli import good, refusal
@@ -111,7 +111,7 @@ def of_heads(layer: str, label: str, heads: Heads) -> tuple[Tensor, Tensor, Tens
     return tuple(torch.stack(each, 1) for each in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def close(found: Record, expected: Record) -> None:
+def close(found: Row, expected: Row) -> None:
     unknown = {key: value for key, value in expected.items() if value is None}
     assert {key: found[key] for key in unknown} == unknown
     known = {key: value for key, value in expected.items() if key not in {*unknown, "entropy_bound"}}

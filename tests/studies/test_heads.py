@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import attncli
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from tests.cli import experiment, run
 from tests.experiments import result_of
 from tests.studies.slow import slow_record, slow_rows
@@ -28,7 +28,7 @@ HEADS: dict[str, Any] = {
 RANDOM = " (random parameters)"
 
 
-def close(found: Record, expected: Record) -> None:
+def close(found: Row, expected: Row) -> None:
     numbers = {name for name, value in expected.items() if isinstance(value, float)}
     assert {name: found[name] for name in numbers} == pytest.approx(
         {name: expected[name] for name in numbers}, rel=1e-9, abs=1e-12

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.results import Record
+from attncli.results import Row
 from attncli.scorers.dot import Dot
 from attncli.sweeps.journal import rows_of
 from attncli.sweeps.work import code_version
@@ -38,12 +38,12 @@ def bad(name: str) -> dict[str, Any]:
     return job(name, config(0, f"{__name__}:{name}"))
 
 
-def swept(points: Sequence[dict[str, Any]]) -> dict[str, Record]:
+def swept(points: Sequence[dict[str, Any]]) -> dict[str, Row]:
     """Return the swept values of points by key, as a journal needs them."""
     return {each["key"]: {"seed": index} for index, each in enumerate(points)}
 
 
-def figures(rows: Sequence[Record]) -> dict[str, Any]:
+def figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the parts of rows that do not depend on time and machine, by key; assert that each key occurs once."""
     found = {row["key"]: [row["status"], without_time(row["records"]), row.get("heads")] for row in rows}
     assert len(found) == len(rows)
@@ -55,11 +55,11 @@ def kept(folder: Path) -> dict[str, Any]:
     return figures(list(rows_of(folder)))
 
 
-def without_time(records: Sequence[Record]) -> list[Record]:
+def without_time(records: Sequence[Row]) -> list[Row]:
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
-def table(folder: Path, name: str = "records.csv") -> list[Record]:
+def table(folder: Path, name: str = "records.csv") -> list[Row]:
     """Return the rows in a file of a sweep, without times."""
     with (folder / name).open(encoding="utf-8", newline="") as file:
         return without_time(list(csv.DictReader(file)))

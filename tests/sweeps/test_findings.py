@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attncli
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.sweeps.findings import SMALL, findings_of
 from tests.sweeps.test_summary import swept
 
@@ -20,7 +20,7 @@ Over = list[dict[str, list[Any]]]
 WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
 
 
-def sentences(over: Over, entropy: Callable[[Record], float | None], *labels: str, **more: Any) -> list[str]:
+def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, **more: Any) -> list[str]:
     """Return the findings of a sweep whose metric is a function of the swept values and the label."""
     keys = [key for axis in over for key in axis]
     rows = []
@@ -128,7 +128,7 @@ def test_a_number_over_seeds(values: list[float], wiggle: float, text: str) -> N
     """Steps within the noise are no turning points; sentences have the means."""
     over: Over = [{"seed": [0, 1, 2]}, {"scale": [*range(len(values))]}]
 
-    def entropy(row: Record) -> float:
+    def entropy(row: Row) -> float:
         return values[row["scale"]] + wiggle * WIGGLES[(row["seed"] + row["scale"]) % 3]
 
     assert sentences(over, entropy) == [f"dot: entropy {text}."]
@@ -186,7 +186,7 @@ def test_names_over_seeds() -> None:
     over: Over = [{"seed": [0, 1, 2]}, {"fill": ["a", "b", "c"]}]
     values = {"a": 1.0, "b": 1.01, "c": 3.0}
 
-    def noisy(size: float) -> Callable[[Record], float]:
+    def noisy(size: float) -> Callable[[Row], float]:
         return lambda row: values[row["fill"]] + size * WIGGLES[(row["seed"] + ord(row["fill"])) % 3]
 
     (text,) = sentences(over, noisy(1.0))

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from attncli.errors import InputError
-from attncli.results import Record
+from attncli.results import Row
 from attncli.runs import run_folder
 from attncli.runs.locks import is_locked
 from attncli.runs.run_folder import JOURNAL
 from attncli.sweeps.journal import Journal, rows_of
 from attncli.sweeps.tally import Tally
 
-SWEPT: dict[str, Record] = {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 2}}
+SWEPT: dict[str, Row] = {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 2}}
 
 
-def row(key: str, status: str = "done", seconds: float = 1.0) -> Record:
+def row(key: str, status: str = "done", seconds: float = 1.0) -> Row:
     error = None if status == "done" else "wrong"
     return {"key": key, "status": status, "error": error, "seconds": seconds, "host": "here", "records": [{"x": None}]}
 
 
-def written(folder: Path, *rows: Record) -> bytes:
+def written(folder: Path, *rows: Row) -> bytes:
     with Journal(folder, SWEPT) as journal:
         for each in rows:
             journal.add(each)

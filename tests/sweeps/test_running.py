@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attncli.results import Record
+from attncli.results import Row
 from attncli.stopping import Progress
 from attncli.sweeps.journal import Journal, rows_of
 from attncli.sweeps.running import keep
@@ -22,7 +22,7 @@ class Told(Progress):
         self.steps.append((done, total, what))
 
 
-def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[Record]:
+def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[Row]:
     for number, error in enumerate(errors):
         status = "failed" if error else "done"
         yield {"key": f"p{number}", "status": status, "error": error, "seconds": 0, "host": "here", "records": []}
@@ -30,7 +30,7 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
         raise EngineLostError(lost)
 
 
-def stopped(folder: Path, rows: Generator[Record], points: int, fail_fast: bool = False) -> tuple[str | None, int]:
+def stopped(folder: Path, rows: Generator[Row], points: int, fail_fast: bool = False) -> tuple[str | None, int]:
     """Return the reason for the stop, and the number of kept rows."""
     with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
         reason = keep(rows, journal, Progress(), fail_fast)
@@ -76,7 +76,7 @@ def test_every_row_is_told(tmp_path: Path) -> None:
 def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
     ended = []
 
-    def rows() -> Generator[Record]:
+    def rows() -> Generator[Row]:
         try:
             yield from engine([None, None])
         finally:

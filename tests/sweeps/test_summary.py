@@ -8,19 +8,19 @@ import pytest
 from scipy import stats
 
 from attncli.common.intervals import student_t
-from attncli.results import Record, SweepResult
+from attncli.results import Row, SweepResult
 from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
 from attncli.sweeps.summary import FIGURES, spread, summary
 
 NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
 
 
-def swept(study: str, over: list[dict[str, list[Any]]], records: list[Record], metric: str = "entropy") -> SweepResult:
+def swept(study: str, over: list[dict[str, list[Any]]], records: list[Row], metric: str = "entropy") -> SweepResult:
     points = {"done": 1, "failed": 0, "died": 0, "missing": 0}
     return SweepResult(study, "x", records, axes=over, metric=metric, points=points)
 
 
-def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Record]:
+def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Row]:
     """Return rows of two scorers; their entropy is a known function of the swept values."""
     keys = [key for axis in over for key in axis]
     places = product(*(list(zip(*axis.values(), strict=True)) for axis in over))
@@ -108,7 +108,7 @@ def test_names_that_clash_have_a_prefix() -> None:
 def test_columns_of_a_study_of_sizes() -> None:
     """If points have rows of several d, d identifies a row like a swept key; columns that depend on d are no axes."""
     over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}, {"lr": [0.1, 1.0]}, {"d": [8, 16]}]
-    rows: list[Record] = []
+    rows: list[Row] = []
     for seed, lr, d, model in product((0, 1), (0.1, 1.0), (8, 16), (0, 1)):
         own = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "record.d": d, "record.seed": model, "keys": 4}
         rows.append({"seed": seed, "lr": lr, "d": d, **own, "accuracy": 0.9, "loss": lr})

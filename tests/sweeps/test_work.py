@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attncli
-from attncli.results import Record
+from attncli.results import Row
 from attncli.studies import load_study
 from attncli.sweeps import work
 from attncli.sweeps.work import Job, run_point, tried_twice
@@ -54,7 +54,7 @@ def test_mistakes_are_told_on_one_line(keys: dict[str, Any], error: str) -> None
 def test_a_point_that_died_is_tried_once_more_in_the_end_alone(deaths: int) -> None:
     points, calls = [job(key, {}) for key in "abc"], list[list[str]]()
 
-    def engine(jobs: Iterable[Job]) -> Generator[Record]:
+    def engine(jobs: Iterable[Job]) -> Generator[Row]:
         calls.append([each["key"] for each in jobs])
         for key in calls[-1]:
             yield {"key": key, "status": "died" if key == "b" and len(calls) <= deaths else "done"}
@@ -76,7 +76,7 @@ def test_a_point_that_died_is_tried_once_more_in_the_end_alone(deaths: int) -> N
 def test_points_that_died_are_tried_again_before_others(dying: str, at_once: bool, calls: list[str]) -> None:
     called = list[str]()
 
-    def engine(jobs: Iterable[Job]) -> Generator[Record]:
+    def engine(jobs: Iterable[Job]) -> Generator[Row]:
         called.append("".join(each["key"] for each in jobs))
         for key in called[-1]:
             yield {"key": key, "status": "died" if key in dying else "done"}

@@ -41,7 +41,7 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import number, several
-from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Record, Result, Rows, by_label
+from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, Rows, by_label
 from attncli.scorers import Scorer
 from attncli.stopping import Counter, Progress
 from attncli.threads import in_order, on_threads
@@ -109,7 +109,7 @@ class Prepared:
             point.layer: point.number for point in self.points if point.layer is not None and point.number is not None
         }
 
-    def numbered(self, rows: Sequence[Record]) -> list[Record]:
+    def numbered(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rows with numbers of layers in place of their names, for sentences."""
         return [{**row, "layer": self.layers[row["layer"]]} if "layer" in row else row for row in rows]
 
@@ -242,7 +242,7 @@ def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
 
 
 def result_of(
-    prepared: Prepared, columns: Sequence[Column], figures: Sequence[Sequence[Record]], watched: str, progress: Progress
+    prepared: Prepared, columns: Sequence[Column], figures: Sequence[Sequence[Row]], watched: str, progress: Progress
 ) -> Result:
     """Return the result, with no findings yet, from the metrics of every scorer at every point (None if missing).
 
@@ -275,7 +275,7 @@ def result_of(
     )
 
 
-def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Record]:
+def _rows(prepared: Prepared, figures: Sequence[Sequence[Row]]) -> list[Row]:
     """Return the rows with the columns that identify them, grouped by size, or by scorer for the tensors of a file."""
     rows = [
         {
@@ -290,7 +290,7 @@ def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Recor
     return [row for heads in by_label(rows).values() for row in heads] if prepared.is_real else rows
 
 
-def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[str, Tensor]:
+def _curve_tensors(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, Tensor]:
     """Return `curve/<label>/<column>`, NaN if missing; an interval `X_ci` becomes `X_ci_low` and `X_ci_high`."""
     curve: dict[str, Tensor] = {}
     for label, own in by_label(rows).items():
@@ -305,7 +305,7 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
     return curve
 
 
-def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Record]]:
+def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Row]]:
     """Describe in words how the metric `key` changes over the rows; return this text and the rows that it mentions.
 
     Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, where changes within the `margins` do not count,
@@ -320,23 +320,23 @@ def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = N
     return f"ranges from {' to '.join(f'{number(row[key], 3)} ({place_of(row)})' for row in ends)}", ends
 
 
-def numbers_of(rows: Sequence[Record], columns: Sequence[str]) -> Record:
+def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:
     """Return the values of the rows in each of the columns, and in `layer` and `head` if they have these."""
     places = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
     return {column: [row[column] for row in rows] for column in places}
 
 
-def place_of(row: Record) -> str:
+def place_of(row: Row) -> str:
     """Return text such as `head 3`, or `layer 0, head 3` for a row with a layer."""
     return f"layer {row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
 
 
-def over_sizes(rows: Sequence[Record]) -> bool:
+def over_sizes(rows: Sequence[Row]) -> bool:
     """Whether the rows, sorted by d, are of several sizes d, and not of heads or layers."""
     return bool(rows[0]["d"] < rows[-1]["d"] and "layer" not in rows[0])
 
 
-def power_law(rows: Sequence[Record], key: str) -> float | None:
+def power_law(rows: Sequence[Row], key: str) -> float | None:
     """Return the exponent a of the best fit c d^a to the metric `key`; None if it fits badly or hardly changes.
 
     There is no fit either for fewer than three rows, heads, or values that are not positive.

@@ -39,7 +39,7 @@ from torch import Tensor
 
 from attncli.errors import printable, shortened
 from attncli.numbers import cell_decimals, number
-from attncli.results import STAGES, Record, Result, tensor_name
+from attncli.results import STAGES, Result, Row, tensor_name
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means
 from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale
@@ -58,7 +58,7 @@ Array = npt.NDArray[Any]
 Numbers = tuple[Array, Array]  # matrices, and which of their cells are unmasked
 
 
-def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
+def views(result: Result, budget: int, command: str | None) -> Iterator[Row]:
     """Yield the views of a run, in about `budget` bytes: one for all layers with matrices of the same size."""
     groups: dict[str, list[str | None]] = {}
     for layer in result.layer_names:
@@ -81,7 +81,7 @@ def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
     return {stage: labels for stage, labels in there.items() if labels}
 
 
-def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
+def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     stages = _stages(result, layers[0])
     *leading, n, m = result.inputs[tensor_name("valid", layer=layers[0])].shape
     batches, heads = (leading[0] if leading else 1), math.prod(leading[1:])
@@ -100,7 +100,7 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
     cells = int(valid.sum()) * count
     width = EXACT if cells * TEXT[EXACT] <= budget else ROUNDED
     blocks = _blocks(cells * TEXT[ROUNDED] / budget, n, m)
-    numbers, described, is_double = dict[str, list[Numbers]](), list[Record](), False
+    numbers, described, is_double = dict[str, list[Numbers]](), list[Row](), False
     for stage, labels in stages.items():
         tensors = [stack(result.tensors, label, stage) for label in labels]
         is_double = is_double or tensors[0].dtype == torch.float64
@@ -146,7 +146,7 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Record:
     }
 
 
-def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Record]:
+def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Row]:
     """Yield the findings that name a label, or a batch element, layer or head, which is in `axes` with its name."""
     for index, finding in enumerate(result.findings):
         named = {axis: printable(str(finding.numbers[axis])) for axis in axes if finding.numbers.get(axis) is not None}
@@ -184,7 +184,7 @@ def _numbers(values: Tensor, valid: Tensor, is_weight: bool, blocks: tuple[int, 
     return rounded.numpy(), shown.numpy()
 
 
-def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record:
+def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Row:
     """Return the scales of the values, of each label for scores, and of the differences from each of several labels.
 
     The numbers in cells have the same decimals for all labels.
@@ -192,7 +192,7 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record
     every = [values[shown] for values, shown in numbers]
     groups = [[each] for each in every] if stage in SCORES else [every]
     quantity = QUANTITIES[stage]
-    differences = list[Record]()
+    differences = list[Row]()
     for base in numbers if len(numbers) > 1 else ():
         with np.errstate(invalid="ignore", over="ignore"):
             changes = [(each[0] - base[0])[each[1] & base[1]] for each in numbers if each is not base]
@@ -203,7 +203,7 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Record
     return {"values": values, "differences": differences}
 
 
-def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Record:
+def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Row:
     shares = np.linspace(0, 1, COLOURS + 1)
     values = np.asarray(scale.norm.inverse(shares))
     slack = ROUNDING * (scale.high - scale.low)

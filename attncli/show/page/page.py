@@ -15,7 +15,7 @@ from matplotlib import colormaps
 
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
-from attncli.results import Column, Comparison, Record, SweepResult, nan_to_null
+from attncli.results import Column, Comparison, Row, SweepResult, nan_to_null
 from attncli.runs.loading import StoredRun
 from attncli.show.page.matrices import COLOURS
 from attncli.show.page.note import as_html
@@ -79,9 +79,9 @@ class Table(NamedTuple):
 
 
 def page(
-    runs: Sequence[Record],
+    runs: Sequence[Row],
     comparisons: Sequence[Comparison] = (),
-    both: Record | None = None,
+    both: Row | None = None,
     *,
     title: str | None = None,
     note: str | None = None,
@@ -126,7 +126,7 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[Record]) -> Record:
+def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[Row]) -> Row:
     """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures.
 
     `source` is the run's path, for commands that can read it.
@@ -157,7 +157,7 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
     }
 
 
-def _compared(found: Comparison) -> Record:
+def _compared(found: Comparison) -> Row:
     """Return the variables of the template for a comparison; runs have their names in place of A and B."""
     names = {"A": printable(found.a), "B": printable(found.b)}
     sentence, *notes = (
@@ -196,7 +196,7 @@ def _text(text: str) -> str:
     return printable(text) if text.strip() else text
 
 
-def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> Table:
+def _table(title: str, columns: Sequence[Column], records: Sequence[Row]) -> Table:
     """Return a table of records, without empty columns."""
     stated = {column.key: column for column in columns}
     keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)

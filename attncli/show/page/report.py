@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from attncli.errors import printable
-from attncli.results import STAGES, Comparison, Record, Result, SweepResult, tensor_name
+from attncli.results import STAGES, Comparison, Result, Row, SweepResult, tensor_name
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.page.matrices import views
 from attncli.show.page.page import page, section_of
@@ -79,7 +79,7 @@ def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Compari
     return replace(a, name=most["label"], records=records, inputs=masks, tensors=tensors, findings=())
 
 
-def _difference(row: Record) -> float:
+def _difference(row: Row) -> float:
     return float(row["js_divergence"] or row["max_abs_difference"] or 0.0)
 
 
@@ -103,7 +103,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         depths = [depth + more for depth, more in zip(depths, short, strict=True)]
 
 
-def _section(run: StoredRun, name: str, number: int, budget: int) -> Record:
+def _section(run: StoredRun, name: str, number: int, budget: int) -> Row:
     """Return the section of a run, with matrices of about `budget` bytes; `number` is its index on the page."""
     here, result = Path.cwd(), run.result
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path

@@ -13,7 +13,7 @@ import numpy as np
 from attncli.config.looks import HeatmapLook, Theme
 from attncli.errors import printable
 from attncli.numbers import number
-from attncli.results import Record
+from attncli.results import Row
 from attncli.show.pictures.figures import METADATA, Hint, Note, Picture, applied
 
 PAGE_THEMES: tuple[Theme, ...] = ("light", "dark")
@@ -25,12 +25,12 @@ DROPPED_STYLES = ("font", "font-family")  # page.css chooses the font
 Figures = Callable[[Any, Note], Any]  # from a look to functions that draw a figure, by the figure's name
 
 
-def pictures(figures: Figures, name: str, number: int | str) -> list[Record]:
+def pictures(figures: Figures, name: str, number: int | str) -> list[Row]:
     """Return the pictures of a run, except its heatmaps, with `name`, `title`, `notes` and an SVG for each theme.
 
     `name` is the run's name and `number` its index on the page, or another word that makes ids unique.
     """
-    found: dict[str, Record] = {}
+    found: dict[str, Row] = {}
     for theme in PAGE_THEMES:
         notes: list[str] = []
         for key, make in figures(HeatmapLook(theme=theme, font_size=POINTS), notes.append).items():

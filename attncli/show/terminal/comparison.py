@@ -9,7 +9,7 @@ from rich.text import Text
 
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, distinct, number, place, several
-from attncli.results import Comparison, Record
+from attncli.results import Comparison, Row
 from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
 
 MOST = 20  # rows of a table, without --full
@@ -60,7 +60,7 @@ def sections(comparison: Comparison, most: int | None = MOST) -> Iterator[Sectio
         yield Section("Differences, largest first", *_differences(rows[:most]), left_out)
 
 
-def _left_out(rows: Sequence[Record], most: int | None) -> str:
+def _left_out(rows: Sequence[Row], most: int | None) -> str:
     return several(len(rows) - most, "more row") if most is not None and len(rows) > most else ""
 
 
@@ -85,11 +85,11 @@ def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[Ren
             yield from titled(f"{each.title}, A -> B", [*map(Text, lines), *remark(left_out)])
 
 
-def _words(heading: str, rows: Sequence[Record], key: str) -> Cells:
+def _words(heading: str, rows: Sequence[Row], key: str) -> Cells:
     return Cells(heading, [MISSING if row.get(key) is None else printable(plain(row[key])) for row in rows])
 
 
-def _differences(rows: Sequence[Record]) -> tuple[list[Cells], list[Cells]]:
+def _differences(rows: Sequence[Row]) -> tuple[list[Cells], list[Cells]]:
     values = [[printable(value) for value in distinct(row["a"], row["b"])] for row in rows]
     words = [
         Cells("where", [printable(place(row["where"]) or row["rows"]) for row in rows]),

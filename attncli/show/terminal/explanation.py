@@ -11,7 +11,7 @@ from rich.text import Text
 
 from attncli.errors import listed, printable, shortened
 from attncli.numbers import number, several
-from attncli.results import Explanation, Record
+from attncli.results import Explanation, Row
 from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, fit, titled
 
 STAGES = {"score": "score", "capped": "after\nsoftcap", "bias": "bias", "biased": "with\nbias"}  # with their headings
@@ -52,7 +52,7 @@ def fewer(found: Explanation, count: int) -> Explanation:
     return replace(found, keys=[row for row in found.keys if row["key"] in kept], rest=rest)
 
 
-def _by_weight(rows: Sequence[Record]) -> list[Record]:
+def _by_weight(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of keys in order of their weights, the largest weight first."""
     return sorted(rows, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
 
@@ -169,7 +169,7 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
     )
 
 
-def _sums(found: Explanation) -> Record:
+def _sums(found: Explanation) -> Row:
     """Return the sums of the normaliser's steps, by the name of the step."""
     steps = found.keys[0]["weight_steps"] if found.keys else ()
     return {name: found.of_weights[SUM_OF + name] for name in steps if SUM_OF + name in found.of_weights}

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number
-from attncli.results import TIE, Column, Finding, Record, Result, by_label, tensor_name
+from attncli.results import TIE, Column, Finding, Result, Row, by_label, tensor_name
 from attncli.show.terminal.console import SafeConsole
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ MOST_FINDINGS = 12
 ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
 MOST_LENGTHS = 8  # valid lengths that are listed
 LONGEST_LABEL = 14  # characters of a label above a column; longer ones are folded
-Row = TypeVar("Row")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Cells:
         return replace(self, heading="\n".join("\n".join(pieces) for pieces in lines))
 
 
-def cells(columns: Iterable[Column], records: Sequence[Record]) -> list[Cells]:
+def cells(columns: Iterable[Column], records: Sequence[Row]) -> list[Cells]:
     """Return the columns of these rows, with `-` for missing values."""
     return [Cells(column.heading, [_cell(column, record.get(column.key)) for record in records]) for column in columns]
 
@@ -93,7 +93,7 @@ def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
 def tables(
     names: Sequence[Column],
     figures: Sequence[Column],
-    records: Sequence[Record],
+    records: Sequence[Row],
     width: int,
     most: int | None = None,
 ) -> Iterator[RenderableType]:
@@ -106,7 +106,7 @@ def tables(
     yield from left_out(len(records) - len(shown), len(records))
 
 
-def ends(rows: Sequence[Row], most: int | None) -> Sequence[Row]:
+def ends(rows: Sequence[Item], most: int | None) -> Sequence[Item]:
     """Return the rows; if there are more than `most`, return `most` of them, from the start and from the end."""
     if most is None or len(rows) <= most:
         return rows
@@ -164,7 +164,7 @@ def _lines(text: str, width: int) -> int:
 def pivot(
     names: Sequence[Column],
     metric: Column,
-    records: Sequence[Record],
+    records: Sequence[Row],
     width: int,
     most: int | None = None,
     spread: str = "",
@@ -176,11 +176,11 @@ def pivot(
     A label with one value in all rows has a line below instead. If there are more than `most` rows, the table has the
     layers and heads where the labels differ most; without layers and heads it has the first and the last rows.
     """
-    places = dict[tuple[Any, ...], dict[str, Record]]()
+    places = dict[tuple[Any, ...], dict[str, Row]]()
     for record in records:
         places.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
 
-    def shown(row: Record) -> str:
+    def shown(row: Row) -> str:
         value = _cell(metric, row.get(metric.key))
         return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
 
@@ -214,7 +214,7 @@ def _folded(label: str) -> str:
 
 
 def _most_different(
-    places: Mapping[tuple[Any, ...], Mapping[str, Record]], key: str, most: int | None
+    places: Mapping[tuple[Any, ...], Mapping[str, Row]], key: str, most: int | None
 ) -> list[tuple[Any, ...]]:
     """Return the `most` places where the values of the labels differ most, in the order of `places`."""
 
@@ -285,7 +285,7 @@ class Block:
         return table
 
 
-def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:
+def heading(record: Row, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:
     """Yield a line with the label of a record, its scorer and some facts, and a line with the formula."""
     scorer = "" if record["scorer"] == record["label"] else f" ({printable(record['scorer'])})"
     details = f": {', '.join(facts)}" if facts else ""
@@ -307,7 +307,7 @@ def formulas_if(most: int | None, result: Result) -> Iterator[Text]:
         yield from formulas(result)
 
 
-def numbered_layers(records: Sequence[Record], layers: Mapping[str, int], most: int | None) -> tuple[list[Record], str]:
+def numbered_layers(records: Sequence[Row], layers: Mapping[str, int], most: int | None) -> tuple[list[Row], str]:
     """Return the rows with layers replaced by their numbers, and a line with the names of the numbers, if any.
 
     If `most` is given, the line names only the first and the last of more than two layers.

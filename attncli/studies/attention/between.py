@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, Valid
-from attncli.results import Record, Result, tensor_name
+from attncli.results import Result, Row, tensor_name
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
 
 
-def between(a: Result, b: Result) -> list[Record]:
+def between(a: Result, b: Result) -> list[Row]:
     """Return a row for each `label, layer, batch, head`, with the differences of one scorer between the two runs.
 
     The metrics are the same as for a pair of scorers in one run. A scorer has rows if both runs store its outputs with
@@ -22,8 +22,8 @@ def between(a: Result, b: Result) -> list[Record]:
     return [row for layer in a.layer_names if layer in layers for row in _of_layer(a, b, layer)]
 
 
-def _of_layer(a: Result, b: Result, layer: str | None) -> list[Record]:
-    rows, place = list[Record](), {} if layer is None else {"layer": layer}
+def _of_layer(a: Result, b: Result, layer: str | None) -> list[Row]:
+    rows, place = list[Row](), {} if layer is None else {"layer": layer}
     numbers = a.head_numbers(layer)
     if numbers != b.head_numbers(layer):
         return []

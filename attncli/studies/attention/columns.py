@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.results import LABEL, LAYER, NORMALIZER, SCORER, Column, Facts, Record, RowKind
+from attncli.results import LABEL, LAYER, NORMALIZER, SCORER, Column, Facts, Row, RowKind
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(
@@ -84,4 +84,4 @@ class AttentionFacts(Facts):
 
     heads: list[int] | None = None
     batch: list[int] | None = None
-    summary: list[Record] | None = None
+    summary: list[Row] | None = None

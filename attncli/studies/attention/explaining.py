@@ -15,7 +15,7 @@ from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ran
 from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import number
-from attncli.results import MOST_KEYS, Explanation, Record
+from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer, is_built_in
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ROUNDING = 1e-3  # relative difference of a score and the last step of the score
 
 
 @dataclass(frozen=True)
-class Row:
+class QueryTensors:
     """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
 
     `given_q` and `given_k` are q and k before the scorer entry's `qk_norm` and rounding. The stages are `score`,
@@ -156,9 +156,9 @@ def _seen(name: str, entry: ScorerEntry) -> str:
     return f"{entry.dtype}({name})" if entry.dtype else name
 
 
-def _formulas(row: Row, rules: Rules, dropout: float) -> Record:
+def _formulas(row: QueryTensors, rules: Rules, dropout: float) -> Row:
     """Return the formulas of the softcap and of dropout, if they apply."""
-    found: Record = {}
+    found: Row = {}
     if "capped" in row.stages:
         cap = number(rules.cap, trim=True)
         found["capped"] = f"{cap} * tanh(score / {cap})"
@@ -211,7 +211,7 @@ def _heads(part: "Part") -> list[int]:
     return [head or 0 for head in part.inputs.heads]
 
 
-def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, query: int) -> Row:
+def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, query: int) -> QueryTensors:
     """Compute one query of a batch element as the study does, and return the tensors of one head."""
     options, inputs, scorer, rules = prepared.options, part.inputs, part.scorers[index], part.rules[index]
     entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)
@@ -247,10 +247,12 @@ def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, 
     given_q, given_k, q, k, v = (matrix(each) for each in at_least_float32(*given))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
     output = rules.pooled(at.get("dropped", at["weight"])[None], v)[0]
-    return Row(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
+    return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
 
 
-def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: Row) -> tuple[Record, dict[str, Tensor], str | None]:
+def _steps_of_scores(
+    entry: ScorerEntry, scorer: Scorer, row: QueryTensors
+) -> tuple[Row, dict[str, Tensor], str | None]:
     """Return the scorer's steps that do not depend on the key, its other steps, and the formula of the score.
 
     Raises:
@@ -265,7 +267,7 @@ def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: Row) -> tuple[Reco
     return _split("scorer", found, row.stages["score"], checked=is_checked)
 
 
-def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor], str | None, Tensor | None]:
+def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Row, dict[str, Tensor], str | None, Tensor | None]:
     """Return the normaliser's steps that do not depend on the key, its other steps, and the formula of the weight.
 
     The fourth item is the weight of the sink (a key without a value), None if there is no sink.
@@ -294,16 +296,14 @@ def _steps_of_weights(rules: Rules, row: Row) -> tuple[Record, dict[str, Tensor]
     return of_query, {name: step[:-1] for name, step in of_keys.items()}, formula, sink
 
 
-def _split(
-    what: str, steps: dict[str, Tensor], wanted: Tensor, *, checked: bool
-) -> tuple[Record, dict[str, Tensor], str]:
+def _split(what: str, steps: dict[str, Tensor], wanted: Tensor, *, checked: bool) -> tuple[Row, dict[str, Tensor], str]:
     """Return the steps that do not depend on the key, the other steps without the last, and the name of the last.
 
     Raises:
         InputError: a step has a shape that does not fit 1 query and m keys; or, if `checked`, the last step differs
             from `wanted`, the m scores or weights.
     """
-    of_query, of_keys, m = Record(), dict[str, Tensor](), len(wanted)
+    of_query, of_keys, m = Row(), dict[str, Tensor](), len(wanted)
     for name, step in steps.items():
         shape = tuple(step.shape[:2])
         if shape not in ((), (1, 1), (1, m)) or step.ndim > 3:

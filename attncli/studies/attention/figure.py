@@ -8,7 +8,7 @@ import torch
 
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
-from attncli.results import Matrices, Record, Result, tensor_name
+from attncli.results import Matrices, Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Panel, select
@@ -101,7 +101,7 @@ def _heatmaps(
     return heatmap_figure(weights, look, places=places, note=note)
 
 
-def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Picture:
+def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:
     """Return a picture of the distance between scorers by batch element and head, with a panel for each pair.
 
     With many scorers, each is compared with the first only.
@@ -116,7 +116,7 @@ def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Pictu
     return draw_heatmap(Heatmap(panels, TITLES[key], sides=("Batch", "Heads"), name="heads"), look, note)
 
 
-def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:
+def _panel(pair: tuple[str, str], rows: Sequence[Row], key: str) -> Panel:
     """Return the metric `key` of a pair as a matrix (batch elements, heads), masked where it is unknown."""
     batches, heads = (list(dict.fromkeys(row[axis] for row in rows)) for axis in ("batch", "head"))
     figures = [float("nan") if row[key] is None else row[key] for row in rows]

@@ -3,15 +3,15 @@
 from collections.abc import Collection, Sequence
 
 from attncli.numbers import finite, number
-from attncli.results import TIE, Finding, Record, in_sentence
+from attncli.results import TIE, Finding, Row, in_sentence
 
 SAME = 1e-6  # bits; smaller divergences are rounding
 
 
 def findings_of(
     lessons: Sequence[Finding],
-    comparisons: Sequence[Record],
-    head_comparisons: Sequence[Record],
+    comparisons: Sequence[Row],
+    head_comparisons: Sequence[Row],
     random: Collection[str] = (),
 ) -> list[Finding]:
     """Return the lessons, then the pair of scorers with the largest difference of weights, overall and by head.
@@ -44,7 +44,7 @@ def findings_of(
     return found
 
 
-def _alike(comparisons: Sequence[Record]) -> list[Finding]:
+def _alike(comparisons: Sequence[Row]) -> list[Finding]:
     """Return a finding for each scorer that has the same weights as a scorer before it."""
     same = dict[str, str]()
     for row in comparisons:
@@ -53,12 +53,12 @@ def _alike(comparisons: Sequence[Record]) -> list[Finding]:
     return [Finding(f"{b} gives the same weights as {a}.", b, {"of": a}) for b, a in same.items()]
 
 
-def _are_same(row: Record) -> bool:
+def _are_same(row: Row) -> bool:
     """Whether two scorers have the same weights, up to rounding; divergences ignore what the weights sum to."""
     bits, largest = finite([row["js_divergence"]]), finite([row["max_abs_difference"]])
     return bool(bits and largest) and bits[0] < SAME and largest[0] < TIE
 
 
-def _furthest(comparisons: Sequence[Record]) -> Record | None:
+def _furthest(comparisons: Sequence[Row]) -> Row | None:
     known = [row for row in comparisons if finite([row["js_divergence"]])]
     return max(known, key=lambda row: float(row["js_divergence"]), default=None)

@@ -15,7 +15,7 @@ from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
-from attncli.results import CallFacts, CaptureFacts, Finding, Record, Result, by_label, in_sentence, tensor_name
+from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of
@@ -37,7 +37,7 @@ def variances_of(inputs: Inputs) -> list[float | None]:
 
 def metrics_of_calls(
     inputs: Inputs, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
-) -> list[Record]:
+) -> list[Row]:
     """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer.
 
     Unknown metrics are None, such as the weight on the first key if `weights` is None.
@@ -76,7 +76,7 @@ def joined_layers(
     first, has_layers = results[0], "layer" in results[0].records[0]
     facts = dict[str, CallFacts]()
     for call, result in zip(calls, results, strict=True):
-        own: Record = {"number": captured.numbers[call.name]}
+        own: Row = {"number": captured.numbers[call.name]}
         own |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
         own["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
@@ -135,7 +135,7 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     return {title: each for title, each in made.items() if finite(value for row in each[1] for value in row)}
 
 
-def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[list[float]]:
+def _values(rows: Sequence[Row], key: str, layers: Sequence[str]) -> list[list[float]]:
     cells: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         value = row[key]
@@ -144,12 +144,12 @@ def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[lis
     return [[fmean(cells.get((layer, head), [math.nan])) for head in heads] for layer in layers]
 
 
-def head_numbers(rows: Sequence[Record]) -> list[int]:
+def head_numbers(rows: Sequence[Row]) -> list[int]:
     """Return the sorted numbers of the heads that occur in any layer."""
     return sorted({row["head"] for row in rows})
 
 
-def means(heads: Sequence[Record], changes: Mapping[str, Sequence[Record]]) -> list[Record]:
+def means(heads: Sequence[Row], changes: Mapping[str, Sequence[Row]]) -> list[Row]:
     """Return a row for each scorer: its metrics averaged over the rows `heads`, and the mean change of the output.
 
     The change is the difference from the first scorer's output, None for the first scorer itself. `changes` has the
@@ -157,7 +157,7 @@ def means(heads: Sequence[Record], changes: Mapping[str, Sequence[Record]]) -> l
     """
     found = []
     for label, own in by_label(heads).items():
-        row: Record = {"label": label}
+        row: Row = {"label": label}
         for rows, keys in ((own, AVERAGED), (changes.get(label, []), ["output_difference"])):
             for key in keys:
                 known = [each[key] for each in rows if each[key] is not None]
@@ -177,13 +177,13 @@ def most_changed(result: Result) -> list[tuple[str, Place, str]]:
     return [(layer, place, label) for (layer, place), label in found.items()]
 
 
-def changes_of(result: Result) -> list[Record]:
+def changes_of(result: Result) -> list[Row]:
     """Return the rows by head that compare the first scorer with another, the largest change of the output first."""
     first = result.labels[0]
     return largest_first([row for row in result.head_comparisons if row["a"] == first], "output_difference")
 
 
-def changes_by_label(rows: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
+def changes_by_label(rows: Sequence[Row], labels: Sequence[str]) -> dict[str, list[Row]]:
     """Return a mapping from each label but the first to the rows that compare the first label with it."""
     return {label: [row for row in rows if (row["a"], row["b"]) == (labels[0], label)] for label in labels[1:]}
 
@@ -201,7 +201,7 @@ def _about_capture(known: CaptureFacts) -> Finding:
 
 
 def _about_changes(
-    changes: Mapping[str, Sequence[Record]], layers: Mapping[str, int], random: Collection[str]
+    changes: Mapping[str, Sequence[Row]], layers: Mapping[str, int], random: Collection[str]
 ) -> Iterator[Finding]:
     """Yield a finding for each scorer in `changes`: how much it changes the first scorer's outputs, and where most."""
     for label, rows in changes.items():
@@ -213,5 +213,5 @@ def _about_changes(
             text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)}%,"
             text += f" mean of {several(len(differences), 'head')};"
             text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)}%."
-            numbers: Record = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
+            numbers: Row = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
             yield Finding(text, label, numbers | {"most": most["output_difference"]})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attncli.errors import in_ranges
 from attncli.numbers import finite
-from attncli.results import STAGES, Record, Result, tensor_name
+from attncli.results import STAGES, Result, Row, tensor_name
 from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import SAME
 
@@ -26,17 +26,17 @@ class Shown:
     ranked: Sequence[Place] = ()  # if there are many: largest distance first
 
 
-def place_of(row: Record) -> Place:
+def place_of(row: Row) -> Place:
     """Return the batch element and head of a row."""
     return row["batch"] or 0, row["head"] or 0
 
 
-def distance_of(rows: Sequence[Record]) -> str | None:
+def distance_of(rows: Sequence[Row]) -> str | None:
     """Return the metric to rank comparisons by: the first of DISTANCES with a value above rounding, or None."""
     return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
 
 
-def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
+def largest_first(rows: Sequence[Row], key: str) -> list[Row]:
     """Return the rows sorted by a metric, stably, with unknown values last."""
     return sorted(rows, key=lambda row: -row[key] if finite([row[key]]) else math.inf)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.results import Record
+from attncli.results import Row
 from attncli.studies.attention.rows import PairRows, ScorerRows
 
 AVERAGED = [each.name for each in fields(ScorerRows) if each.name not in ("count", "mean", "squares", "entropy")]
@@ -15,7 +15,7 @@ OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 Metrics = dict[str, list[float | None]]  # of each group
 
 
-def places(batches: int, heads: Sequence[int | None]) -> list[Record]:
+def places(batches: int, heads: Sequence[int | None]) -> list[Row]:
     """Return a record of `batch` and `head` for each batch element and head, given the numbers of the heads."""
     return [{"batch": batch, "head": head} for batch in range(batches) for head in heads]
 
@@ -27,11 +27,11 @@ class Groups:
     """
 
     def __init__(self, empty: Tensor, heads: Sequence[int | None] | None = None) -> None:
-        self._places = [Record()] if heads is None else places(len(empty), heads)
+        self._places = [Row()] if heads is None else places(len(empty), heads)
         self._kept = ~self._grouped(empty)
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
-    def of_scorer(self, rows: ScorerRows, is_bounded: bool = False) -> list[Record]:
+    def of_scorer(self, rows: ScorerRows, is_bounded: bool = False) -> list[Row]:
         """Return a record for each group: mean and std of its scores, and means over its rows; None if it has no rows.
 
         `score_std` is the population standard deviation. `effective_keys` is the mean of exp(entropy). Entropies leave
@@ -52,7 +52,7 @@ class Groups:
             bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), spread)
         return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
 
-    def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Record]:
+    def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Row]:
         """Return a record for each group with the differences of two scorers, given `outputs` as from `output_rows`.
 
         `js_divergence` and `top1_agreement` are means over the rows in which neither scorer has weights of 0 only.
@@ -94,7 +94,7 @@ class Groups:
         deviation = ((squares + between).sum(-1) / total).sqrt()
         return _listed(overall, total > 0), _listed(deviation, total > 0)
 
-    def _records(self, metrics: dict[str, list[Any]]) -> list[Record]:
+    def _records(self, metrics: dict[str, list[Any]]) -> list[Row]:
         values = zip(*metrics.values(), strict=True)
         return [place | dict(zip(metrics, each, strict=True)) for place, each in zip(self._places, values, strict=True)]
 

@@ -35,7 +35,7 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
-from attncli.results import STAGES, Column, Finding, Record, Result, Rows, tensor_name
+from attncli.results import STAGES, Column, Finding, Result, Row, Rows, tensor_name
 from attncli.scorers import SCORERS, Scorer
 from attncli.stopping import Keeping, Progress, signals
 from attncli.studies.attention.between import between
@@ -78,7 +78,7 @@ class Part:
     layer: str | None
 
     @property
-    def place(self) -> Record:
+    def place(self) -> Row:
         """Return the columns with the same value in all rows of this part."""
         return {} if self.layer is None else {"layer": self.layer}
 
@@ -147,7 +147,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     """
     options, entries = prepared.options, prepared.options.scorers
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
-    names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
+    names, pairs, heads, head_pairs = (list[Row]() for _ in range(4))
     for part in prepared.parts:
         listed = _chosen(places(part.inputs.valid.shape[0], part.inputs.heads), options)
         own = [names_of(entry) | part.place for entry in entries]
@@ -181,7 +181,7 @@ def _numbers(prepared: Prepared) -> Iterator[tuple[Part, int]]:
             yield part, part.inputs.call.number
 
 
-def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
+def _chosen(rows: Sequence[Row], options: AttentionOptions) -> list[Row]:
     """Return the rows of the batch elements and heads that the config chooses."""
     chosen = {"batch": options.batch, "head": options.heads}
     return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
@@ -257,7 +257,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
     variances = None if inputs.call is None else variances_of(inputs)
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
     empty, rules_by_label = dict[str, Tensor](), dict[str, Rules]()
-    records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
+    records, heads, comparisons, head_comparisons = (list[Row]() for _ in range(4))
     with Keeping(records if keeps_scorers else ()) as kept:
         for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
             progress.step(index, len(entries), " ".join([*part.place.values(), entry.label]))
@@ -377,7 +377,7 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules
     return stages | {"output": rules.pooled(weights, inputs.values)}
 
 
-def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:
+def _warn_of_numbers(record: Row, stages: Stages, empty: Tensor, progress: Progress) -> None:
     """Warn of NaN or infinite values at valid keys; at padding they are allowed."""
     metrics = [record[name] for name in ("score_mean", "entropy")]
     output = stages["output"]

@@ -17,8 +17,8 @@ from attncli.results import (
     STAGES,
     TIE,
     Column,
-    Record,
     Result,
+    Row,
     tensor_name,
 )
 from attncli.show.terminal.tables import (
@@ -130,7 +130,7 @@ def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
     return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(parts), where]))
 
 
-def _facts(result: Result, record: Record) -> Iterator[str]:
+def _facts(result: Result, record: Row) -> Iterator[str]:
     yield f"scale {number(result.scales[record['label']], trim=True)}"
     parameters = record["parameters"]
     yield several(parameters, "parameter") if parameters else "no parameters"
@@ -180,7 +180,7 @@ def _matrices(
     yield from remark(f"{cells} left out; see them {_elsewhere(csv)}" if cells else "")
 
 
-def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterator[RenderableType]:
+def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[RenderableType]:
     """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # missing in early runs
     sums = [record.get("weight_sum") for record in records]
@@ -196,7 +196,7 @@ def _summary(records: Sequence[Record], width: int, most: int | None) -> Iterato
     yield from record_tables(pick(COLUMNS, names), figures, records, width, _at_least(FEWEST_SCORERS, most))
 
 
-def _names_normalizer(record: Record) -> bool:
+def _names_normalizer(record: Row) -> bool:
     return record.get("normalizer") in (record["label"], None)
 
 

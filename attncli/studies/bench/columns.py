@@ -5,7 +5,7 @@ from functools import partial
 
 from attncli.errors import in_bytes
 from attncli.numbers import duration, number
-from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Record, Result
+from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Result, Row
 
 AXES = ("n", "m", "d", "batch", "heads")  # equal for all implementations in a comparison
 SIZES = (*AXES, "num_hiddens")
@@ -70,13 +70,13 @@ COMPARISONS = (
 )
 
 
-def raw_name(record: Record) -> str:
+def raw_name(record: Row) -> str:
     """Return the name of the tensor with the raw times of a row: `label/implementation/measure/sizes`."""
     sizes = "x".join(str(record[size] or "-") for size in ("n", "m", "d", "num_hiddens", "batch", "heads"))
     return f"{record['label']}/{record['implementation']}/{record['measure']}/{sizes}"
 
 
-def quartiles(result: Result, record: Record) -> list[float]:
+def quartiles(result: Result, record: Row) -> list[float]:
     """Return the lower and the upper quartile of the raw times of a row, in seconds."""
     times = result.tensors[raw_name(record)]
     found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()

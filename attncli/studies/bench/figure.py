@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.numbers import duration, several
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
 from attncli.show.pictures.themes import Sheet
@@ -64,7 +64,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
 
 
 def _draw_panel(
-    panel: Axes, key: str, axis: str, lines: Mapping[Line, Sequence[Record]], looks: Mapping[Line, Any], result: Result
+    panel: Axes, key: str, axis: str, lines: Mapping[Line, Sequence[Row]], looks: Mapping[Line, Any], result: Result
 ) -> None:
     """Draw time or memory of all lines, side by side if there is a single size."""
     single = axis not in changing(result.records)

@@ -8,7 +8,7 @@ from typing import Any
 
 from attncli.errors import in_bytes, printable
 from attncli.numbers import duration, number, several
-from attncli.results import Finding, Record, Result, by_label, in_sentence
+from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.bench.columns import AXES, SIZES, BenchFacts
 from attncli.studies.bench.options import IMPLEMENTATIONS
 
@@ -17,34 +17,34 @@ Line = tuple[str, str]  # the label, with its hidden units where it has several 
 NOISY = 2.0  # largest factor between the ends of the 95 % interval of a ratio that is stated as one number
 
 
-def size_of(record: Record) -> tuple[int, ...]:
+def size_of(record: Row) -> tuple[int, ...]:
     """Return the sizes of a row, n first."""
     return tuple(record[axis] for axis in AXES)
 
 
-def changing(records: Sequence[Record], sizes: Iterable[str] = AXES) -> list[str]:
+def changing(records: Sequence[Row], sizes: Iterable[str] = AXES) -> list[str]:
     """Return the names of the sizes that have several values; m only if it differs from n in some row."""
     found = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
     return [size for size in found if size != "m" or not _square(records)]
 
 
-def _square(records: Sequence[Record]) -> bool:
+def _square(records: Sequence[Row]) -> bool:
     return all(record["m"] == record["n"] for record in records)
 
 
-def place(record: Record, axes: Iterable[str]) -> str:
+def place(record: Row, axes: Iterable[str]) -> str:
     """Return the sizes of a row as text: `n = 512`, or `n = 512, d = 64` if other sizes change, too."""
     return ", ".join(f"{axis} = {record[axis]}" for axis in dict.fromkeys(["n", *axes]))
 
 
-def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
+def lines_of(records: Sequence[Row]) -> dict[Line, list[Row]]:
     """Return the rows of each line, a pair of label and implementation, sorted by size.
 
     The label of a line includes `num_hiddens` if rows of the label differ only in it.
     """
     alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
     split = {label for (label, *_), count in alike.items() if count > 1}
-    lines: dict[Line, list[Record]] = {}
+    lines: dict[Line, list[Row]] = {}
     for record in sorted(records, key=size_of):
         label = record["label"]
         title = f"{label} (num_hiddens {record['num_hiddens']})" if label in split else label
@@ -52,7 +52,7 @@ def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
     return lines
 
 
-def conditions(result: Result, records: Sequence[Record]) -> list[str]:
+def conditions(result: Result, records: Sequence[Row]) -> list[str]:
     """Return the conditions of measurement, and the sizes common to all rows."""
     facts, axes = BenchFacts.of(result), changing(records, SIZES)
     common = {size: {record[size] for record in records} - {None} for size in SIZES if size not in axes}
@@ -67,7 +67,7 @@ def conditions(result: Result, records: Sequence[Record]) -> list[str]:
     ]
 
 
-def growth(records: Sequence[Record], axis: str) -> float | None:
+def growth(records: Sequence[Row], axis: str) -> float | None:
     """Return the exponent p of the best fit time ~ size^p over the larger half of the sizes; None for a single size.
 
     At small sizes the overhead of a call dominates, which does not depend on the size.
@@ -81,9 +81,7 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
     return statistics.linear_regression(x, y).slope
 
 
-def findings_of(
-    records: Sequence[Record], comparisons: Sequence[Record], random: Collection[str] = ()
-) -> list[Finding]:
+def findings_of(records: Sequence[Row], comparisons: Sequence[Row], random: Collection[str] = ()) -> list[Finding]:
     """Return a finding for each label: the time at the largest size that was timed.
 
     Timed implementations other than the baseline are preferred, among them the linear form, then attncli's code. The
@@ -92,7 +90,7 @@ def findings_of(
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
-    def rank(row: Record) -> tuple[Any, ...]:
+    def rank(row: Row) -> tuple[Any, ...]:
         order = -IMPLEMENTATIONS.index(row["implementation"])
         is_linear = row["implementation"] == "linear"
         return not _is_baseline(row), is_linear, order, size_of(row), row["num_hiddens"] or 0
@@ -104,11 +102,11 @@ def findings_of(
     return found
 
 
-def _is_baseline(row: Record) -> bool:
+def _is_baseline(row: Row) -> bool:
     return bool(row["baseline"] == f"{row['label']}/{row['implementation']}")
 
 
-def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Record], random: Collection[str]) -> Finding:
+def _finding(row: Row, records: Sequence[Row], comparisons: Sequence[Row], random: Collection[str]) -> Finding:
     """Return a finding with time and memory of a row, compared with the baseline and the textbook's code."""
     label, baseline, axes = row["label"], row["baseline"], changing(records)
     name = in_sentence(label, random) + (f" ({row['implementation']})" if row["implementation"] != "attncli" else "")

@@ -25,7 +25,7 @@ from attncli.common.scoring import (
 )
 from attncli.errors import Collector, InputError, ran_out
 from attncli.inputs.device import resolve_device, too_large
-from attncli.results import Record, Result, Rows
+from attncli.results import Result, Row, Rows
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.stopping import Counter, Keeping, Progress, signals
@@ -72,7 +72,7 @@ class Trial:
 
     contender: Contender
     case: Case
-    record: Record
+    record: Row
     call: Call | None = None
     operations: int | None = None
     rounds: int = 0
@@ -248,7 +248,7 @@ def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
             trial.drop("not available" if trial.contender.implementation == "compiled" else "failed", reason)
 
 
-def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
+def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Row:
     """Return the complete row of a trial, with None for missing measurements; ratios are to the group's baseline."""
     if trial.seconds:
         seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
@@ -268,7 +268,7 @@ def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
     return {column.key: trial.record.get(column.key) for column in COLUMNS}
 
 
-def _comparisons(group: Sequence[Trial]) -> Iterator[Record]:
+def _comparisons(group: Sequence[Trial]) -> Iterator[Row]:
     """Yield comparisons of each trial with the textbook's code of the same entry."""
     for trial in group:
         textbook = _partner(trial, group, f"{trial.contender.entry.label}/textbook")

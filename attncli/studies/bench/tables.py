@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.errors import printable
 from attncli.numbers import MISSING, duration
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFacts
@@ -61,13 +61,13 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from formulas(result)
 
 
-def _at_largest(records: Sequence[Record], most: int | None) -> list[Record]:
+def _at_largest(records: Sequence[Row], most: int | None) -> list[Row]:
     """Return the records at the largest size, or all records if `most` is None."""
     largest = max(map(size_of, records), default=())
     return [record for record in records if most is None or size_of(record) == largest]
 
 
-def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
+def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
     """Yield tables with a column for each size, and the growth of the time if only one size changes."""
     lines = lines_of(records)
     times = [
@@ -89,7 +89,7 @@ def _names(lines: Iterable[Line]) -> list[Cells]:
     return cells(NAMES[:2], [{"label": title, "implementation": implementation} for title, implementation in lines])
 
 
-def _reason(record: Record, axes: Sequence[str]) -> Text:
+def _reason(record: Row, axes: Sequence[str]) -> Text:
     """Return the reason why a row has no time, with its place."""
     names = " ".join(str(record[column.key]) for column in NAMES)
     return Text(printable(f"{names}, {place(record, axes)}: {record['status']}: {record['reason']}"))

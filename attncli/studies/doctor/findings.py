@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from attncli.numbers import number, several
-from attncli.results import Finding, Record, Result, by_label, in_sentence
+from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.doctor.checks import CHECKS, FEWEST_KEYS, FEWEST_QUERIES, Check
 from attncli.studies.doctor.columns import DoctorFacts
 
@@ -31,7 +31,7 @@ def findings_of(result: Result) -> list[Finding]:
     return [*found, *_untold(result)]
 
 
-def _sentence(check: Check, rows: Sequence[Record], heads: int, result: Result) -> str:
+def _sentence(check: Check, rows: Sequence[Row], heads: int, result: Result) -> str:
     """Return a sentence with the heads that the check found, the most extreme first, and the finding's meaning."""
     named = [f"{name} ({number(row['value'], 2)})" for row in _ranked(rows, check) if (name := place(row, result))]
     first = ", ".join(named[:MOST_NAMED]) or f"{number(rows[0]['value'], 2)}"
@@ -41,11 +41,11 @@ def _sentence(check: Check, rows: Sequence[Record], heads: int, result: Result) 
     return f"{fault}{check.key}{count}: {first}{more}. {check.says}"
 
 
-def _ranked(rows: Sequence[Record], check: Check) -> list[Record]:
+def _ranked(rows: Sequence[Row], check: Check) -> list[Row]:
     return sorted(rows, key=lambda row: row["value"], reverse=not check.is_below)
 
 
-def place(row: Record, result: Result) -> str:
+def place(row: Row, result: Result) -> str:
     """Return the place of a row in words, such as `layer 0 head 2`, with the number of the layer."""
     words = [] if row["layer"] is None else [f"layer {result.layers[row['layer']]}"]
     return " ".join(words + ([] if row["head"] is None else [f"head {row['head']}"]))

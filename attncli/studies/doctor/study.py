@@ -34,7 +34,7 @@ from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import load
 from attncli.models.tokens import is_padding
-from attncli.results import CaptureFacts, Record, Result, Rows
+from attncli.results import CaptureFacts, Result, Row, Rows
 from attncli.scorers import Scorer
 from attncli.stopping import Keeping, Progress
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
@@ -166,7 +166,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
 
 
-def _places(part: Part, entry: ScorerEntry) -> list[Record]:
+def _places(part: Part, entry: ScorerEntry) -> list[Row]:
     """Return the columns that name each head of a layer."""
     names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
     return [{**names, "head": head} for head in part.inputs.heads]
@@ -176,7 +176,7 @@ def _places(part: Part, entry: ScorerEntry) -> list[Record]:
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
     options, parts = prepared.options, prepared.parts
-    records, heads, untold = list[Record](), list[Record](), list[str | None]()
+    records, heads, untold = list[Row](), list[Row](), list[str | None]()
     parameters = dict[str, Tensor]()
     with Keeping(heads) as kept:
         for index, part in enumerate(parts):
@@ -228,13 +228,13 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) ->
     return Call(weights, output, valid, largest, part.padding, first)
 
 
-def _in_order(head: Head) -> Record:
+def _in_order(head: Head) -> Row:
     return {column.key: head.numbers[column.key] for column in HEADS[4:]}
 
 
-def _found(places: Sequence[Record], found: Sequence[Head]) -> list[Record]:
+def _found(places: Sequence[Row], found: Sequence[Head]) -> list[Row]:
     """Return a row for each finding in the heads; dead queries share a row if all heads have equally many."""
-    rows = list[Record]()
+    rows = list[Row]()
     for place, head in zip(places, found, strict=True):
         for check, value, limit in head.found:
             twin = "" if check.key != "duplicate" or head.twin is None else f"As head {places[head.twin]['head']}. "

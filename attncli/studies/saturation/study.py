@@ -26,7 +26,7 @@ from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
 from attncli.numbers import finite, number
-from attncli.results import Finding, Record, Result, by_label, in_sentence
+from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.stopping import Keeping, Progress
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.options import SaturationOptions
@@ -100,9 +100,9 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
 
 
-def _row(streams: Mapping[str, Stream]) -> Record:
+def _row(streams: Mapping[str, Stream]) -> Row:
     """Return a record with the number of `rows`, and the mean and quartiles of each metric."""
-    row: Record = {"rows": streams["max_weight"].count}
+    row: Row = {"rows": streams["max_weight"].count}
     for name, stream in streams.items():
         if not stream.count:
             continue
@@ -119,7 +119,7 @@ def _norms(normalizer: Normalizer, keys: int) -> tuple[float, float]:
     return equal, peaked
 
 
-def findings_of(records: Sequence[Record], uniform: Mapping[str, float], random: Collection[str] = ()) -> list[Finding]:
+def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Collection[str] = ()) -> list[Finding]:
     """Return a finding for each label, and one that explains small norms.
 
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
@@ -150,7 +150,7 @@ def findings_of(records: Sequence[Record], uniform: Mapping[str, float], random:
     return found
 
 
-def _of_label(label: str, name: str, rows: Sequence[Record]) -> Finding:
+def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
     known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     known.sort(key=lambda row: int(row["d"]))
     if not known:
@@ -166,7 +166,7 @@ def _of_label(label: str, name: str, rows: Sequence[Record]) -> Finding:
     return Finding(text, label, numbers)
 
 
-def _margins(rows: Sequence[Record], key: str, factor: float) -> list[float]:
+def _margins(rows: Sequence[Row], key: str, factor: float) -> list[float]:
     """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
     return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
-from attncli.results import Finding, Record, Result, by_label, in_sentence
+from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.swap.columns import MAIN, SwapFacts
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
@@ -23,8 +23,8 @@ def findings_of(result: Result) -> list[Finding]:
     return [*found, *_of_references(result, groups)]
 
 
-def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[object, Record]) -> Finding:
-    texts, numbers = list[str](), Record()
+def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object, Row]) -> Finding:
+    texts, numbers = list[str](), Row()
     for row in rows:
         if row["by"] == "all":
             texts.append(f"in all layers {_effect(row, result)}")
@@ -47,11 +47,11 @@ def _of_label(label: str, rows: Sequence[Record], result: Result, none: dict[obj
     return Finding(f"{in_sentence(label, result.random)}: {'; '.join(texts) or 'no result'}.", label, numbers)
 
 
-def _is_worse(row: Record, none: Record | None, key: str) -> bool:
+def _is_worse(row: Row, none: Row | None, key: str) -> bool:
     return none is not None and bool(finite([none[key]])) and row[key] > none[key]
 
 
-def _effect(row: Record, result: Result) -> str:
+def _effect(row: Row, result: Result) -> str:
     """Return the effect of an entry in all layers on the model's loss or output, in words."""
     if SwapFacts.of(result).kind == "language" and row["loss_change"] is not None:
         verb = "raises" if row["loss_change"] >= 0 else "lowers"
@@ -63,13 +63,13 @@ def _effect(row: Record, result: Result) -> str:
     return text
 
 
-def _amount(row: Record, key: str) -> str:
+def _amount(row: Row, key: str) -> str:
     if row[key] is None:
         return "-"
     return f"{100 * row[key]:.2g} %" if key == "relative_l2" and row[key] < 100 else number(row[key], 2)
 
 
-def _of_references(result: Result, groups: dict[str, list[Record]]) -> list[Finding]:
+def _of_references(result: Result, groups: dict[str, list[Row]]) -> list[Finding]:
     """Return a finding about layers and heads that may as well have uniform weights."""
     found = []
     for by in ("layer", "head"):
@@ -85,11 +85,11 @@ def _of_references(result: Result, groups: dict[str, list[Record]]) -> list[Find
     return found
 
 
-def _place(row: Record) -> object:
+def _place(row: Row) -> object:
     return row["by"], row["layer"], row["head"]
 
 
-def _named(row: Record, result: Result) -> str:
+def _named(row: Row, result: Result) -> str:
     """Return the place of a row in words, with the number of its layer."""
     if row["by"] == "all":
         return "all layers"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.models.loading import Pooling
-from attncli.results import Record
+from attncli.results import Row
 from attncli.studies.swap.columns import Kind
 
 LARGEST = 700.0  # exp of more is infinite
@@ -115,9 +115,9 @@ class Changes:
         self.sums[name] = self.sums.get(name, 0.0) + float(value)
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Row:
         """Return the metrics for this kind of model; a metric is None if it needs more texts or tokens."""
-        found: Record = {
+        found: Row = {
             "relative_l2": math.sqrt(self.squares / self.own_squares) if self.own_squares else None,
             "largest": self.largest,
         }

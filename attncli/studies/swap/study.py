@@ -19,7 +19,7 @@ from attncli.models.loading import Loaded, load
 from attncli.models.replacing import Replacing
 from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
-from attncli.results import Record, Result, Rows
+from attncli.results import Result, Row, Rows
 from attncli.scorers import Scorer
 from attncli.stopping import Counter, Keeping, Progress
 from attncli.studies.study import Study
@@ -43,7 +43,7 @@ class Place:
     head: int | None = None
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Row:
         """Return the columns that name the place."""
         return {"by": self.by, "layer": self.layer, "head": self.head}
 
@@ -177,7 +177,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     return Rows(columns_of(prepared.kind), rows, layers=layers)
 
 
-def _entries(options: SwapOptions) -> list[tuple[Record, ScorerEntry | str]]:
+def _entries(options: SwapOptions) -> list[tuple[Row, ScorerEntry | str]]:
     """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
     own, uniform = entry_of(MODEL), entry_of(UNIFORM)
     found = [(names_of(entry), entry) for entry in (own, *options.scorers, uniform)]
@@ -193,7 +193,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """
     options, entries, places = prepared.options, _entries(prepared.options), prepared.places
     counter = Counter(len(entries) * len(places) * len(prepared.loaded.batches), progress)
-    records, random = list[Record](), list[str]()
+    records, random = list[Row](), list[str]()
     with Keeping(records) as kept, evaluating(prepared.loaded.model):
         _verify(prepared)
         for index, (names, entry) in enumerate(entries):
@@ -247,7 +247,7 @@ def _verify(prepared: Prepared) -> None:
 
 def _measure(
     prepared: Prepared, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
-) -> tuple[Record, list[Scorer]]:
+) -> tuple[Row, list[Scorer]]:
     """Run all batches with `entry` at `place`, and return the metrics of its row and the scorers of the last batch.
 
     `text` describes the progress.

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.common.scoring import names_of
 from attncli.numbers import finite, number
-from attncli.results import Finding, Record, by_label
+from attncli.results import Finding, Row, by_label
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
@@ -18,13 +18,13 @@ SAME = 0.02  # mean accuracies that differ by no more count as equal
 WRONG, STUCK = 0.02, 1e-3  # with more wrong answers than this, a smaller gradient is reported
 
 
-def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
+def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
     """Return the rows of a trained configuration, by number of keys in the test and seed.
 
     `steps_to_90` and `gradient_norm` are from the training, so they do not depend on the number of keys in the test.
     `steps_to_90` is the step of the first test with an accuracy of at least 0.9, or None.
     """
-    rows, points = list[Record](), points_of(steps)
+    rows, points = list[Row](), points_of(steps)
     for keys, found in learnt.tested.items():
         for seed, curve in enumerate(learnt.curves["accuracy"].tolist()):
             passed = [step for step, accuracy in zip(points, curve, strict=True) if accuracy >= LEARNT]
@@ -47,17 +47,17 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
     return rows
 
 
-def summary(rows: Sequence[Record]) -> list[Record]:
+def summary(rows: Sequence[Row]) -> list[Row]:
     """Return a row for each configuration and number of keys, with means over the seeds under the metrics' names.
 
     Names with `_min`, `_max` and `_std` appended have the minimum, the maximum and the sample standard deviation (with
     n - 1; None for one seed). `steps_to_90` is the median, where seeds that never reach 90 % count as the slowest, and
     `reached_90` is the number of seeds that reach 90 %.
     """
-    found = list[Record]()
+    found = list[Row]()
     for place, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
         group = list(of_place)
-        record: Record = place | {"seeds": len(group)}
+        record: Row = place | {"seeds": len(group)}
         for name in (column.key for column in SUMMARISED):
             values = [row[name] for row in group]
             low, high = float(np.min(values)), float(np.max(values))  # NaN where one is
@@ -70,13 +70,13 @@ def summary(rows: Sequence[Record]) -> list[Record]:
     return found
 
 
-def mean_and_range(row: Record) -> str:
+def mean_and_range(row: Row) -> str:
     """Return mean and range of the accuracy over the seeds as text: `0.84 (0.78–0.94)`, or `1.00` if all look equal."""
     middle, low, high = (number(row[f"accuracy{end}"], 3) for end in ("", "_min", "_max"))
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
 
-def findings_of(summary: Sequence[Record], keys: int) -> list[Finding]:
+def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
     """Return the findings from `summary`, the rows aggregated over seeds; `keys` is the number of keys in training."""
     rows = sorted(summary, key=lambda row: int(row["d"]))
     trained = [row for row in rows if row["keys"] == keys]
@@ -95,12 +95,12 @@ def findings_of(summary: Sequence[Record], keys: int) -> list[Finding]:
     return found
 
 
-def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> Finding:
+def _of_label(label: str, rows: Sequence[Row], others: Sequence[Row]) -> Finding:
     """Return the finding on a scorer's accuracy: at the smallest and the largest d, and the minimum if it is between.
 
     `others` are rows of tests with other numbers of keys than in training; they are added for the largest d.
     """
-    numbers: Record = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
+    numbers: Row = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
     if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:
         return Finding(f"{label}: no accuracy at d = {', '.join(lost)}: the losses are not finite.", label, numbers)
     tested = [row for row in others if row["d"] == rows[-1]["d"]]
@@ -109,7 +109,7 @@ def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> F
     return Finding(f"{label}: accuracy {_course(rows)}{''.join(more)}.", label, numbers)
 
 
-def _course(rows: Sequence[Record]) -> str:
+def _course(rows: Sequence[Row]) -> str:
     """Return the accuracies over d as text, such as `1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
     if len(rows) > 1 and len({mean_and_range(row) for row in rows}) == 1:
         return f"{mean_and_range(rows[0])} at every d"

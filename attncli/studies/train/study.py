@@ -21,7 +21,7 @@ from attncli.common.scoring import (
 )
 from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
-from attncli.results import Record, Result, Rows, by_label
+from attncli.results import Result, Row, Rows, by_label
 from attncli.scorers import SCORERS
 from attncli.stopping import Counter, Keeping, Progress
 from attncli.studies.study import Study
@@ -45,7 +45,7 @@ class Finished:
     `label/d/seed/name`.
     """
 
-    records: Sequence[Record]
+    records: Sequence[Row]
     curves: Mapping[str, Tensor]
     states: Mapping[str, Tensor]
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from attncli.common.scoring import of_softmax
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.results import Record, Result, by_label
+from attncli.results import Result, Row, by_label
 from attncli.show.terminal import tables as show
 from attncli.studies.train.columns import COMPARISONS, TrainFacts
 from attncli.studies.train.rows import mean_and_range
@@ -55,7 +55,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from show.formulas(result)
 
 
-def _accuracy(rows: Sequence[Record], width: int) -> Iterator[RenderableType]:
+def _accuracy(rows: Sequence[Row], width: int) -> Iterator[RenderableType]:
     """Yield tables of accuracies with a row for each label and a column for each d."""
     groups = by_label(rows)
     found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
 from attncli.numbers import finite, number
-from attncli.results import Finding, Record, by_label, in_sentence
+from attncli.results import Finding, Row, by_label, in_sentence
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # a deviation less probable than this is reported as significant
@@ -14,7 +14,7 @@ SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
-def findings_of(prepared: Prepared, records: Sequence[Record], random: Collection[str]) -> list[Finding]:
+def findings_of(prepared: Prepared, records: Sequence[Row], random: Collection[str]) -> list[Finding]:
     """Return a finding for each label, and for random entries one that explains the variance of q . k.
 
     `random` has the labels with random parameters.
@@ -26,7 +26,7 @@ def findings_of(prepared: Prepared, records: Sequence[Record], random: Collectio
     return [*found, _why(prepared.entries)] if dots and known else found
 
 
-def _of_label(label: str, name: str, rows: Sequence[Record], compared: int) -> Finding:
+def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
         return Finding(f"{name}: the variance is not a finite number.", label)
@@ -47,7 +47,7 @@ def _of_label(label: str, name: str, rows: Sequence[Record], compared: int) -> F
     return Finding(f"{name}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
 
 
-def _needed(rows: Sequence[Record]) -> str:
+def _needed(rows: Sequence[Row]) -> str:
     """Return a clause with the scale for variance 1; empty if the variance is 1 or there are several d."""
     scales = finite(row["unit_scale"] for row in rows)
     low, high = rows[0]["variance_ci"] or (math.inf, math.inf)
@@ -59,7 +59,7 @@ def _needed(rows: Sequence[Record]) -> str:
     return f"; a scale {'between' if ends[1:] else 'of'} {' and '.join(ends)} would give variance 1"
 
 
-def _refuted(rows: Sequence[Record], compared: int) -> str:
+def _refuted(rows: Sequence[Row], compared: int) -> str:
     """Return a clause on the largest deviation from theory; empty if it is insignificant among `compared` tests."""
     names = {"z": "variance", "z_mean": "mean"}
     far = [(abs(row[z]), name, row["d"]) for row in rows for z, name in names.items() if finite([row[z]])]

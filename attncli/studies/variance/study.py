@@ -12,7 +12,7 @@ from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
 from attncli.common.scoring import scale_of
 from attncli.errors import below
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.stopping import Keeping, Progress
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
@@ -121,7 +121,7 @@ def _theories(prepared: Prepared, point: Point) -> list[Theory]:
     return theories
 
 
-def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theories: Sequence[Theory]) -> list[Record]:
+def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theories: Sequence[Theory]) -> list[Row]:
     """Return a row of metrics for each scorer at one point, without the columns that identify the row.
 
     `unit_scale`, the scale that would give the scores variance 1, is None if the entry has a softcap, which is applied
@@ -130,7 +130,7 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theorie
     rows = []
     for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):
         moments = tally.moments
-        row: Record = {"samples": moments.count, "scale": scale_of(scorer, point.pairs.keys)}
+        row: Row = {"samples": moments.count, "scale": scale_of(scorer, point.pairs.keys)}
         rows.append(row)
         if not moments.count:  # a head without a valid pair
             continue

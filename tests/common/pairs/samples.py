@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attncli.common.pairs.study import Prepared
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.stopping import Progress
 from attncli.studies import load_study, options_model
 
@@ -31,7 +31,7 @@ def swept(study: str, folder: Path | None = None, /, **keys: Any) -> Result:
     return load_study(study).run(prepared(study, folder, **keys), Progress())
 
 
-def by_place(result: Result) -> dict[tuple[str, int, int | None], Record]:
+def by_place(result: Result) -> dict[tuple[str, int, int | None], Row]:
     """Return the records by label, d and head."""
     return {(row["label"], row["d"], row["head"]): row for row in result.records}
 

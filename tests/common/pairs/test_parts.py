@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from attncli.common.pairs import study as shared
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
-from attncli.results import Record
+from attncli.results import Row
 from attncli.studies import options_model
 from attncli.studies.variance import study as variance
 from tests.common.pairs.samples import prepared, swept
@@ -78,7 +78,7 @@ def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) ->
         assert len(numbers_of(a)) > 5
 
 
-def numbers_of(record: Record) -> dict[str, float]:
+def numbers_of(record: Row) -> dict[str, float]:
     return {name: value for name, value in record.items() if isinstance(value, float)}
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attncli.common.pairs import parts
 from attncli.errors import InputError
-from attncli.results import Record
+from attncli.results import Row
 from attncli.runs.saving import save_named
 from attncli.studies import load_study
 from tests.common.pairs.samples import by_place, prepared, swept
@@ -60,7 +60,7 @@ def rows_of(name: str, scorer: Any, head: list[tuple[Tensor, Tensor, Tensor]]) -
     return found
 
 
-def assert_variance(row: Record, scores: list[float], scale: float) -> None:
+def assert_variance(row: Row, scores: list[float], scale: float) -> None:
     assert row["samples"] == len(scores)
     assert row["mean"] == pytest.approx(statistics.fmean(scores), rel=1e-5, abs=1e-6)
     assert row["variance"] == pytest.approx(statistics.pvariance(scores), rel=1e-5)
@@ -70,7 +70,7 @@ def assert_variance(row: Record, scores: list[float], scale: float) -> None:
     assert [row[column] for column in empty] == [None] * 7
 
 
-def assert_saturation(row: Record, rows: list[list[float]]) -> None:
+def assert_saturation(row: Row, rows: list[list[float]]) -> None:
     wanted = slow_record(slow_figures([each for each in rows if len(each) > 1]))
     assert {key: row[key] for key in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-9)
     assert math.isfinite(row["query_gradient_median"])

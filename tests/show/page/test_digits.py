@@ -42,7 +42,7 @@ def test_cells_have_the_texts_of_the_picture(open_page: Open, tmp_path: Path, na
 def texts_of(folder: Path, stage: str, look: dict[str, str]) -> dict[str, list[str]]:
     """Return the texts in the cells of `attncli heatmap` by the title of the panel, row by row."""
     figure = heatmap_figure(
-        matrices_of(attncli.load(folder / "run"), stage), HeatmapLook.model_validate({**look, "size": [14, 5]})
+        attncli.load(folder / "run").matrices(stage), HeatmapLook.model_validate({**look, "size": [14, 5]})
     )
     minus = f" − {look['minus']}" if "minus" in look else ""
     panels = [axes for axes in figure.axes if axes.images and axes.get_label() != "bar"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import attncli
 from attncli.config.looks import HeatmapLook
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.studies.attention.figure import figures, heads_figure
 from tests.show.pictures.drawn import check_texts, labels, panels, titles, values
 from tests.show.samples import grids, random_weights, result_of, run_of, shown
@@ -29,7 +29,7 @@ def experiment(*leading: int, n: int = 3, scorers: Sequence[Any] = ("scaled_dot"
     return attncli.run({"data": data, "scorers": list(scorers), **keys})
 
 
-def compared(labels: Sequence[str], batches: int, heads: int, distances: Sequence[float | None]) -> list[Record]:
+def compared(labels: Sequence[str], batches: int, heads: int, distances: Sequence[float | None]) -> list[Row]:
     """Return comparisons by head with these JS divergences in turn."""
     places = itertools.product(itertools.combinations(labels, 2), range(batches), range(heads))
     figures = {"top1_agreement": 0.5, "max_abs_difference": 0.25, "output_difference": 0.125}
@@ -39,7 +39,7 @@ def compared(labels: Sequence[str], batches: int, heads: int, distances: Sequenc
     ]
 
 
-def result_with(rows: Sequence[Record], batches: int, heads: int, names: Sequence[str]) -> Result:
+def result_with(rows: Sequence[Row], batches: int, heads: int, names: Sequence[str]) -> Result:
     result = result_of(*(run_of(random_weights(batches, heads, 2, 3), name) for name in names))
     return replace(result, head_comparisons=rows)
 
@@ -50,7 +50,7 @@ def section(text: str) -> list[tuple[str, ...]]:
     return re.findall(r"^(\w+) +(\w+) +(\d+) +(\d+) +(\S+) ", after, re.M)
 
 
-def slow_ranking(rows: Sequence[Record]) -> list[Record]:
+def slow_ranking(rows: Sequence[Row]) -> list[Row]:
     """Sort by repeatedly taking the largest remaining row, the first of equal rows; rows with NaN come last."""
     left, found = list(rows), []
     while left:

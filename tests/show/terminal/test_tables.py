@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attncli.results import Record
+from attncli.results import Row
 from attncli.scorers import SCORERS
 from attncli.show.terminal.tables import Cells, blocks, recorded, tables
 from attncli.studies.attention.columns import COLUMNS
@@ -18,7 +18,7 @@ def lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def summary_tables(records: Sequence[Record], width: int, names: int = 1) -> list[RenderableType]:
+def summary_tables(records: Sequence[Row], width: int, names: int = 1) -> list[RenderableType]:
     scorer, label, _, *figures = (column for column in COLUMNS if column.key not in ("weight_sum", "entropy_bound"))
     return list(tables([label, scorer][:names], figures, records, width))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.stopping import Progress
 from attncli.studies.bench import measure
 from attncli.studies.bench import study as bench
@@ -32,7 +32,7 @@ def result_of(**keys: Any) -> Result:
     return bench.run(bench.prepare(options_of(**keys), Progress()), Progress())
 
 
-def by_name(result: Result, measure: str = "scores") -> dict[str, Record]:
+def by_name(result: Result, measure: str = "scores") -> dict[str, Row]:
     """Return the rows of one measure by label/implementation."""
     rows = [row for row in result.records if row["measure"] == measure]
     return {f"{row['label']}/{row['implementation']}": row for row in rows}

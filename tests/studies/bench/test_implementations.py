@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.normalizers.softmax import Softmax
-from attncli.results import Record
+from attncli.results import Row
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
 from attncli.studies.bench.implementations import Task, make_call
@@ -24,7 +24,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
 
 
-def textbook_of(measure: str = "scores", **keys: Any) -> Record:
+def textbook_of(measure: str = "scores", **keys: Any) -> Row:
     result = result_of(
         scorers=[{"scorer": "additive"}], measure=[measure], baseline="additive/attncli", **LARGE, **keys
     )

@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from attncli.config.looks import Look
-from attncli.results import Finding, Record, Result
+from attncli.results import Finding, Result, Row
 from attncli.studies.bench.columns import COLUMNS, BenchFacts, raw_name
 from attncli.studies.bench.figure import figures
 from attncli.studies.bench.rows import findings_of, growth
@@ -19,13 +19,13 @@ SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "ve
 FEW = [("additive", "attncli"), ("additive", "textbook"), ("scaled_dot", "textbook"), ("dot", "attncli")]
 USUAL = [*((name, "attncli") for name in SCORERS), *FEW[1:3], ("scaled_dot", "fused")]
 TIMES = {"additive/attncli": 4.0, "additive/textbook": 200.0, "scaled_dot/fused": 0.5, "dot/attncli": 1.01}
-SETTINGS: Record = {"baseline": BASELINE, "backward": False, "dtype": "float32", "device": "cpu", "threads": 2}
+SETTINGS: Row = {"baseline": BASELINE, "backward": False, "dtype": "float32", "device": "cpu", "threads": 2}
 SETTINGS["device_name"] = "A Processor"
 QUARTILES = (0.9, 0.95, 1.0, 6.0, 11.0)  # rounds, over the median
 SIZES = (128, 256, 512, 1024)
 
 
-def row_of(label: str, implementation: str, measure: str, n: int) -> Record:
+def row_of(label: str, implementation: str, measure: str, n: int) -> Row:
     """Return a row with n^2 ns for the baseline and n^2 floats of memory, 64 times as much for textbook additive."""
     name = f"{label}/{implementation}"
     ratio, vectors = TIMES.get(name, 1.0), 64 if name == "additive/textbook" else 1
@@ -46,7 +46,7 @@ def row_of(label: str, implementation: str, measure: str, n: int) -> Record:
     return {column.key: found[column.key] for column in COLUMNS}
 
 
-def result_of(records: Sequence[Record]) -> Result:
+def result_of(records: Sequence[Row]) -> Result:
     """Return the result with these rows, with a comparison of additive with its textbook code."""
     beside = [
         {**row, "against": "textbook", "times_as_fast": 50.0, "times_as_fast_ci": [49.0, 51.0]}
@@ -70,7 +70,7 @@ def sample(
     return result_of([row for row in rows if row["implementation"] != "fused" or row["measure"] == "output"])
 
 
-def changed(result: Result, where: Callable[[Record], bool], **figures: Any) -> Result:
+def changed(result: Result, where: Callable[[Row], bool], **figures: Any) -> Result:
     """Return the result with changes of some records."""
     return result_of([record | figures if where(record) else record for record in result.records])
 
@@ -80,13 +80,13 @@ def crossed(result: Result, key: str, values: Sequence[int]) -> Result:
     return result_of([record | {key: value} for record in result.records for value in values])
 
 
-def not_timed(result: Result, where: Callable[[Record], bool]) -> Result:
+def not_timed(result: Result, where: Callable[[Row], bool]) -> Result:
     """Return the result with some records not timed."""
     figures = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "rounds")
     return changed(result, where, **dict.fromkeys(figures), status="too large", reason="needs 32.0 GiB\nor more")
 
 
-def textbook_additive(record: Record) -> bool:
+def textbook_additive(record: Row) -> bool:
     """Whether the record is the textbook's additive scorer; its hidden units do not fit into memory."""
     return (record["label"], record["implementation"]) == ("additive", "textbook")
 

@@ -9,7 +9,7 @@ import torch
 
 from attncli.common.pairs import parts
 from attncli.inputs.seeding import generator
-from attncli.results import Record
+from attncli.results import Row
 from attncli.scorers import SCORERS
 from attncli.stopping import Progress
 from attncli.studies.saturation import study as saturation
@@ -35,9 +35,9 @@ def slow_figures(rows: list[list[float]]) -> dict[str, list[float]]:
     }
 
 
-def slow_record(figures: dict[str, list[float]]) -> Record:
+def slow_record(figures: dict[str, list[float]]) -> Row:
     """Return the means and quartiles of the metrics, by the names of their columns."""
-    record: Record = {"rows": len(figures["entropy"]), "jacobian_mean": statistics.fmean(figures["jacobian"])}
+    record: Row = {"rows": len(figures["entropy"]), "jacobian_mean": statistics.fmean(figures["jacobian"])}
     record["weight_sum"] = 1.0
     record |= {key: statistics.fmean(figures[key]) for key in ("entropy", "effective_keys", "max_weight")}
     for key in figures.keys() - {"effective_keys"}:

@@ -12,7 +12,7 @@ import torch
 from rich.cells import cell_len
 
 from attncli.config.looks import Look
-from attncli.results import Record, Result
+from attncli.results import Result, Row
 from attncli.show.pictures.figures import save_figure
 from attncli.studies.train.columns import TrainFacts
 from attncli.studies.train.figure import figures
@@ -20,7 +20,7 @@ from attncli.studies.train.rows import findings_of, summary
 from tests.show.samples import drawn, many_scorers, shown
 
 SIZES, LABELS, STEPS = (16, 64, 256, 1024), ("dot", "scaled_dot", "additive"), torch.arange(0, 801, 8)
-FACTS: Record = {
+FACTS: Row = {
     "keys": 8, "vocabulary": 16, "classes": 8, "embedding": 64, "steps": 800, "batch": 64, "optimizer": "adam",
     "lr": 0.001, "dtype": "float32", "device": "cpu", "equal_weights": {str(keys): 2.5 / keys for keys in (8, 16, 32)},
     "least_loss": math.log1p(7 / math.e),
@@ -40,10 +40,10 @@ def result_of(
     accuracy: Callable[[str, int, int], float] = dot_loses,
 ) -> Result:
     """Return a result with curves that rise from 0.25 to the final accuracy."""
-    rows: list[Record] = []
+    rows: list[Row] = []
     for label, d, keys, seed in itertools.product(labels, sizes, tested, range(seeds)):
         right = accuracy(label, d, seed) - (0.1 if keys != 8 and label == "dot" else 0.0)
-        row: Record = {"scorer": label, "label": label, "normalizer": "softmax", "d": d, "seed": seed, "keys": keys}
+        row: Row = {"scorer": label, "label": label, "normalizer": "softmax", "d": d, "seed": seed, "keys": keys}
         row |= {
             "parameters": 128 * d,
             "accuracy": right,
