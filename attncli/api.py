@@ -32,7 +32,7 @@ from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
-from attncli.runs.saving import Finished, fingerprint, results_of, save_run
+from attncli.runs.saving import FinishedRun, fingerprint, results_of, save_run
 from attncli.runs.settings import settings_of
 from attncli.stopping import Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
@@ -294,7 +294,7 @@ def sweep(
     from attncli.modes import torch_isolated
     from attncli.sweeps.findings import failures_of
     from attncli.sweeps.points import plan_of
-    from attncli.sweeps.running import Task, run_sweep
+    from attncli.sweeps.running import SweepTask, run_sweep
 
     where, progress = "attncli.sweep", Warnings()
     for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
@@ -309,7 +309,9 @@ def sweep(
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         place = Path(temporary) if out is None else _path(out, f"{where}: out", "expected a folder")
         words, kept = Words(f"{where}: out", "overwrite=True"), out is not None
-        task = Task(plan_of(document), where, None, place, overwrite, jobs, None, timeout, pictures=kept, words=words)
+        task = SweepTask(
+            plan_of(document), where, None, place, overwrite, jobs, None, timeout, pictures=kept, words=words
+        )
         finished, problem = run_sweep(task, progress)
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:
@@ -349,7 +351,7 @@ def swap(
     from torch import nn
 
     from attncli.common.swapping import listed
-    from attncli.models.loading import Loaded as LoadedModel
+    from attncli.models.loading import LoadedModel
     from attncli.studies.swap import study as swap_study
     from attncli.studies.swap.options import SwapOptions
 
@@ -505,7 +507,7 @@ def isolated(document: Document) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedExperiment:
     """An experiment with valid options: its document, study and options."""
 
     document: Document
@@ -557,7 +559,7 @@ class Loaded:
         overwrite: bool = False,
         pictures: bool = True,
         report: bool = False,
-    ) -> Finished:
+    ) -> FinishedRun:
         """Run the study, judge its expectations, and save the run in `out`, or in outputs/<name>/ if that is None.
 
         `report` adds a page to explore the run. `command` is the command line, None for `attncli.run`.
@@ -587,7 +589,7 @@ class Loaded:
                 with below("figure"):
                     drawers.check(folder.place)  # after the work, which is kept
         picture = next((folder.place / name for name in files if name in content["files"]), None)
-        return Finished(result, content, folder.place, self.document, verdicts, picture)
+        return FinishedRun(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
@@ -596,7 +598,7 @@ class Loaded:
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
 
 
-def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
+def load_experiment(document: Document, *, in_python: bool = False) -> LoadedExperiment:
     """Return the experiment of a document, with its options validated.
 
     If `in_python`, errors suggest Python code in place of options of commands.
@@ -611,4 +613,4 @@ def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
             cure = "`attncli.sweep` runs it, and `sweep=None` drops it"
         raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
     document = document.of_study(options_model(name))
-    return Loaded(document, load_study(name), document.validate(options_model(name)))
+    return LoadedExperiment(document, load_study(name), document.validate(options_model(name)))

@@ -32,7 +32,7 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 Place = tuple[slice, slice]  # batch elements and queries
 
 
-class Dot(NamedTuple):
+class DotProduct(NamedTuple):
     """The arguments of torch's fused kernel, which computes scores as scale * queries . keys."""
 
     queries: Tensor
@@ -161,7 +161,7 @@ def _pooled(
         valid = rules.valid.tile(*place)
         if valid is None or bool(valid.any(-1).all()):
             some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
-            return _fused(Dot(some, others, scale, values), _kernel_mask(rules.bias, valid, place, some))
+            return _fused(DotProduct(some, others, scale, values), _kernel_mask(rules.bias, valid, place, some))
     (scores,) = at_least_float32(scorer(queries, keys))
     return rules.pooled(rules.stages(scores, *place)["weights"], values)
 
@@ -174,7 +174,7 @@ def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries:
     return added if valid is None else torch.where(valid, added, -torch.inf)
 
 
-def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+def _fused(dot: DotProduct, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """Return the output of torch's kernel, as (batch, heads, n, d): other ranks take a slow path."""
     given = (dot.queries, dot.keys, dot.values)  # the fused kernel needs contiguous rows
     rows = (each if each.stride(-1) == 1 else each.clone(memory_format=torch.contiguous_format) for each in given)
@@ -189,7 +189,7 @@ def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Ten
     return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # the leading axes of the queries
 
 
-def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
+def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> DotProduct | None:
     """Return the arguments of torch's kernel, or None if it does not give the same output."""
     usual = rules.cap is None and is_softmax(rules) and queries.ndim <= 4
     product = scorer.as_dot(queries, keys) if usual and is_built_in(scorer) else None
@@ -201,7 +201,7 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     # Masked numbers must have no effect, but the kernel adds -inf to masked scores and multiplies masked values by 0.
     # If all scores of a query are NaN or -inf, it gives 0.
     finite = all_finite(values) and not _may_overflow(queries, keys, scale, rules.bias)
-    return Dot(queries, keys, scale, values) if finite else None
+    return DotProduct(queries, keys, scale, values) if finite else None
 
 
 def scores_keys_alone(scorer: Scorer) -> bool:

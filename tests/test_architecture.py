@@ -231,3 +231,12 @@ def test_folders_can_be_taken_in(folder: Path) -> None:
     families = Counter(name.removeprefix("test_").lstrip("_").partition("_")[0] for name in names)
     members = Counter({prefix: count for prefix, count in families.items() if prefix})
     assert [prefix for prefix, count in members.items() if count >= FAMILY] == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """The classes of `attncli.api` may have the name of the class that they extend for Python."""
+    classes = {(path, node.name) for path, node in NODES if isinstance(node, ast.ClassDef)}
+    facade = {name for path, name in classes if path.name == "api.py"}
+    names = Counter(name for path, name in classes if path.name != "api.py")
+    assert [name for name, count in names.items() if count > 1] == []
+    assert facade & names.keys() == {"Comparison", "Explanation", "Result", "SweepResult"}

@@ -17,7 +17,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attncli.api import Loaded, load_experiment
+from attncli.api import LoadedExperiment, load_experiment
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
@@ -28,14 +28,14 @@ from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
 from attncli.results import SweepResult
-from attncli.runs.saving import Finished, to_json
+from attncli.runs.saving import FinishedRun, to_json
 from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
 from attncli.stopping import Progress, signals
 from attncli.sweeps.findings import failures_of
 from attncli.sweeps.views import tables_of
 
 if TYPE_CHECKING:
-    from attncli.sweeps.points import Plan
+    from attncli.sweeps.points import SweepPlan
 
 WEIGHTS = "weights"
 VERDICT_LINES, HOLDING_LINES = 24, 10  # most lines for the expectations of one run; if all hold
@@ -47,7 +47,7 @@ FEWEST_VERDICTS = 6
 class LoadedSweep:
     """A validated config with a sweep, given to `attncli run`; a counterpart of `Loaded`, a single experiment."""
 
-    plan: "Plan"
+    plan: "SweepPlan"
 
     @property
     def document(self) -> Document:
@@ -62,24 +62,24 @@ class LoadedSweep:
 
     def run(
         self, progress: Progress, command: str, out: Path | None, overwrite: bool, pictures: bool, report: bool
-    ) -> Finished:
+    ) -> FinishedRun:
         """Run the sweep as `attncli sweep` does without options, and save it; `command` is recorded in the results.
 
         Raises:
             InputError: the folder cannot be written.
         """
-        from attncli.sweeps.running import Task, run_sweep
+        from attncli.sweeps.running import SweepTask, run_sweep
 
-        task = Task(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
+        task = SweepTask(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
         finished, problem = run_sweep(task, progress)
         if problem is not None:
             progress.note(f"stopped: {problem}")
         return finished
 
 
-def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded | LoadedSweep]:
+def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[LoadedExperiment | LoadedSweep]:
     """Return the validated experiments of the files; raise InputError with the problems of all before anything runs."""
-    collector, experiments = Collector(), list[Loaded | LoadedSweep]()
+    collector, experiments = Collector(), list[LoadedExperiment | LoadedSweep]()
     for path in configs:
         with collector.under():
             document = read_document(experiment_path(path), overrides)
@@ -100,8 +100,8 @@ def _load_sweep(document: Document) -> LoadedSweep:
 
 
 def run_and_show(
-    experiments: Sequence[Loaded | LoadedSweep], output: Output, stage: str | None = None
-) -> list[Finished]:
+    experiments: Sequence[LoadedExperiment | LoadedSweep], output: Output, stage: str | None = None
+) -> list[FinishedRun]:
     """Run experiments one after the other, save each in its run folder, and print the results. Return the runs.
 
     `stage` is the stage of attention that the tables show in place of the weights.
@@ -124,7 +124,7 @@ def run_and_show(
             message = f"got {stage} for {path}, {is_}; only the tables of the study {DEFAULT_STUDY} have stages"
             raise InputError.of(f"{message}; leave it out", where="--stage")
     command = shlex.join(["attncli", *sys.argv[1:]])
-    runs, waiting, interrupted = list[Finished](), list(experiments), False
+    runs, waiting, interrupted = list[FinishedRun](), list(experiments), False
     try:
         while waiting and not interrupted:
             experiment = waiting.pop(0)
@@ -158,7 +158,7 @@ def working(name: str, output: Output) -> Iterator[Progress]:
         yield progress
 
 
-def show_run(finished: Finished, output: Output, of: int = 1, stage: str | None = None) -> None:
+def show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
     """Print the tables, findings and folder of a run; open it if --open is given.
 
     If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given. So it is after a
@@ -171,7 +171,7 @@ def show_run(finished: Finished, output: Output, of: int = 1, stage: str | None 
         typer.launch(str(shortest(finished.picture or finished.folder)))
 
 
-def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
+def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
     console, files, result = Terminal(), finished.content["files"], finished.result
     folder, shown = shortest(finished.folder), dict[str, Any]()
     whole = "weights.csv" if "weights.csv" in files else TENSORS if result.keeps("weights") else None
@@ -196,7 +196,7 @@ def _print_run(finished: Finished, is_full: bool, stage: str) -> None:
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 
-def _print_briefly(finished: Finished, of: int) -> None:
+def _print_briefly(finished: FinishedRun, of: int) -> None:
     """Print the first finding and the folder of one `of` several runs; only the folder if there are many."""
     console, folder = Terminal(), f"{shortest(finished.folder)}/"
     name = (printable(finished.content["name"]), STRONG)
@@ -223,7 +223,7 @@ def shortest(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False) -> None:
+def show_results(runs: Sequence[FinishedRun], output: Output, as_list: bool = False) -> None:
     """Print the verdicts on the expectations of runs, and the contents of results.json if --json is given.
 
     If `as_list`, for several runs, the verdicts are in a table and the JSON is a list. Otherwise only failed
@@ -235,7 +235,7 @@ def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False
         print_json(contents if as_list else contents[0])
 
 
-def _show_verdicts(runs: Sequence[Finished], output: Output, *, table: bool) -> None:
+def _show_verdicts(runs: Sequence[FinishedRun], output: Output, *, table: bool) -> None:
     """Print the verdicts in a table, if `table`, and failed expectations on stderr, even if stdout cannot be written.
 
     Experiments with equal names are listed under the names of their config files.
@@ -255,7 +255,7 @@ def _show_verdicts(runs: Sequence[Finished], output: Output, *, table: bool) -> 
                 print_error(problem)
 
 
-def print_failures(runs: Sequence[Finished]) -> bool:
+def print_failures(runs: Sequence[FinishedRun]) -> bool:
     """Print on stderr which points of sweeps failed; return whether there are any."""
     lines = [line for finished in runs for line in failures_of(finished.content.get("sweep", {}).get("points", ()))]
     for line in lines:
@@ -263,7 +263,7 @@ def print_failures(runs: Sequence[Finished]) -> bool:
     return bool(lines)
 
 
-def check_verdicts(runs: Sequence[Finished]) -> None:
+def check_verdicts(runs: Sequence[FinishedRun]) -> None:
     """Raise an exception if an expectation of the runs does not hold.
 
     Raises:

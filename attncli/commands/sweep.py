@@ -32,8 +32,8 @@ from attncli.numbers import several
 from attncli.stopping import signals
 
 if TYPE_CHECKING:
-    from attncli.runs.saving import Finished
-    from attncli.sweeps.points import Plan
+    from attncli.runs.saving import FinishedRun
+    from attncli.sweeps.points import SweepPlan
 
 ORDER = "attncli.sweep.order"  # key in the command's context: the order of --over and --with
 Config = Annotated[
@@ -144,11 +144,11 @@ def sweep(
         from attncli.sweeps.cluster import check_cluster
 
         check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before the folder is created
-    from attncli.sweeps.running import Task, run_sweep
+    from attncli.sweeps.running import SweepTask, run_sweep
 
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
     command = shlex.join(["attncli", *sys.argv[1:]])
-    task = Task(plan, command, resume, out, overwrite, jobs, cluster, timeout, fail_fast, pictures=not no_plots)
+    task = SweepTask(plan, command, resume, out, overwrite, jobs, cluster, timeout, fail_fast, pictures=not no_plots)
     with working(plan.options.name, output) as progress:
         finished, problem = run_sweep(task, progress)
     show_run(finished, output)
@@ -166,7 +166,7 @@ def _check_without_processes(**options: float | None) -> None:
             raise InputError.of(message, where=f"--{name}")
 
 
-def _list_points(plan: "Plan", json: bool) -> None:
+def _list_points(plan: "SweepPlan", json: bool) -> None:
     if json:
         rows = [{"key": point.key, "sweep": point.sweep} for point in plan.points]
         print_line(stdjson.dumps(rows, ensure_ascii=False, indent=2))
@@ -176,7 +176,7 @@ def _list_points(plan: "Plan", json: bool) -> None:
     print_line(several(len(plan.points), "point"))
 
 
-def _end(finished: "Finished", problem: str | None) -> None:
+def _end(finished: "FinishedRun", problem: str | None) -> None:
     """Print which points failed and why the sweep stopped early (`problem`), if it did; raise typer.Exit on failure."""
     from attncli.commands.experiments import check_verdicts, print_failures, shortest
 

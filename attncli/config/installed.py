@@ -20,7 +20,7 @@ GROUPS = {"attncli.scorers": "scorer", "attncli.normalizers": "normaliser"}  # k
 
 
 @dataclass(frozen=True, order=True)
-class Listing:
+class ListedClass:
     """A scorer or normaliser that an installed package lists: its name, and its class as `module:Class`."""
 
     name: str
@@ -32,7 +32,7 @@ class Listing:
         return f'"{self.name}", {self.target} of the package {self.package}'
 
 
-def listings() -> Sequence[Listing]:
+def listings() -> Sequence[ListedClass]:
     """Return the listings of all packages on `sys.path`, sorted by name."""
     return _scan(tuple((folder, _changed(folder)) for folder in sys.path))
 
@@ -42,7 +42,7 @@ def listed_names(kind: str) -> list[str]:
     return list(dict.fromkeys(entry.name for entry in listings() if entry.kind == kind))
 
 
-def listing_of(name: str, kind: str, *, is_built_in: bool) -> Listing | None:
+def listing_of(name: str, kind: str, *, is_built_in: bool) -> ListedClass | None:
     """Return the listing of a name; None if no package lists it as this kind.
 
     Raises:
@@ -66,10 +66,10 @@ def _changed(folder: str) -> float:
 
 
 @functools.lru_cache(maxsize=1)
-def _scan(path: tuple[tuple[str, float], ...]) -> Sequence[Listing]:
+def _scan(path: tuple[tuple[str, float], ...]) -> Sequence[ListedClass]:
     from importlib.metadata import distributions
 
-    by_package = dict[str, list[Listing]]()  # the first copy of a package on the path counts
+    by_package = dict[str, list[ListedClass]]()  # the first copy of a package on the path counts
     for distribution in distributions():
         with suppress(Exception):  # damaged metadata of any package must not end a run
             points = [point for point in distribution.entry_points if point.group in GROUPS]
@@ -77,7 +77,7 @@ def _scan(path: tuple[tuple[str, float], ...]) -> Sequence[Listing]:
                 continue
             package = _name(distribution) or points[0].value.partition(":")[0]
             by_package.setdefault(
-                package, [Listing(p.name, GROUPS[p.group], package, _target(p.value)) for p in points]
+                package, [ListedClass(p.name, GROUPS[p.group], package, _target(p.value)) for p in points]
             )
     return sorted(listing for entries in by_package.values() for listing in entries)
 

@@ -57,7 +57,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """A model in evaluation mode, and its inputs in batches of texts."""
 
     model: nn.Module
@@ -96,7 +96,7 @@ def _cure(model: nn.Module, inputs: Any, otherwise: str) -> str:
     return otherwise
 
 
-def load(request: Request, batch_size: int) -> Loaded:
+def load(request: Request, batch_size: int) -> LoadedModel:
     """Load a model and its inputs, at most `batch_size` texts in a batch.
 
     Raises:
@@ -111,7 +111,7 @@ def load(request: Request, batch_size: int) -> Loaded:
         if not (isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module)):
             message = f'got "{request.model}", which gives {type(given).__name__}; expected (model, inputs)'
             raise InputError.of(message)
-        return Loaded(given[0].eval(), [given[1]])
+        return LoadedModel(given[0].eval(), [given[1]])
     transformers = _transformers(request)
     parts = [request.texts[start : start + batch_size] for start in range(0, len(request.texts), batch_size)]
     model, inputs, *_ = _pretrained(transformers, replace(request, texts=parts[0] if parts else ()))
@@ -120,7 +120,7 @@ def load(request: Request, batch_size: int) -> Loaded:
         with _failing(f'got "{request.model}"; reading a text gave', "change the text"):
             config, source = model.config, _source(request)
             batches.append(_on(_inputs(transformers, replace(request, texts=part), config, source)[0], model))
-    return Loaded(model, batches, _pooling(Path(request.model)))
+    return LoadedModel(model, batches, _pooling(Path(request.model)))
 
 
 def _pooling(folder: Path) -> Pooling:
@@ -153,7 +153,7 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
         if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
             model, inputs, *names = given
             with evaluating(model), make() as seen:  # without the calls that made the model
-                Loaded(model, [inputs]).run(inputs)
+                LoadedModel(model, [inputs]).run(inputs)
             tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
     return seen, {"model": request.model, "tokens": tokens}
 

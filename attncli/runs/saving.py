@@ -53,7 +53,7 @@ LARGE = 2**30  # bytes of tensors above which a note says how large the run is
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A finished run. `content` is the content of its results.json, `picture` the path of its main picture, if any."""
 
     result: Result

@@ -52,7 +52,7 @@ Part = TypeVar("Part")
 Block = tuple[slice, slice, slice]  # some batch elements, queries and keys
 
 
-class Plan(NamedTuple):
+class TilePlan(NamedTuple):
     """How to compute: the bytes of workspace, and whether `torch.compile` fuses the work on each pair."""
 
     workspace: int
@@ -91,13 +91,15 @@ def additive_scores(
     empty_queries, empty_keys = (t[..., :0, :0].sum((-2, -1)) for t in (queries, keys))
     leading = (empty_queries + empty_keys).shape  # torch.broadcast_shapes would load sympy
     queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
-    scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
+    scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, TilePlan(workspace, fused))  # type: ignore[no-untyped-call]
     return scores if leading else scores.squeeze(0)  # indexing would copy the gradient
 
 
 class _Scores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, plan: Plan) -> Tensor:
+    def forward(
+        ctx: Any, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, plan: TilePlan
+    ) -> Tensor:
         ctx.save_for_backward(queries, keys, w_q, w_k, w_v)
         ctx.plan = plan
         query_side, key_side, w_v = _sides(queries, keys, w_q, w_k, w_v)
@@ -197,7 +199,7 @@ class _Tiles:
     Each is computed in two tensors that later tiles use again, because new tensors may be new pages of memory.
     """
 
-    def __init__(self, plan: Plan, workers: int, in_order: Callable[..., Iterator[Any]]) -> None:
+    def __init__(self, plan: TilePlan, workers: int, in_order: Callable[..., Iterator[Any]]) -> None:
         self.fused, self._bytes, self._workers, self._in_order = plan.fused, _tile_bytes(plan), workers, in_order
         self._spare, self._is_inference = list[Tensor](), torch.is_inference_mode_enabled()
 
@@ -239,7 +241,7 @@ class _Tiles:
 
 
 @contextmanager
-def _tiles(shape: Sequence[int], w_v: Tensor, plan: Plan) -> Iterator[_Tiles]:
+def _tiles(shape: Sequence[int], w_v: Tensor, plan: TilePlan) -> Iterator[_Tiles]:
     """Yield the tiles of scores of `shape` = (b, n, m), two or more at a time if torch may use several threads.
 
     Threads that share a tile wait for each other at each small step, for long if other programs are running.
@@ -425,7 +427,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=True, fullgraph=True)
 
 
-def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[Block]:
+def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: TilePlan) -> Iterator[Block]:
     """Yield blocks small enough for projections and scores to take a small share of the workspace."""
     b, n, m, h = queries.shape[:-2].numel(), queries.shape[-2], keys.shape[-2], w_v.shape[0]
     entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2)  # the other half is for tiles
@@ -439,7 +441,7 @@ def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[
                 yield elements, rows, columns
 
 
-def _tile_bytes(plan: Plan) -> int:
+def _tile_bytes(plan: TilePlan) -> int:
     """Return the size of a tile: a share of the cache, and at most an eighth of the workspace."""
     try:
         cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")

@@ -21,7 +21,7 @@ SMALL = 0.1  # a share of the range; steps back up to this do not hide the direc
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One value of a swept key: the row of one of the seeds, and the metric by seed."""
 
     row: Row
@@ -37,7 +37,7 @@ class Point:
         """Return the mean over the seeds as text."""
         return number(self.mean, 3)
 
-    def differs(self, other: "Point") -> bool:
+    def differs(self, other: "CurvePoint") -> bool:
         """Whether the means differ, as text and by more than chance over the seeds explains.
 
         The difference is compared with its standard error for independent seeds, and with that of pairs of equal seeds.
@@ -62,7 +62,7 @@ def _error(numbers: Sequence[float]) -> float:
     return stdev(numbers) / math.sqrt(len(numbers))
 
 
-Line = Sequence[Point]  # points that differ in one key alone
+Line = Sequence[CurvePoint]  # points that differ in one key alone
 
 
 def findings_of(result: SweepResult) -> list[Finding]:
@@ -99,7 +99,7 @@ def _lines(
     for place, group in groups.items():
         keys = sorted(group) if all(map(is_number, group)) else [*group]
         seeds = [{tuple(row.get(seed) for seed in REPLICATES): row[metric] for row in group[key]} for key in keys]
-        lines[place] = [Point(group[key][0], by_seed) for key, by_seed in zip(keys, seeds, strict=True)]
+        lines[place] = [CurvePoint(group[key][0], by_seed) for key, by_seed in zip(keys, seeds, strict=True)]
     return lines
 
 
@@ -175,11 +175,11 @@ def _by_number(name: str, line: Line) -> str:
     )
 
 
-def _ends(line: Line) -> tuple[Point, Point]:
+def _ends(line: Line) -> tuple[CurvePoint, CurvePoint]:
     return min(line, key=lambda point: point.mean), max(line, key=lambda point: point.mean)
 
 
-def _verb(start: Point, end: Point) -> str:
+def _verb(start: CurvePoint, end: CurvePoint) -> str:
     return "rises" if end.mean > start.mean else "falls"
 
 
@@ -191,7 +191,7 @@ def _by_name(name: str, together: Sequence[str], line: Line) -> str:
     if not high.differs(low):
         return f"{_within_noise(low, high)} at every {name}"
 
-    def at(end: Point) -> str:
+    def at(end: CurvePoint) -> str:
         rows = [point.row for point in line if not point.differs(end)]
         names = [in_words({key: row[key] for key in (name, *together)}) for row in rows]
         named = " and ".join([names[0], *(each if together else each.removeprefix(f"{name} = ") for each in names[1:])])
@@ -200,7 +200,7 @@ def _by_name(name: str, together: Sequence[str], line: Line) -> str:
     return f"is lowest, {at(low)}, and highest, {at(high)}"
 
 
-def _within_noise(low: Point, high: Point) -> str:
+def _within_noise(low: CurvePoint, high: CurvePoint) -> str:
     seeds = max(len(point.by_seed) for point in (low, high))
     return f"lies between {low.text} and {high.text}, within the noise of {several(seeds, 'seed')},"
 

@@ -30,7 +30,7 @@ MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with on
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One experiment of a sweep: its `key` (a hash), the values by swept key, and the config with all defaults.
 
     The config has absolute paths, and lacks the keys NO_PART, which change no number.
@@ -47,7 +47,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Trial:
+class PointTrial:
     """Facts about the points, known from preparing some of them without running them.
 
     `rows` maps each prepared point, a hash of its config without the seed, to the expected rows; `device` is the device
@@ -59,7 +59,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """A sweep with valid points.
 
     `document` is the config without its sweep; `options` and `device` belong to the first point. `rows` has the columns
@@ -70,7 +70,7 @@ class Plan:
     document: Document
     axes: Sequence[Axis]
     options: Experiment
-    points: Sequence[Point]
+    points: Sequence[GridPoint]
     device: torch.device
     rows: Rows
     metric: str | None
@@ -100,7 +100,7 @@ class Plan:
 
 def plan_of(
     document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
-) -> Plan:
+) -> SweepPlan:
     """Return the plan for a config with the key `sweep`, or with axes and a metric from the command line.
 
     The axes in `typed` replace the axes of the config that share a key with them. If `elsewhere`, the points run on
@@ -129,7 +129,7 @@ def plan_of(
     with document.locating():
         _check_metric(metric_written, rows, keys_of(axes))
     heads = max((len(each.heads) for each in trial.rows.values()), default=0)
-    return Plan(base, axes, options, [*points.values()], trial.device, rows, metric or metric_written, heads)
+    return SweepPlan(base, axes, options, [*points.values()], trial.device, rows, metric or metric_written, heads)
 
 
 def _unswept(document: Document) -> Document:
@@ -153,14 +153,14 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
         raise InputError.of(f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}", where=where)
 
 
-def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], Experiment]:
+def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, GridPoint], Experiment]:
     """Return the points by their places on the axes, and the options of the first point.
 
     Raises:
         InputError: the configs of points have problems, or two points are the same experiment.
     """
     model, code = options_model(base.study(STUDIES)), code_version()
-    points, found, first, options = dict[Place, Point](), dict[object, Problem](), dict[str, Point](), None
+    points, found, first, options = dict[Place, GridPoint](), dict[object, Problem](), dict[str, GridPoint](), None
     for place in places_of(axes):
         changes = changes_at(axes, place)
         try:
@@ -174,7 +174,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
             continue
         options = options or valid
         config = deciding(config_of(valid))
-        point = Point(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
+        point = GridPoint(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
             found[message] = Problem(message, where=str(base.path))
@@ -195,7 +195,7 @@ def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
                 raise InputError.of(message, where=given.place(base.path))
 
 
-def check_same(plan: Plan, before: Document) -> None:
+def check_same(plan: SweepPlan, before: Document) -> None:
     """Raise InputError if a plan differs from `before`, the config of the resumed sweep, beyond the swept values."""
     study, first = before.study(STUDIES), changes_at(plan.axes, (0,) * len(plan.axes))
     old, new = {"study": study}, {"study": plan.options.study}
@@ -225,14 +225,14 @@ def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: st
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
 
 
-def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], elsewhere: bool) -> Trial:
+def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, GridPoint], elsewhere: bool) -> PointTrial:
     """Prepare points without running them, to find errors such as tensors that do not fit together.
 
     Raises:
         InputError: points have problems.
     """
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
-    rows, found, devices = dict[str, Rows](), dict[Problem, Point](), list[torch.device]()
+    rows, found, devices = dict[str, Rows](), dict[Problem, GridPoint](), list[torch.device]()
     for place in _worth_trying(points):
         document = base.changed([*changes_at(axes, place).values()])
         options = document.validate(model, absolute=True)
@@ -253,10 +253,10 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
     if found:
         problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
         raise InputError(not_too_many(problems, str(base.path)))
-    return Trial(rows, next(iter(devices), torch.device("cpu")))
+    return PointTrial(rows, next(iter(devices), torch.device("cpu")))
 
 
-def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:
+def _worth_trying(points: Mapping[Place, GridPoint]) -> list[Place]:
     """Choose the points to prepare: first, last, all that differ from the first in one axis, and other combinations.
 
     Of points that differ only in the seed, only the first is considered. Of more than MOST_SINGLE points that differ
@@ -276,11 +276,11 @@ def _sample(places: Sequence[Place], most: int) -> Sequence[Place]:
     return places if len(places) <= most else random.Random(0).sample(places, most)
 
 
-def _seedless(point: Point) -> str:
+def _seedless(point: GridPoint) -> str:
     return key_of({**point.config, "seed": 0}, "")
 
 
-def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
+def _rows(study: str, keys: Sequence[str], trial: PointTrial) -> Rows:
     """Return the expected columns of the result, without records."""
     tried = trial.rows.values()
     known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
@@ -292,7 +292,7 @@ def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
     return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
 
 
-def _records(points: Iterable[Point], trial: Trial) -> list[Row]:
+def _records(points: Iterable[GridPoint], trial: PointTrial) -> list[Row]:
     """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
     records = list[Row]()
     for point in points:

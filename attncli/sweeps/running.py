@@ -15,13 +15,13 @@ from attncli.expect.judging import judge
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
 from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
-from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
+from attncli.runs.saving import FinishedRun, begin_sweep, results_of, save_config, save_sweep
 from attncli.stopping import Keeping, Progress
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.sweeps.findings import findings_of
 from attncli.sweeps.journal import STATES, Journal, PointRow, rows_of
-from attncli.sweeps.points import Plan, Point
+from attncli.sweeps.points import GridPoint, SweepPlan
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.summary import summary
 from attncli.sweeps.views import Drawers
@@ -32,7 +32,7 @@ NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepTask:
     """The plan of a sweep and the options of the command; `command` is the command line, which results.json records.
 
     `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
@@ -40,7 +40,7 @@ class Task:
     errors, which differ between the command line and Python.
     """
 
-    plan: Plan
+    plan: SweepPlan
     command: str
     resume: Path | None = None
     out: Path | None = None
@@ -53,7 +53,7 @@ class Task:
     words: Words = COMMAND_LINE
 
 
-def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
+def run_sweep(task: SweepTask, progress: Progress) -> tuple[FinishedRun, str | None]:
     """Run all points that are not done, write the results, and return the run and the reason for an early stop or None.
 
     Raises:
@@ -85,10 +85,10 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
         with plan.document.locating(), below("figure"):
             drawers.check(folder)  # after the work, which is kept
     picture = next((folder / name for name in drawn if name in content["files"]), None)
-    return Finished(result, content, folder, plan.document, verdicts, picture), problem
+    return FinishedRun(result, content, folder, plan.document, verdicts, picture), problem
 
 
-def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[Row]:
+def _rows(task: SweepTask, points: Sequence[GridPoint], progress: Progress) -> Generator[Row]:
     """Compute points on this machine or on a cluster, and yield their rows."""
     code, plan = code_version(), task.plan
     heads = plan.keeps_heads
@@ -130,7 +130,7 @@ def keep(rows: Generator[Row], journal: Journal, progress: Progress, fail_fast: 
     return None
 
 
-def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
+def result_of(plan: SweepPlan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
     """Return the result of the finished points, in the order of the plan, and the state of every point."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}

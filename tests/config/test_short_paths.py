@@ -10,7 +10,7 @@ from attncli.config.overrides import parse_override
 from attncli.config.sweep import typed_axes
 from attncli.errors import InputError
 from attncli.runs.resolved import dump_yaml
-from attncli.sweeps.points import Plan, plan_of
+from attncli.sweeps.points import SweepPlan, plan_of
 from tests.config.documents import options_of, problems_of
 
 DATA = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}}\n"
@@ -143,12 +143,12 @@ def test_mistakes(tmp_path: Path, text: str, change: str, problems: list[str]) -
     ] == problems
 
 
-def planned(path: Path, *over: str, sets: tuple[str, ...] = ()) -> Plan:
+def planned(path: Path, *over: str, sets: tuple[str, ...] = ()) -> SweepPlan:
     axes = typed_axes([("over", each) for each in over])
     return plan_of(read_document(path, [parse_override(each) for each in sets]), axes)
 
 
-def scales(plan: Plan) -> list[list[Any]]:
+def scales(plan: SweepPlan) -> list[list[Any]]:
     return [[entry.get("scale") for entry in point.config["scorers"]] for point in plan.points]
 
 

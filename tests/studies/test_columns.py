@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from attncli.common.pairs.study import Prepared as PreparedPairs
+from attncli.common.pairs.study import PreparedPairs as PreparedPairs
 from attncli.results import Column, Row
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
@@ -22,10 +22,10 @@ from attncli.studies.variance.options import VarianceOptions
 from tests.studies.bench.small import hurry
 
 # For mypy: each study has its types of options and preparation.
-ATTENTION: Study[AttentionOptions, attention.Prepared] = attention.STUDY
-BENCH: Study[BenchOptions, bench.Prepared] = bench.STUDY
+ATTENTION: Study[AttentionOptions, attention.PreparedAttention] = attention.STUDY
+BENCH: Study[BenchOptions, bench.PreparedBench] = bench.STUDY
 SATURATION: Study[SaturationOptions, PreparedPairs] = saturation.STUDY
-TRAIN: Study[TrainOptions, train.Prepared] = train.STUDY
+TRAIN: Study[TrainOptions, train.PreparedTraining] = train.STUDY
 VARIANCE: Study[VarianceOptions, PreparedPairs] = variance.STUDY
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -15,14 +15,14 @@ from attncli.runs.resolved import config_of, dump_yaml
 from attncli.stopping import Progress
 from attncli.studies import load_study, options_model
 from attncli.sweeps import points
-from attncli.sweeps.points import Plan, plan_of
+from attncli.sweeps.points import SweepPlan, plan_of
 from attncli.sweeps.work import code_version, key_of
 from tests.cli import experiment
 
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "additive", "num_hiddens": 4}]
 
 
-def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **more: Any) -> Plan:
+def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **more: Any) -> SweepPlan:
     pairs = [(option, text) for option, _, text in (each.partition(" ") for each in over)]
     return plan_of(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **more)
 

@@ -57,7 +57,7 @@ PLACE = (
 
 
 @dataclass(frozen=True)
-class Point:
+class SizePoint:
     """One size d of random pairs, or one head of tensors from a file (None if they have no heads), with its scorers.
 
     `entries` are the scorer entries of the config, with the scale and softcap of this layer for a captured model.
@@ -76,17 +76,17 @@ class Point:
         return f"d = {self.d}" if self.head is None else f"{layer}head {self.head}"
 
 
-PartsOf = Callable[[Point, Callable[[Point, Pairs], Any]], Iterator[Any]]
+PartsOf = Callable[[SizePoint, Callable[[SizePoint, Pairs], Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPairs:
     """The checked input of a study's `run`; `tensors` are the tensors of a file, empty for random pairs."""
 
     options: PairsOptions
     entries: Entries
     sizes: Sequence[int]  # the requested sizes; points of other sizes appear in the picture only
-    points: Sequence[Point]
+    points: Sequence[SizePoint]
     tensors: dict[str, Tensor]
     device: torch.device
     at_a_time: int  # pairs to score and differentiate at the same time
@@ -125,7 +125,7 @@ def prepare_pairs(
     keys: int = 1,
     together: int = 1,
     fewest: int = 1,
-) -> Prepared:
+) -> PreparedPairs:
     """Return pairs and scorers for every size, or raise an InputError for anything wrong with them.
 
     Args:
@@ -152,9 +152,9 @@ def prepare_pairs(
         points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(Point(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
-        return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
-    points, named, outlines, at_a_time = list[Point](), dict[str, Tensor](), list[Scorer](), PAIRS_AT_A_TIME
+            points.append(SizePoint(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
+        return PreparedPairs(options, entries, options.d, points, {}, device, at_a_time, normalizers)
+    points, named, outlines, at_a_time = list[SizePoint](), dict[str, Tensor](), list[Scorer](), PAIRS_AT_A_TIME
     for layer, (tensors, inputs) in read_pairs(options, dtype, device, progress).items():
         call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -169,10 +169,10 @@ def prepare_pairs(
         for index, head in enumerate(inputs.heads):
             own = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
             real, layer_number = RealPairs(own, head or 0), None if call is None else call.number
-            points.append(Point(k, own_entries, scorers, real, head, layer, layer_number))
+            points.append(SizePoint(k, own_entries, scorers, real, head, layer, layer_number))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     sizes = sorted({point.d for point in points})
-    return Prepared(options, entries, sizes, points, named, device, at_a_time, normalizers)
+    return PreparedPairs(options, entries, sizes, points, named, device, at_a_time, normalizers)
 
 
 def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[Scorer]:
@@ -194,7 +194,7 @@ def _pairs_at_a_time(outlines: Sequence[Scorer]) -> int:
 
 
 @contextmanager
-def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
+def at_work(prepared: PreparedPairs, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
     """Yield a function of a point and `work` that yields `work(point, pairs)` for the pairs of each job of the point.
 
     Each thread uses torch on one core, and each job is a step of the progress; `rounds` is the number of passes over
@@ -205,7 +205,7 @@ def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator
     counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
     own = any(map(is_own, options.scorers))
 
-    def parts_of(point: Point, work: Callable[[Point, Pairs], Any]) -> Iterator[Any]:
+    def parts_of(point: SizePoint, work: Callable[[SizePoint, Pairs], Any]) -> Iterator[Any]:
         for part in in_order(lambda job: work(point, point.pairs.of_job(job)), point.pairs.jobs, 1 if own else threads):
             yield part
             counter.step(str(point))
@@ -214,7 +214,7 @@ def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator
         yield parts_of
 
 
-def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
+def scores_of(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Tensor]:
     """Return every scorer's scores (rows, m), after the norms and the softcap of its entry.
 
     Raises:
@@ -229,7 +229,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
     return scores
 
 
-def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
+def expected_rows_of(prepared: PreparedPairs, columns: Sequence[Column]) -> Rows:
     """Return the known columns of the rows: a row for each scorer and requested size, or scorer and head of a file."""
     rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
     columns = prepared.columns(columns)
@@ -242,7 +242,11 @@ def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
 
 
 def result_of(
-    prepared: Prepared, columns: Sequence[Column], figures: Sequence[Sequence[Row]], watched: str, progress: Progress
+    prepared: PreparedPairs,
+    columns: Sequence[Column],
+    figures: Sequence[Sequence[Row]],
+    watched: str,
+    progress: Progress,
 ) -> Result:
     """Return the result, with no findings yet, from the metrics of every scorer at every point (None if missing).
 
@@ -275,7 +279,7 @@ def result_of(
     )
 
 
-def _rows(prepared: Prepared, figures: Sequence[Sequence[Row]]) -> list[Row]:
+def _rows(prepared: PreparedPairs, figures: Sequence[Sequence[Row]]) -> list[Row]:
     """Return the rows with the columns that identify them, grouped by size, or by scorer for the tensors of a file."""
     rows = [
         {

@@ -19,7 +19,7 @@ from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer, is_built_in
 
 if TYPE_CHECKING:
-    from attncli.studies.attention.study import Part, Prepared
+    from attncli.studies.attention.study import LayerPart, PreparedAttention
 
 WEIGHTS = ("weight", "dropped")  # the last stages
 ROUNDING = 1e-3  # relative difference of a score and the last step of the scorer
@@ -57,7 +57,7 @@ class QueryTensors:
 
 @torch.no_grad()
 def explain(
-    prepared: "Prepared",
+    prepared: "PreparedAttention",
     label: str | None = None,
     *,
     layer: str | int | None = None,
@@ -167,7 +167,7 @@ def _formulas(row: QueryTensors, rules: Rules, dropout: float) -> Row:
     return found
 
 
-def _part(prepared: "Prepared", layer: str | int | None) -> "Part":
+def _part(prepared: "PreparedAttention", layer: str | int | None) -> "LayerPart":
     """Return the inputs of a layer, given its name or its number in the file; the first by default."""
     parts = {part.layer: part for part in prepared.parts if part.layer is not None}
     if layer is None:
@@ -181,7 +181,7 @@ def _part(prepared: "Prepared", layer: str | int | None) -> "Part":
     return parts[name]
 
 
-def _index(prepared: "Prepared", part: "Part", label: str | None, places: Mapping[str, int]) -> int:
+def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, places: Mapping[str, int]) -> int:
     """Return the index of the scorer `label`; raise an InputError if there is no such scorer or place.
 
     `places` has the requested batch element, head and query by name.
@@ -206,12 +206,14 @@ def _index(prepared: "Prepared", part: "Part", label: str | None, places: Mappin
     return 0 if label is None else labels.index(label)
 
 
-def _heads(part: "Part") -> list[int]:
+def _heads(part: "LayerPart") -> list[int]:
     """Return the numbers of the heads, [0] without an axis of heads."""
     return [head or 0 for head in part.inputs.heads]
 
 
-def _row(prepared: "Prepared", part: "Part", index: int, batch: int, head: int, query: int) -> QueryTensors:
+def _row(
+    prepared: "PreparedAttention", part: "LayerPart", index: int, batch: int, head: int, query: int
+) -> QueryTensors:
     """Compute one query of a batch element as the study does, and return the tensors of one head."""
     options, inputs, scorer, rules = prepared.options, part.inputs, part.scorers[index], part.rules[index]
     entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)

@@ -65,7 +65,7 @@ Stages = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Part:
+class LayerPart:
     """The inputs of a run, or of one `layer` of a captured model, with the scorer and the rules of each scorer entry.
 
     `rules` turn the scores of an entry into weights.
@@ -84,17 +84,17 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedAttention:
     """The validated input of `run`: one part, or one for each layer of a captured model."""
 
     options: AttentionOptions
-    parts: Sequence[Part]
+    parts: Sequence[LayerPart]
     device: torch.device
     captured: Captured | None = None
 
 
 @torch.no_grad()
-def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
+def prepare(options: AttentionOptions, progress: Progress) -> PreparedAttention:
     """Build inputs and scorers; raise an InputError with all problems of the first step that fails."""
     progress.step(0, len(options.scorers), "inputs")
     dtype, device, collector = getattr(torch, options.dtype), torch.device("cpu"), Collector()
@@ -118,10 +118,10 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
             )
             calls = [inputs]
     collector.check()
-    return Prepared(options, [_part(options, inputs, device) for inputs in calls], device, captured)
+    return PreparedAttention(options, [_part(options, inputs, device) for inputs in calls], device, captured)
 
 
-def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Part:
+def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> LayerPart:
     """Build the scorers and rules for these inputs, or raise an InputError if the options do not fit the inputs."""
     tokens = dict[str, Sequence[Any]](inputs.tokens)
     with below("tokens"):
@@ -137,10 +137,10 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
     rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
     layer = inputs.call.name if has_layers and inputs.call is not None else None
-    return Part(inputs, tokens, scorers, rules, layer)
+    return LayerPart(inputs, tokens, scorers, rules, layer)
 
 
-def expected_rows(prepared: Prepared) -> Rows:
+def expected_rows(prepared: PreparedAttention) -> Rows:
     """Return the rows that the result will have: for each scorer and each pair of scorers, overall and by head.
 
     For a captured model, each layer has these rows.
@@ -174,7 +174,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     )
 
 
-def _numbers(prepared: Prepared) -> Iterator[tuple[Part, int]]:
+def _numbers(prepared: PreparedAttention) -> Iterator[tuple[LayerPart, int]]:
     """Yield the parts that are layers of a captured file, with their numbers in the file."""
     for part in prepared.parts:
         if part.inputs.call is not None and part.inputs.call.number is not None:
@@ -226,7 +226,7 @@ def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> 
 
 
 @torch.no_grad()
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedAttention, progress: Progress) -> Result:
     """Run every scorer of the config on its inputs.
 
     The stages of a scorer are, in order, `scores`, `capped` (with softcap), `biased` (with a bias), `weights` (before
@@ -251,7 +251,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     )
 
 
-def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
+def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, keeps_scorers: bool) -> Result:
     """Run all scorers on the inputs of one part. With `keeps_scorers`, an interruption keeps finished scorers."""
     inputs, entries = part.inputs, options.scorers
     variances = None if inputs.call is None else variances_of(inputs)

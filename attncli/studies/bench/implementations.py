@@ -43,7 +43,7 @@ Call = Callable[[], Results]
 
 
 @dataclass(frozen=True)
-class Task:
+class BenchTask:
     """The work of one call: compute a measure (scores, weights or output) by an implementation of a scorer.
 
     `normalizer` turns scores into weights. If `alibi`, the ALiBi bias of each head is added to the scores first. If
@@ -86,7 +86,7 @@ def implementations_of(scorer: Scorer) -> list[str]:
     return [name for name in IMPLEMENTATIONS if there[name]]
 
 
-def forward_of(task: Task) -> Forward:
+def forward_of(task: BenchTask) -> Forward:
     """Return a function of queries, keys and values that computes the results of a measure."""
     if task.implementation == "fused" and task.alibi:
         return partial(_fused_with_bias, task)
@@ -108,7 +108,7 @@ def forward_of(task: Task) -> Forward:
     return lambda queries, keys, values: (pool(scores, queries, keys, values),)
 
 
-def _fused_with_bias(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+def _fused_with_bias(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
     """Make the bias, and call torch's fused kernel with the bias as a float mask."""
     queries, keys, values = (task.split(each) for each in (queries, keys, values))  # batch heads ...
     bias, scale = task.rules(queries, keys).bias, float(task.scorer.scale)
@@ -125,18 +125,18 @@ def _linear(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Resul
     return (total[..., :-1] / total[..., -1:].where(total[..., -1:] != 0, 1.0),)
 
 
-def _weights(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+def _weights(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
     rules = task.rules(task.split(queries), task.split(keys))
     weights = rules.stages(task.split(task.scorer(queries, keys)))["weights"].flatten(0, 1)  # b n m
     return weighted_sum(weights, values), weights
 
 
-def _output(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+def _output(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
     queries, keys, values = (task.split(each) for each in (queries, keys, values))
     return (pool_by_rules(task.scorer, queries, keys, values, task.rules(queries, keys)).flatten(0, 1),)
 
 
-def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
+def make_call(task: BenchTask, copies: Sequence[Inputs]) -> Call:
     """Return a function that makes one call of an implementation, on each copy of the inputs in turn.
 
     The scorer is copied, since compiling changes it.
@@ -169,7 +169,7 @@ def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
     return call
 
 
-def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
+def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | None:
     """Return a text on why results are wrong, or None if they agree with a reference in float64.
 
     The reference is computed by textbook code if the scorer has it. Only the first, the middle and the last query of

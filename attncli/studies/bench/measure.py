@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from attncli.attention import computing_dtype
 from attncli.common.intervals import student_t
 from attncli.inputs.seeding import generator
-from attncli.studies.bench.implementations import Inputs, Task
+from attncli.studies.bench.implementations import BenchTask, Inputs
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
 
@@ -52,7 +52,7 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
-def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dtype) -> int:
+def call_bytes(task: BenchTask, num_hiddens: int | None, case: Case, dtype: torch.dtype) -> int:
     """Return the bytes of the tensors of one call, and of their gradients; the scorer may be on the meta device."""
     is_textbook = task.implementation == "textbook"
     kept = 2 if is_textbook or task.measure == "weights" else 1 if task.measure == "scores" else 0

@@ -30,7 +30,7 @@ from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.stopping import Counter, Keeping, Progress, signals
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, BenchFacts, raw_name
-from attncli.studies.bench.implementations import Call, Inputs, Task, disagreement, make_call
+from attncli.studies.bench.implementations import BenchTask, Call, Inputs, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
@@ -54,7 +54,7 @@ from attncli.threads import on_threads
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedBench:
     """The validated input of `run`; `parameters` are the parameters read from files, by `label/name`."""
 
     options: BenchOptions
@@ -64,7 +64,7 @@ class Prepared:
 
 
 @dataclass(eq=False)
-class Trial:
+class TimedTrial:
     """A row under construction: `call` is None before it is ready and once it is dropped or timed.
 
     `record` has the columns known so far; `is_random` is whether the scorer has random parameters.
@@ -85,7 +85,7 @@ class Trial:
         self.record |= {"status": status, "reason": reason, "peak_bytes": None}
 
 
-def prepare(options: BenchOptions, progress: Progress) -> Prepared:
+def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
     """Check all options and return the plan.
 
     A user's scorer is tried on two queries and three keys. Sizes that do not fit into memory are no error; their rows
@@ -112,10 +112,10 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
                 if d == options.d[0]:
                     raw_scores(scorer, torch.ones(1, 2, d, dtype=dtype), torch.ones(1, 3, d, dtype=dtype))
     collector.check()
-    return Prepared(options, contenders, parameters, device)
+    return PreparedBench(options, contenders, parameters, device)
 
 
-def expected_rows(prepared: Prepared) -> Rows:
+def expected_rows(prepared: PreparedBench) -> Rows:
     """Return the known columns of the row of each trial, and of each comparison with the textbook's code."""
     groups = list(_groups(prepared))
     records = [trial.record for group in groups for trial in group]
@@ -125,10 +125,10 @@ def expected_rows(prepared: Prepared) -> Rows:
     return Rows(COLUMNS, records, COMPARISONS, compared, "no row is compared with the textbook's code")
 
 
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedBench, progress: Progress) -> Result:
     """Time the trials group by group and return the result; if the user stops the run, finished groups are kept."""
     options, groups = prepared.options, list(_groups(prepared))
-    finished = list[list[Trial]]()
+    finished = list[list[TimedTrial]]()
     counter = Counter(sum(map(len, groups)), progress)
     with Keeping(finished) as kept, on_threads(options.threads):
         for group in groups:
@@ -154,7 +154,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     )
 
 
-def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
+def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
     """Yield groups of trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
     for case, measure in product(cases_of(options), options.measure):
@@ -173,11 +173,11 @@ def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
                 "backward": options.backward,
                 "baseline": options.baseline,
             }
-            group.append(Trial(each, case, record))
+            group.append(TimedTrial(each, case, record))
         yield group
 
 
-def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> None:
+def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Counter) -> None:
     """Set the call and the peak memory of each trial of a group, or drop the trial with a reason.
 
     The inputs are drawn for the first trial that fits into memory, and shared by all.
@@ -190,7 +190,7 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
         counter.step(f"n = {case.n}, {measure}: {trial.contender.name}")
         with _failures(trial, device):
             asked = trial.contender.implementation, outline(entry, case.d, case.d), measure, build_normalizer(entry)
-            task = Task(*asked, entry.bias is not None, case.heads, options.backward)
+            task = BenchTask(*asked, entry.bias is not None, case.heads, options.backward)
             if reason := too_large(call_bytes(task, hidden, case, dtype), device):
                 trial.drop("too large", reason)
                 continue
@@ -208,7 +208,7 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
             trial.call = call
 
 
-def time_all(group: Sequence[Trial], device: torch.device) -> None:
+def time_all(group: Sequence[TimedTrial], device: torch.device) -> None:
     """Measure the seconds of all trials with a call; slow trials have fewer rounds.
 
     In a round, each trial is called for a block of time; each round begins with another trial than the round before.
@@ -228,7 +228,7 @@ def time_all(group: Sequence[Trial], device: torch.device) -> None:
 
 
 @contextmanager
-def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
+def _failures(trial: TimedTrial, device: torch.device) -> Iterator[None]:
     """Context manager that drops the trial, and suppresses the error, if any exception but an interruption is raised.
 
     The status of the row is `too large` if memory ran out, `not available` for compiled code, otherwise `failed`.
@@ -248,7 +248,7 @@ def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
             trial.drop("not available" if trial.contender.implementation == "compiled" else "failed", reason)
 
 
-def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Row:
+def _row(trial: TimedTrial, group: Sequence[TimedTrial], options: BenchOptions) -> Row:
     """Return the complete row of a trial, with None for missing measurements; ratios are to the group's baseline."""
     if trial.seconds:
         seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
@@ -268,7 +268,7 @@ def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Row:
     return {column.key: trial.record.get(column.key) for column in COLUMNS}
 
 
-def _comparisons(group: Sequence[Trial]) -> Iterator[Row]:
+def _comparisons(group: Sequence[TimedTrial]) -> Iterator[Row]:
     """Yield comparisons of each trial with the textbook's code of the same entry."""
     for trial in group:
         textbook = _partner(trial, group, f"{trial.contender.entry.label}/textbook")
@@ -278,19 +278,19 @@ def _comparisons(group: Sequence[Trial]) -> Iterator[Row]:
             yield {column.key: known[column.key] for column in COMPARISONS}
 
 
-def _partner(trial: Trial, group: Sequence[Trial], name: str) -> Trial | None:
+def _partner(trial: TimedTrial, group: Sequence[TimedTrial], name: str) -> TimedTrial | None:
     """Return the trial called `name` with as many hidden units as `trial`, else the first called `name`, or None."""
     named = [each for each in group if each.contender.name == name]
     alike = [each for each in named if each.record["num_hiddens"] == trial.record["num_hiddens"]]
     return next(iter(alike + named), None)
 
 
-def _ratio(trial: Trial, other: Trial | None) -> tuple[float | None, list[float] | None]:
+def _ratio(trial: TimedTrial, other: TimedTrial | None) -> tuple[float | None, list[float] | None]:
     """Return the ratio of the trials' times and its interval, or None for both if either trial has no time."""
     return ratio_of(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
 
 
-def facts_of(prepared: Prepared) -> BenchFacts:
+def facts_of(prepared: PreparedBench) -> BenchFacts:
     """Return the machine and the method of measurement."""
     options, device = prepared.options, prepared.device
     return BenchFacts(

@@ -46,7 +46,7 @@ from attncli.studies.study import Study
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckedCalls:
     """The inputs of one layer, with the scorer and the rules of each entry; `padding` (b, m) is True at padding."""
 
     inputs: Inputs
@@ -57,18 +57,18 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedDoctor:
     """The validated input of `run`; `layers` has the numbers of the layers of a model by name."""
 
     options: DoctorOptions
-    parts: Sequence[Part]
+    parts: Sequence[CheckedCalls]
     device: torch.device
     layers: Mapping[str, int]
     capture: CaptureFacts | None = None
 
 
 @torch.no_grad()
-def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
+def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     """Read or make the inputs, or run the model once; build the scorers."""
     progress.step(0, 1, "inputs")
     device = resolve_device(options.device)
@@ -90,7 +90,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> Prepared:
         assert options.data is not None, "validated"
         inputs = _of_data(options, options.data, device, progress)
         parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
-    return Prepared(options, [_part(options, *each, device) for each in parts], device, layers, capture)
+    return PreparedDoctor(options, [_part(options, *each, device) for each in parts], device, layers, capture)
 
 
 def _dtype(options: DoctorOptions) -> torch.dtype:
@@ -149,16 +149,16 @@ def _padding_in(batch: Any, b: int, m: int) -> Tensor | None:
 
 def _part(
     options: DoctorOptions, inputs: Inputs, layer: str | None, padding: Tensor | None, device: torch.device
-) -> Part:
+) -> CheckedCalls:
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     entries = [of_call(entry, inputs.call) for entry in options.scorers]
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
     empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
     rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
-    return Part(inputs, layer, padding, scorers, rules)
+    return CheckedCalls(inputs, layer, padding, scorers, rules)
 
 
-def expected_rows(prepared: Prepared) -> Rows:
+def expected_rows(prepared: PreparedDoctor) -> Rows:
     """Return the rows that the result will have: the numbers of each head. Findings are known after the run only."""
     entries = prepared.options.scorers
     heads = [place for part in prepared.parts for entry in entries for place in _places(part, entry)]
@@ -166,14 +166,14 @@ def expected_rows(prepared: Prepared) -> Rows:
     return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
 
 
-def _places(part: Part, entry: ScorerEntry) -> list[Row]:
+def _places(part: CheckedCalls, entry: ScorerEntry) -> list[Row]:
     """Return the columns that name each head of a layer."""
     names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
     return [{**names, "head": head} for head in part.inputs.heads]
 
 
 @torch.no_grad()
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
     options, parts = prepared.options, prepared.parts
     records, heads, untold = list[Row](), list[Row](), list[str | None]()
@@ -211,7 +211,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return replace(result, findings=findings_of(result))
 
 
-def _call(options: DoctorOptions, entry: ScorerEntry, part: Part, place: int) -> Call:
+def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, place: int) -> Call:
     """Return the attention of a scorer entry, the entry with index `place`, in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[place], part.scorers[place]
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)

@@ -10,8 +10,8 @@ import torch
 
 from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
-    Point,
-    Prepared,
+    PreparedPairs,
+    SizePoint,
     at_work,
     change,
     expected_rows_of,
@@ -47,12 +47,12 @@ HIDES = 1.5  # how many times the median a mean must be to hide it
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
-def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
+def prepare(options: SaturationOptions, progress: Progress) -> PreparedPairs:
     """Return pairs and scorers for every d; see `prepare_pairs`."""
     return prepare_pairs(options, progress, lambda *size: options.rows, options.keys, TOGETHER, fewest=2)
 
 
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedPairs, progress: Progress) -> Result:
     """Measure rows of weights of all scorers, for random pairs of every d or for the pairs of a file.
 
     Memory does not grow with the number of rows, and results do not depend on the number of threads.
@@ -80,7 +80,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return replace(result, facts=facts, findings=findings, interrupted=kept.interrupted)
 
 
-def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
+def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Figures]:
     """Return every scorer's metrics for the rows of `pairs`, computed in slices of bounded memory."""
     if pairs.valid is not None:  # NaN in padding would reach the gradients, since 0 times NaN is NaN
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))

@@ -15,7 +15,7 @@ from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
-from attncli.models.loading import Loaded, load
+from attncli.models.loading import LoadedModel, load
 from attncli.models.replacing import Replacing
 from attncli.models.selection import calls_of, choice_of
 from attncli.numbers import number, several
@@ -49,7 +49,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSwap:
     """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
 
     `heads` has the number of heads of each call by name, in the order of the calls. `known` has, for each batch, the
@@ -58,7 +58,7 @@ class Prepared:
     """
 
     options: SwapOptions
-    loaded: Loaded
+    loaded: LoadedModel
     own: Sequence[Outputs]
     heads: Mapping[str, int]
     known: Sequence[Mapping[str, int]]
@@ -113,7 +113,7 @@ class Survey(Replacing):
             super().check()
 
 
-def prepare(options: SwapOptions, progress: Progress) -> Prepared:
+def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
     """Load the model and run it once unchanged."""
     progress.step(0, 1, "loading the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": resolve_device(options.device)}
@@ -123,7 +123,7 @@ def prepare(options: SwapOptions, progress: Progress) -> Prepared:
     return prepare_loaded(options, loaded, progress)
 
 
-def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> Prepared:
+def prepare_loaded(options: SwapOptions, loaded: LoadedModel, progress: Progress) -> PreparedSwap:
     """Run a loaded model once unchanged, and check the chosen layers and heads."""
     own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
@@ -137,10 +137,11 @@ def prepare_loaded(options: SwapOptions, loaded: Loaded, progress: Progress) -> 
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
-    prepared = Prepared(options, loaded, own, heads, known, _chosen(options, heads, problems), device)
+    prepared = PreparedSwap(options, loaded, own, heads, known, _chosen(options, heads, problems), device)
     runs = (len(options.scorers) + 3) * len(prepared.places) * len(loaded.batches)
-    entries = several(len(options.scorers) + 3, "entries").replace("entriess", "entries")
-    progress.note(f"{runs:,} runs of the model: {entries} at {several(len(prepared.places), 'place')}")
+    progress.note(
+        f"{runs:,} runs of the model: {len(options.scorers) + 3} entries at {several(len(prepared.places), 'place')}"
+    )
     return prepared
 
 
@@ -169,7 +170,7 @@ def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[st
     return found
 
 
-def expected_rows(prepared: Prepared) -> Rows:
+def expected_rows(prepared: PreparedSwap) -> Rows:
     """Return the rows that the result will have: each entry and reference at each place."""
     names = [names for names, _ in _entries(prepared.options)]
     rows = [{**each, **place.record} for each in names for place in prepared.places]
@@ -185,7 +186,7 @@ def _entries(options: SwapOptions) -> list[tuple[Row, ScorerEntry | str]]:
 
 
 @torch.no_grad()
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedSwap, progress: Progress) -> Result:
     """Run the model with every entry at every place; finished rows are kept if the user stops the run.
 
     Raises:
@@ -229,7 +230,7 @@ def _formulas(options: SwapOptions) -> dict[str, str]:
     return {**own, ZERO: "no output: all zeros"}
 
 
-def _verify(prepared: Prepared) -> None:
+def _verify(prepared: PreparedSwap) -> None:
     """Raise an InputError that names the worst layer if the model's own scorer changes its output by too much."""
     own, eps = entry_of(MODEL), torch.finfo(prepared.own[0].main.dtype).eps
     limit = max(TOLERANCE, ROUNDINGS * eps) if prepared.own[0].main.is_floating_point() else TOLERANCE
@@ -246,7 +247,7 @@ def _verify(prepared: Prepared) -> None:
 
 
 def _measure(
-    prepared: Prepared, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
+    prepared: PreparedSwap, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
 ) -> tuple[Row, list[Scorer]]:
     """Run all batches with `entry` at `place`, and return the metrics of its row and the scorers of the last batch.
 

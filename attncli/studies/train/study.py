@@ -38,7 +38,7 @@ BUILDING = threading.Lock()  # building scorers seeds torch's global generator a
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedTraining:
     """The outcome of one configuration, a scorer at one size d.
 
     The keys of `curves` (seeds, points) are `label/d/measure`, the keys of the trained parameters in `states` are
@@ -51,7 +51,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTraining:
     """The validated input of `run`.
 
     `configurations` are in the order of the rows; `parameters` has the parameters read from files, by `label/name`.
@@ -64,7 +64,7 @@ class Prepared:
     device: torch.device
 
 
-def prepare(options: TrainOptions, progress: Progress) -> Prepared:
+def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
     """Check all options and return the configurations to train."""
     device = resolve_device(options.device, getattr(torch, options.dtype))
     configurations, collector = list[Configuration](), Collector()
@@ -80,7 +80,7 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     collector.check()
     own = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    return Prepared(options, configurations, _read_parameters(options), threads, device)
+    return PreparedTraining(options, configurations, _read_parameters(options), threads, device)
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
     return found
 
 
-def expected_rows(prepared: Prepared) -> Rows:
+def expected_rows(prepared: PreparedTraining) -> Rows:
     """Return the known columns of the rows for each scorer, size, number of keys and seed, and of the summary rows."""
     options = prepared.options
     places = itertools.product(prepared.configurations, options.tested)
@@ -108,9 +108,9 @@ def expected_rows(prepared: Prepared) -> Rows:
     return Rows(COLUMNS, rows, COMPARISONS, over_seeds)
 
 
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedTraining, progress: Progress) -> Result:
     """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
-    options, done, stop = prepared.options, dict[str, Finished](), threading.Event()
+    options, done, stop = prepared.options, dict[str, FinishedTraining](), threading.Event()
     # Small sizes first: all scorers have results early.
     jobs = sorted(prepared.configurations, key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
@@ -127,7 +127,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             learnt = learn(model, options, step_done)
         curves = {f"{job.place}/{name}": each for name, each in learnt.curves.items()}
         states = {f"{job.place}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
-        done[job.place] = Finished(rows_of(job, learnt, options.steps), curves, states)
+        done[job.place] = FinishedTraining(rows_of(job, learnt, options.steps), curves, states)
 
     with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
         try:
@@ -143,7 +143,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return result
 
 
-def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:
+def _result(prepared: PreparedTraining, finished: Mapping[str, FinishedTraining], interrupted: bool) -> Result:
     """Return the result of the finished configurations, which are given by `label/d`."""
     options, device, parameters = prepared.options, prepared.device, prepared.parameters
     found = [finished[job.place] for job in prepared.configurations if job.place in finished]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from attncli.common.pairs.entries import Entries
-from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
+from attncli.common.pairs.study import PreparedPairs, change, numbers_of, power_law
 from attncli.numbers import finite, number
 from attncli.results import Finding, Row, by_label, in_sentence
 
@@ -14,7 +14,7 @@ SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
-def findings_of(prepared: Prepared, records: Sequence[Row], random: Collection[str]) -> list[Finding]:
+def findings_of(prepared: PreparedPairs, records: Sequence[Row], random: Collection[str]) -> list[Finding]:
     """Return a finding for each label, and for random entries one that explains the variance of q . k.
 
     `random` has the labels with random parameters.

@@ -17,7 +17,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Moments:
+class ScoreMoments:
     """Count and mean of numbers, and sums of the second to fourth powers of deviations from the mean, in float64."""
 
     count: int = 0
@@ -27,7 +27,7 @@ class Moments:
     m4: float = 0.0
 
     @classmethod
-    def of(cls, numbers: NDArray[np.float64]) -> "Moments":
+    def of(cls, numbers: NDArray[np.float64]) -> "ScoreMoments":
         """Return the moments of an array, in two passes."""
         if numbers.size == 0:
             return cls()
@@ -38,7 +38,7 @@ class Moments:
             higher = float((squares * deviations).sum()), float((squares**2).sum())
         return cls(numbers.size, mean, float(squares.sum()), *higher)
 
-    def merged(self, other: "Moments") -> "Moments":
+    def merged(self, other: "ScoreMoments") -> "ScoreMoments":
         """Return the moments of the union of two samples, without cancellation.
 
         Chan, Golub and LeVeque 1983 for the second moment, Pebay 2008 (Sandia report SAND2008-6212) for the others.
@@ -58,7 +58,7 @@ class Moments:
             + 6 * square * (a.count**2 * b.m2 + b.count**2 * a.m2)
             + 4 * part * (a.count * b.m3 - b.count * a.m3)
         )
-        return Moments(count, a.mean + part * b.count, m2, m3, m4)
+        return ScoreMoments(count, a.mean + part * b.count, m2, m3, m4)
 
     @property
     def variance(self) -> float:
@@ -124,34 +124,34 @@ def _ratio(difference: float, error: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class Tally:
+class MomentTally:
     """Moments and a histogram of one scorer's scores of valid pairs.
 
     `within` has the moments of scores minus the mean score of their query; it is empty if queries do not share keys.
     `counts` is the histogram over the bins between `edges`, empty if `edges` is None.
     """
 
-    moments: Moments
-    within: Moments
+    moments: ScoreMoments
+    within: ScoreMoments
     edges: Edges | None
     counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, scores: Tensor, pairs: Pairs, edges: Edges | None) -> "Tally":
+    def of(cls, scores: Tensor, pairs: Pairs, edges: Edges | None) -> "MomentTally":
         """Return the tally of `scores`, which are the scores of `pairs`."""
-        scores, within = scores.cpu().double(), Moments()
+        scores, within = scores.cpu().double(), ScoreMoments()
         if pairs.keys.ndim == 2:
             valid = torch.ones_like(scores, dtype=torch.bool) if pairs.valid is None else pairs.valid.cpu()
             means = scores.where(valid, 0.0).sum(-1, keepdim=True) / valid.sum(-1, keepdim=True)
-            within, scores = Moments.of((scores - means)[valid].numpy()), scores[valid]
+            within, scores = ScoreMoments.of((scores - means)[valid].numpy()), scores[valid]
         numbers = scores.flatten().numpy()
         counts = np.zeros(0, dtype=np.int64) if edges is None else np.histogram(numbers, edges)[0]
-        return cls(Moments.of(numbers), within, edges, counts)
+        return cls(ScoreMoments.of(numbers), within, edges, counts)
 
-    def merged(self, other: "Tally") -> "Tally":
+    def merged(self, other: "MomentTally") -> "MomentTally":
         """Return the tally of the scores of both tallies."""
         moments, within = self.moments.merged(other.moments), self.within.merged(other.within)
-        return Tally(moments, within, self.edges, self.counts + other.counts)
+        return MomentTally(moments, within, self.edges, self.counts + other.counts)
 
     @property
     def bins(self) -> Edges | None:

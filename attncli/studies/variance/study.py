@@ -9,7 +9,15 @@ import torch
 
 from attncli.common.pairs.entries import Entries, PairsFacts
 from attncli.common.pairs.parts import Pairs
-from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
+from attncli.common.pairs.study import (
+    PreparedPairs,
+    SizePoint,
+    at_work,
+    expected_rows_of,
+    prepare_pairs,
+    result_of,
+    scores_of,
+)
 from attncli.common.scoring import scale_of
 from attncli.errors import below
 from attncli.results import Result, Row
@@ -17,7 +25,7 @@ from attncli.stopping import Keeping, Progress
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
-from attncli.studies.variance.moments import Edges, Tally
+from attncli.studies.variance.moments import Edges, MomentTally
 from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.tables import tables
 from attncli.studies.variance.theory import Theory, theory_of
@@ -29,7 +37,7 @@ PARTS = 1, 4, 16  # of more sizes, those next to the largest divided by these ha
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
-def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
+def prepare(options: VarianceOptions, progress: Progress) -> PreparedPairs:
     """Return pairs and scorers for every d; see `prepare_pairs`."""
     return prepare_pairs(options, progress, partial(_samples, options))
 
@@ -53,19 +61,19 @@ def default_samples(entries: Entries, d: int) -> int:
     return min(math.ceil(wanted / 1000.0) * 1000, MOST_SAMPLES)
 
 
-def run(prepared: Prepared, progress: Progress) -> Result:
+def run(prepared: PreparedPairs, progress: Progress) -> Result:
     """Measure the scores of all scorers for random pairs of every d, or for the pairs of a file.
 
     Memory does not grow with the number of samples, and results do not depend on the number of threads.
     """
     points, entries = prepared.points, prepared.options.scorers
-    no_edges, tallies, counted = [None] * len(entries), list[list[Tally]](), dict[int, list[Tally]]()
+    no_edges, tallies, counted = [None] * len(entries), list[list[MomentTally]](), dict[int, list[MomentTally]]()
     sizes = _with_densities([point.d for point in points])
     rows = list[int]()  # the sizes of finished rows
     theories = [_theories(prepared, point) for point in points]
     with Keeping(rows) as kept, at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
-        def tallied(point: Point, edges: Sequence[Edges | None]) -> list[Tally]:
+        def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
             return reduce(_merged, parts_of(point, partial(_tally, prepared, edges)))
 
         for point in points:
@@ -102,18 +110,18 @@ def _with_densities(sizes: Sequence[int]) -> set[int]:
     return near if len(set(sizes)) > MOST_DENSITIES else set(sizes)
 
 
-def _tally(prepared: Prepared, edges: Sequence[Edges | None], point: Point, pairs: Pairs) -> list[Tally]:
+def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePoint, pairs: Pairs) -> list[MomentTally]:
     with torch.no_grad():  # threads do not inherit it
         parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
     scores = map(torch.cat, zip(*parts, strict=True))
-    return [Tally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
+    return [MomentTally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
 
 
-def _merged(some: Sequence[Tally], others: Sequence[Tally]) -> list[Tally]:
-    return list(map(Tally.merged, some, others))
+def _merged(some: Sequence[MomentTally], others: Sequence[MomentTally]) -> list[MomentTally]:
+    return list(map(MomentTally.merged, some, others))
 
 
-def _theories(prepared: Prepared, point: Point) -> list[Theory]:
+def _theories(prepared: PreparedPairs, point: SizePoint) -> list[Theory]:
     theories = list[Theory]()
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
@@ -121,7 +129,9 @@ def _theories(prepared: Prepared, point: Point) -> list[Theory]:
     return theories
 
 
-def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theories: Sequence[Theory]) -> list[Row]:
+def _figures(
+    prepared: PreparedPairs, point: SizePoint, tallies: Sequence[MomentTally], theories: Sequence[Theory]
+) -> list[Row]:
     """Return a row of metrics for each scorer at one point, without the columns that identify the row.
 
     `unit_scale`, the scale that would give the scores variance 1, is None if the entry has a softcap, which is applied

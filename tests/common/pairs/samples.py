@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attncli.common.pairs.study import Prepared
+from attncli.common.pairs.study import PreparedPairs
 from attncli.results import Result, Row
 from attncli.stopping import Progress
 from attncli.studies import load_study, options_model
@@ -16,13 +16,13 @@ Array = NDArray[np.float64]
 DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")
 
 
-def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared:
+def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> PreparedPairs:
     """Return the prepared input of a study; the key `from` is the argument `source`."""
     if "source" in keys:
         keys["from"] = str(keys.pop("source"))
     data = {"name": "test", "device": "cpu", **keys}
     options = options_model(study).model_validate(data, context={"folder": folder})
-    ready: Prepared = load_study(study).prepare(options, Progress())
+    ready: PreparedPairs = load_study(study).prepare(options, Progress())
     return ready
 
 

@@ -115,7 +115,7 @@ def test_expectations(here: Path) -> None:
 def test_control_c_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     right = study.time_all
 
-    def interrupted(group: Sequence[study.Trial], *others: Any) -> None:
+    def interrupted(group: Sequence[study.TimedTrial], *others: Any) -> None:
         if group[0].record["measure"] == "output":
             raise KeyboardInterrupt
         right(group, *others)

@@ -11,7 +11,7 @@ from attncli.normalizers.softmax import Softmax
 from attncli.results import Row
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
-from attncli.studies.bench.implementations import Task, make_call
+from attncli.studies.bench.implementations import BenchTask, make_call
 from attncli.studies.bench.measure import draw_inputs
 from attncli.studies.bench.plan import Case
 from tests.studies.bench.small import CPU, by_name, hurry, options_of, result_of
@@ -127,7 +127,7 @@ def test_every_copy_has_its_turn() -> None:
             return queries @ keys.mT
 
     copies = [draw_inputs(options_of(), Case(3, 3, 2), CPU) for _ in range(2)]
-    call = make_call(Task("attncli", Noting(), "scores", Softmax()), copies)
+    call = make_call(BenchTask("attncli", Noting(), "scores", Softmax()), copies)
     for _ in range(4):
         call()
     assert seen == [queries.data_ptr() for queries, *_ in copies] * 2

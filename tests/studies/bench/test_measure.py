@@ -15,7 +15,7 @@ from attncli.common.scoring import build_scorer, outline
 from attncli.normalizers.softmax import Softmax
 from attncli.pooling import WORKSPACE_BYTES
 from attncli.studies.bench import measure
-from attncli.studies.bench.implementations import Call, Task, make_call
+from attncli.studies.bench.implementations import BenchTask, Call, make_call
 from attncli.studies.bench.measure import (
     FEWEST_ROUNDS,
     LOG_LEVEL,
@@ -27,7 +27,7 @@ from attncli.studies.bench.measure import (
     ratio_of,
 )
 from attncli.studies.bench.plan import Case, plan_of
-from attncli.studies.bench.study import Trial, time_all
+from attncli.studies.bench.study import TimedTrial, time_all
 from tests.combinations import varied
 from tests.studies.bench.small import CPU, options_of
 
@@ -98,7 +98,7 @@ def test_a_call_needs_no_more_than_is_checked(
     implementation: str, entry: dict[str, Any], measure: str, backward: bool
 ) -> None:
     options, case = options_of(scorers=[entry], backward=backward), Case(300, 250, 32, 2)
-    task = Task(implementation, outline(options.scorers[0], 32, 32), measure, Softmax(), backward=backward)
+    task = BenchTask(implementation, outline(options.scorers[0], 32, 32), measure, Softmax(), backward=backward)
     checked = 3 * call_bytes(task, entry.get("num_hiddens"), case, torch.float32)
     scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
     call = make_call(replace(task, scorer=scorer), [draw_inputs(options, case, CPU)])
@@ -136,7 +136,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def timed(*calls: Call) -> list[list[float]]:
     """Return the seconds of these calls in each round."""
     (contender, *_), case = plan_of(options_of()), Case(1, 1, 1)
-    trials = [Trial(contender, case, {}, call) for call in calls]
+    trials = [TimedTrial(contender, case, {}, call) for call in calls]
     time_all(trials, CPU)
     return [trial.seconds for trial in trials]
 

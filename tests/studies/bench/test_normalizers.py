@@ -11,7 +11,7 @@ from attncli.attention import Bias, alibi_slopes
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
-from attncli.studies.bench.implementations import Task, make_call
+from attncli.studies.bench.implementations import BenchTask, make_call
 from tests.reference import matrix, weighted_sum, weights_of
 from tests.scorers.catalogue import normal
 from tests.studies.bench.small import hurry, result_of
@@ -51,7 +51,7 @@ def test_calls_give_what_oracles_give(name: str, alibi: bool) -> None:
     for implementation, measure in [("attncli", "weights"), ("attncli", "output"), ("fused", "output")]:
         if implementation == "fused" and name != "softmax":
             continue
-        task = Task(implementation, SCORERS["scaled_dot"](D, D), measure, NORMALIZERS[name](), alibi, HEADS)
+        task = BenchTask(implementation, SCORERS["scaled_dot"](D, D), measure, NORMALIZERS[name](), alibi, HEADS)
         found = make_call(task, [given])()
         assert len(found) == (2 if measure == "weights" else 1)
         for one, wanted in zip(found, (output, weights), strict=False):
@@ -64,7 +64,7 @@ def test_calls_give_what_oracles_give(name: str, alibi: bool) -> None:
 def test_linear_attention_gives_what_kernel_attention_gives(phi: str) -> None:
     inputs = tuple(normal(BATCH * HEADS, rows, D, seed=rows) for rows in (N, M, M + 1))
     given = (inputs[0], inputs[1], inputs[2][:, :M])
-    usual = Task("attncli", SCORERS["kernel"](D, D, phi=phi), "output", NORMALIZERS["sum"](), False, HEADS)
+    usual = BenchTask("attncli", SCORERS["kernel"](D, D, phi=phi), "output", NORMALIZERS["sum"](), False, HEADS)
     found, wanted = (
         make_call(replace(usual, implementation=each, backward=True), [given])() for each in ("linear", "attncli")
     )

@@ -10,7 +10,7 @@ from attncli.stopping import Progress
 from attncli.studies.train import study as train
 from attncli.studies.train.model import Learnt, Recall, learn
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.study import Prepared
+from attncli.studies.train.study import PreparedTraining
 from attncli.studies.train.task import Batch, batches
 
 CPU = torch.device("cpu")
@@ -22,7 +22,7 @@ def options_of(**keys: Any) -> TrainOptions:
     return TrainOptions.model_validate(TrainOptions.normalised({"name": "test", "seeds": 3, **SMALL, **keys}))
 
 
-def prepared(**keys: Any) -> Prepared:
+def prepared(**keys: Any) -> PreparedTraining:
     """Return the prepared input of a run."""
     return train.prepare(options_of(**keys), Progress())
 

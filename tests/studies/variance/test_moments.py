@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attncli.studies.variance.moments import Moments
+from attncli.studies.variance.moments import ScoreMoments
 from tests.common.pairs.samples import Array, standard
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), max_size=30)
 POINT = 1.9599639845400545  # of the normal distribution, where 97.5 % lie below
 
 
-def joined(parts: Sequence[Sequence[float]]) -> Moments:
-    return reduce(Moments.merged, (Moments.of(np.array(part, dtype=np.float64)) for part in parts), Moments())
+def joined(parts: Sequence[Sequence[float]]) -> ScoreMoments:
+    return reduce(
+        ScoreMoments.merged, (ScoreMoments.of(np.array(part, dtype=np.float64)) for part in parts), ScoreMoments()
+    )
 
 
 def exact(numbers: Sequence[float]) -> list[float]:
@@ -28,7 +30,7 @@ def exact(numbers: Sequence[float]) -> list[float]:
     return [float(mean), *(float(sum((x - mean) ** power for x in fractions)) for power in (2, 3, 4))]
 
 
-def assert_moments(found: Moments, numbers: Sequence[float]) -> None:
+def assert_moments(found: ScoreMoments, numbers: Sequence[float]) -> None:
     """Assert that each sum of powers agrees within a few roundings of the largest number."""
     size, n = max(map(abs, numbers)) or 1.0, len(numbers)
     wanted = exact(numbers)
@@ -60,7 +62,7 @@ def heavy(n: int) -> Array:
 
 def test_intervals_of_many_numbers_are_the_textbook_ones() -> None:
     numbers = heavy(400_000)
-    moments, n = Moments.of(numbers), len(numbers)
+    moments, n = ScoreMoments.of(numbers), len(numbers)
     error = numbers.std(ddof=1) / math.sqrt(n)
     wanted = (numbers.mean() - POINT * error, numbers.mean() + POINT * error)
     assert moments.mean_interval() == pytest.approx(wanted, rel=1e-12)
@@ -77,7 +79,7 @@ def test_intervals_of_many_numbers_are_the_textbook_ones() -> None:
 
 @pytest.mark.parametrize("n", [5, 12, 200])
 def test_a_theory_at_the_end_of_an_interval_is_1_96_away(n: int) -> None:
-    moments = Moments.of(heavy(n))
+    moments = ScoreMoments.of(heavy(n))
     low, high = moments.variance_interval()
     assert 0 < low < moments.variance < high
     assert [moments.variance_score(end) for end in (low, high)] == pytest.approx([POINT, -POINT])
@@ -93,7 +95,7 @@ def test_bonett() -> None:
     error = c * math.sqrt((kurtosis - (n - 3) / n) / (n - 1))
     centre = math.log(c * numbers.var(ddof=1))
     wanted = (math.exp(centre - POINT * error), math.exp(centre + POINT * error))
-    assert Moments.of(numbers).variance_interval() == pytest.approx(wanted, rel=1e-12)
+    assert ScoreMoments.of(numbers).variance_interval() == pytest.approx(wanted, rel=1e-12)
 
 
 def test_numbers_that_are_all_alike() -> None:
@@ -105,7 +107,7 @@ def test_numbers_that_are_all_alike() -> None:
 
 
 def test_signs_have_a_variance_with_hardly_any_error() -> None:
-    signs = Moments.of(np.tile([-1.0, 1.0], 5000))  # scores of signs at d = 1
+    signs = ScoreMoments.of(np.tile([-1.0, 1.0], 5000))  # scores of signs at d = 1
     low, high = signs.variance_interval()
     assert low <= 1.0 + 4e-4
     assert high >= 1.0 - 4e-4
@@ -113,8 +115,8 @@ def test_signs_have_a_variance_with_hardly_any_error() -> None:
 
 
 def test_few_numbers_and_none() -> None:
-    moments = Moments.of(np.array([1.0, 2.0, 6.0]))  # deviations -2, -1, 3
+    moments = ScoreMoments.of(np.array([1.0, 2.0, 6.0]))  # deviations -2, -1, 3
     assert (moments.variance, moments.population_variance) == pytest.approx((7.0, 14 / 3))
-    assert math.isnan(Moments.of(np.array([2.0])).variance)
-    assert Moments.of(np.array([2.0])).population_variance == 0.0
-    assert math.isnan(Moments().population_variance)
+    assert math.isnan(ScoreMoments.of(np.array([2.0])).variance)
+    assert ScoreMoments.of(np.array([2.0])).population_variance == 0.0
+    assert math.isnan(ScoreMoments().population_variance)
