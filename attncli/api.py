@@ -31,7 +31,7 @@ from attncli.results import SweepResult as StudySweepResult
 from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, free_place, new_folder, writer_of
+from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, OptionNames, free_place, new_folder, writer_of
 from attncli.runs.saving import FinishedRun, fingerprint, results_of, save_run
 from attncli.runs.settings import settings_of
 from attncli.stopping import Progress, signals
@@ -308,7 +308,7 @@ def sweep(
     document = _document(config, keys, where)
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         place = Path(temporary) if out is None else _path(out, f"{where}: out", "expected a folder")
-        words, kept = Words(f"{where}: out", "overwrite=True"), out is not None
+        words, kept = OptionNames(f"{where}: out", "overwrite=True"), out is not None
         task = SweepTask(
             plan_of(document), where, None, place, overwrite, jobs, None, timeout, pictures=kept, words=words
         )
@@ -451,7 +451,7 @@ def save(
     from attncli.models.tokens import check_tokens, read_tokens
     from attncli.runs.captured import check_place, save_captured
 
-    place, words = _path(file, "attncli.save", "expected a file"), Words("attncli.save", "overwrite=True")
+    place, words = _path(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
     check_place(place, overwrite, words)
     seen.check()
     try:

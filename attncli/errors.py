@@ -173,7 +173,7 @@ def refusal(error: OSError | ValueError) -> str:
 
 
 @contextmanager
-def looking_at(path: object, where: str = "") -> Iterator[None]:
+def os_errors_as_input_errors(path: object, where: str = "") -> Iterator[None]:
     """Turn an OSError in the `with` block, such as for a name that is too long, into an InputError about the path."""
     try:
         yield

@@ -29,7 +29,7 @@ RUN = 2**16  # scores of batch elements with equal lengths from which a call of 
 TILE_SHARE = 8  # a tile of scores takes an eighth: softcap, bias, mask and normaliser hold several of its size
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
-Place = tuple[slice, slice]  # batch elements and queries
+Tile = tuple[slice, slice]  # batch elements and queries
 
 
 class DotProduct(NamedTuple):
@@ -139,7 +139,7 @@ def runs(valid: Valid, together: int) -> Iterator[slice]:
             yield slice(first, min(first + together, end))
 
 
-def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
+def tiles(shape: tuple[int, ...], most: int) -> Iterator[Tile]:
     """Yield batch elements and queries with at most `most` scores of `shape` = (..., n, m), but at least one query.
 
     An element is divided only if it has more scores.
@@ -154,7 +154,7 @@ def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
 
 
 def _pooled(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, is_dot: bool
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Tile, is_dot: bool
 ) -> Tensor:
     """Return the output for one tile. Its mask is made here, so the graph does not keep it."""
     if is_dot:
@@ -166,7 +166,7 @@ def _pooled(
     return rules.pooled(rules.stages(scores, *place)["weights"], values)
 
 
-def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries: Tensor) -> Tensor | None:
+def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Tile, queries: Tensor) -> Tensor | None:
     """Return the mask for torch's kernel: the bias with -inf at invalid keys, or the valid keys if there is no bias."""
     if bias is None:
         return valid

@@ -13,7 +13,7 @@ from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags
 from attncli.config.builtin import experiment_path
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
-from attncli.errors import InputError, got, looking_at
+from attncli.errors import InputError, got, os_errors_as_input_errors
 from attncli.studies import STUDIES, options_model
 
 Source = Annotated[
@@ -72,7 +72,7 @@ def _of_config(given: Path, overrides: list[Override]) -> Document:
         InputError: there is no such file, or its study has no queries and keys.
     """
     path = experiment_path(given.parent if given.name == "results.json" else given)
-    with looking_at(path, "SOURCE"):
+    with os_errors_as_input_errors(path, "SOURCE"):
         is_folder = path.is_dir()
     if is_folder and not (path / "config.yaml").is_file():
         latest = path / "latest"

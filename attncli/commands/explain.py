@@ -54,7 +54,7 @@ def explain(
     from attncli.commands.progress import Terminal, running
     from attncli.config.builtin import builtin_path, experiment_path
     from attncli.config.document import read_document
-    from attncli.errors import InputError, looking_at
+    from attncli.errors import InputError, os_errors_as_input_errors
     from attncli.results import MOST_KEYS, nan_to_null
     from attncli.runs.loading import read_run
     from attncli.show.terminal.explanation import lines
@@ -64,7 +64,7 @@ def explain(
     overrides += in_place_of_scorers(scorers) if scorers else []
     path = builtin_path("d2l") if source is None else experiment_path(source)
     path = path.parent if path.name == "results.json" else path
-    with looking_at(path, "SOURCE"):
+    with os_errors_as_input_errors(path, "SOURCE"):
         is_run = path.is_dir()
     if is_run and overrides:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)

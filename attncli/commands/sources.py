@@ -16,7 +16,7 @@ from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import MODEL, model_entry
-from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, looking_at
+from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, os_errors_as_input_errors
 from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several
@@ -71,7 +71,7 @@ def load_source(
         InputError: the source does not exist, has an unknown format, or does not fit the options.
     """
     source = builtin_path("d2l") if source is None else experiment_path(source)
-    with looking_at(source, "SOURCE"):
+    with os_errors_as_input_errors(source, "SOURCE"):
         is_folder = source.is_dir()
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture

@@ -40,7 +40,7 @@ def names_of(entry: ScorerEntry) -> Row:
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
 
 
-def of_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
+def with_model_defaults(entry: ScorerEntry, call: Any) -> ScorerEntry:
     """Return the entry with the model's scale and softcap for a captured attention call; unchanged if `call` is None.
 
     Only `scale: model` is replaced by the model's scale, and the softcap only if the entry does not set it.
@@ -53,7 +53,7 @@ def of_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
     return entry.model_copy(update=own) if own else entry
 
 
-def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
+def map_entries(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
     """Return `make(entry)` for every entry.
 
     Raises:
@@ -76,7 +76,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     Raises:
         InputError: the scorer refuses the sizes, the parameter file does not fit, or a user's own class fails.
     """
-    with seeded(seed, f"scorers.{entry.stream}"):
+    with seeded(seed, f"scorers.{entry.seed_name}"):
         before = torch.default_generator.get_state()
         scorer = _make(entry, query_size, key_size)
         is_drawn = not torch.equal(before, torch.default_generator.get_state())
@@ -411,7 +411,7 @@ def _of_normalizer(entry: ScorerEntry) -> str:
     return f"; {name}{given}: {formula_of(entry.normalizer.implementation)}"
 
 
-def of_softmax(records: Iterable[Row]) -> bool:
+def all_softmax(records: Iterable[Row]) -> bool:
     """Whether the normaliser of all rows is softmax; rows of older versions have no such column, and it was softmax."""
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 

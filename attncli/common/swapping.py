@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from attncli.attention import computing_dtype
-from attncli.common.scoring import build_scorer, inputs_of_entry, of_call, raw_scores, rules_of, scoring_of
+from attncli.common.scoring import build_scorer, inputs_of_entry, raw_scores, rules_of, scoring_of, with_model_defaults
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
@@ -66,7 +66,7 @@ class Swap(Replacing):
         if self.entry is None:
             return torch.zeros_like(record.output)
         inputs = inputs_of(record, record.queries.dtype, record.queries.device)
-        entry, (n, m) = of_call(self.entry, record), inputs.valid.shape[-2:]
+        entry, (n, m) = with_model_defaults(self.entry, record), inputs.valid.shape[-2:]
         d, dtype = inputs.queries.shape[-1], computing_dtype(record.queries.dtype)
         key = (d, inputs.keys.shape[-1], str(entry.options))
         if key not in self._scorers:

@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from attncli import errors
 from attncli.config.expectations import Expectation
 from attncli.config.looks import Look, is_default
-from attncli.config.scorer_entries import ScorerEntry, written_out
+from attncli.config.scorer_entries import ScorerEntry, expand_short_forms
 from attncli.config.strict import Model, problem, worded
 from attncli.config.sweep import Sweep
 from attncli.config.values import Name, Sentence
@@ -82,7 +82,7 @@ class Experiment(Model):
         if isinstance(entries, str | dict) or callable(entries):
             entries = [entries]
         if isinstance(entries, list):
-            written["scorers"] = [written_out(entry) for entry in entries]
+            written["scorers"] = [expand_short_forms(entry) for entry in entries]
         return written
 
     @field_validator("scorers", check_fields=False)

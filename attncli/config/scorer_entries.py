@@ -145,7 +145,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         return is_models(self.scorer, self.options.get("scale"))
 
     @property
-    def stream(self) -> str:
+    def seed_name(self) -> str:
         """The name that seeds the entry's random numbers: the label without the normaliser's name at its end.
 
         Thus a scorer has the same parameters with every normaliser. The value of an option may follow the normaliser's
@@ -338,7 +338,7 @@ def model_entry(entry: Any) -> Any:
     return entry
 
 
-def written_out(entry: Any) -> Any:
+def expand_short_forms(entry: Any) -> Any:
     """Return an entry with short forms expanded: text and functions become mappings, as do normalisers with options.
 
     An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.

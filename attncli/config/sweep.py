@@ -158,7 +158,7 @@ class Sweep(Model):
         return self
 
 
-Place = tuple[int, ...]  # of a point in the grid: its index on every axis
+GridIndex = tuple[int, ...]  # of a point in the grid: its index on every axis
 
 
 @dataclass(frozen=True)
@@ -183,12 +183,12 @@ def keys_of(axes: Sequence[Axis]) -> list[str]:
     return [key for axis in axes for key in axis.keys]
 
 
-def places_of(axes: Sequence[Axis]) -> Iterator[Place]:
+def places_of(axes: Sequence[Axis]) -> Iterator[GridIndex]:
     """Return the places of all points of the grid; the index on the last axis changes fastest."""
     return product(*(range(len(axis.places)) for axis in axes))
 
 
-def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
+def changes_at(axes: Sequence[Axis], place: GridIndex) -> dict[str, Override]:
     """Return the overrides of all swept keys, by key, at the point `place` of the grid."""
     there = (axis.places[index] for axis, index in zip(axes, place, strict=True))
     return {key: change for changes in there for key, change in changes.items()}

@@ -12,7 +12,7 @@ from attncli.attention import Valid
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
-from attncli.errors import InputError, got, listed, looking_at
+from attncli.errors import InputError, got, listed, os_errors_as_input_errors
 from attncli.inputs.build import Inputs, Note, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
@@ -35,7 +35,7 @@ class InputsOfConfig(Experiment):
 
 def is_config(path: Path) -> bool:
     """Whether a source is a YAML file, according to its name."""
-    with looking_at(path):
+    with os_errors_as_input_errors(path):
         return path.suffix.lower() in YAML and not path.is_dir()
 
 
@@ -77,7 +77,7 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: the file is broken or the folder has no tensors; the path in the error is empty.
     """
-    with looking_at(path):
+    with os_errors_as_input_errors(path):
         is_folder = path.is_dir()
         if is_folder and not (path / TENSORS).is_file():
             latest = path / "latest"

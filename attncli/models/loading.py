@@ -16,7 +16,7 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor, nn
 
-from attncli.errors import InputError, did_you_mean, looking_at, printable, shortened
+from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
 from attncli.models.tokens import Names, check_tokens, of_tokenizer, read_tokens
 from attncli.scorers._custom import imported, raised
@@ -47,7 +47,7 @@ class Request:
     @property
     def is_function(self) -> bool:
         """Whether the model is given as `module:function`."""
-        with looking_at(self.model):
+        with os_errors_as_input_errors(self.model):
             return FUNCTION.fullmatch(self.model) is not None and not Path(self.model).exists()
 
     @property
@@ -210,7 +210,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
 def _transformers(request: Request) -> Any:
     """Return the package transformers with its messages off, or raise an InputError if it cannot run the request."""
     got = f'got "{request.model}"'
-    with looking_at(request.model):
+    with os_errors_as_input_errors(request.model):
         is_folder = Path(request.model).is_dir()
     if not is_folder and not HUB_NAME.fullmatch(request.model):
         raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
@@ -218,7 +218,7 @@ def _transformers(request: Request) -> Any:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
     if len(request.texts) > 1 and (request.text2 is not None or request.generate is not None):
         raise InputError.of(f"{got} and {len(request.texts)} texts; expected one with --text2 and --generate")
-    with looking_at(request.image, "--image"):
+    with os_errors_as_input_errors(request.image, "--image"):
         if request.image is not None and not request.image.is_file():
             what = "not a file" if request.image.exists() else "no such file"
             raise InputError.of(f'got "{request.image}"; {what}', where="--image")

@@ -17,7 +17,7 @@ VIEWS = {
 }  # fmt: skip
 PRODUCTS, SUMS = {"mm", "bmm"}, {"addmm", "baddbmm"}  # the latter are beta * first + alpha * (second @ third)
 SOFTMAXES = {"_softmax", "_safe_softmax"}
-Place = tuple[str, str]  # name and class of a module
+NameAndClass = tuple[str, str]  # name and class of a module
 INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold"}
 
 
@@ -80,8 +80,8 @@ class Trail:
     keep their arguments in memory, so along a residual stream they would keep all activations of a model.
     """
 
-    def __init__(self, place: Callable[[], Place]) -> None:
-        self.unused: dict[int, tuple[Place, tuple[int, ...]]] = {}  # softmaxes without a product with values
+    def __init__(self, place: Callable[[], NameAndClass]) -> None:
+        self.unused: dict[int, tuple[NameAndClass, tuple[int, ...]]] = {}  # softmaxes without a product with values
         self._place = place
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()

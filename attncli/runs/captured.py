@@ -12,18 +12,18 @@ from torch import Tensor
 from attncli.errors import InputError
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.capture import Capture
-from attncli.runs.run_folder import COMMAND_LINE, Words, check_file, save_file_at
+from attncli.runs.run_folder import COMMAND_LINE, OptionNames, check_file, save_file_at
 from attncli.runs.saving import fingerprint, save_named
 
 
-def check_place(place: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
+def check_place(place: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
     """Raise an InputError unless a file of captured calls can be written to this path."""
     if place.suffix.lower() != ".safetensors":
         raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
     check_file(place, overwrite, words)
 
 
-def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: Words = COMMAND_LINE) -> None:
+def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: OptionNames = COMMAND_LINE) -> None:
     """Write captured calls to a .safetensors file, completely or not at all.
 
     Tensors are named `<layer>[#call].queries`, `.keys` and so on. Equal masks and biases of several calls are written

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
-from attncli.errors import InputError, dotted, looking_at
+from attncli.errors import InputError, dotted, os_errors_as_input_errors
 from attncli.results import Facts, Finding, Result, Row, SweepResult
 from attncli.runs.run_folder import JOURNAL
 from attncli.runs.settings import Settings
@@ -137,7 +137,7 @@ def read_run(path: Path) -> StoredRun:
         InputError: `path` is neither of the two, or files are damaged.
     """
     with reading(path):
-        with looking_at(path):
+        with os_errors_as_input_errors(path):
             results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
             if not results.exists():
                 if (path / JOURNAL).is_file():

@@ -35,14 +35,14 @@ OLDEST = 30 * 86400  # seconds without a change after which a run without a usab
 IN_USE = "into which a sweep writes; expected a folder not in use; `attncli sweep --status {}` says how far it is"
 
 
-class Words(NamedTuple):
+class OptionNames(NamedTuple):
     """The names, in error messages, of the options for the place of the output and for overwriting it."""
 
     out: str = "--out"
     overwrite: str = "--overwrite"
 
 
-COMMAND_LINE, IN_PYTHON = Words(), Words("attncli.run: out", "overwrite=True")
+COMMAND_LINE, IN_PYTHON = OptionNames(), OptionNames("attncli.run: out", "overwrite=True")
 
 
 @dataclass
@@ -53,7 +53,9 @@ class Folder:
     place: Path
 
 
-def free_place(name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE) -> Path:
+def free_place(
+    name: str, out: Path | None, overwrite: bool, started: datetime, words: OptionNames = COMMAND_LINE
+) -> Path:
     """Return the place of a new run folder.
 
     Raises:
@@ -72,7 +74,7 @@ def free_place(name: str, out: Path | None, overwrite: bool, started: datetime, 
 
 @contextmanager
 def new_folder(
-    name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE
+    name: str, out: Path | None, overwrite: bool, started: datetime, words: OptionNames = COMMAND_LINE
 ) -> Iterator[Folder]:
     """Yield a folder to write a run into. It is moved to its place at the end, and removed on errors.
 
@@ -105,7 +107,7 @@ def _check_outputs(place: Path) -> None:
         raise InputError.of(message, where=str(place))
 
 
-def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
+def _refusal(place: Path, overwrite: bool, words: OptionNames) -> str | None:
     """Return why a run cannot be written to this place, or None if it is free or holds a run that may be replaced."""
     if place.is_symlink():
         return "a link; expected a folder that is new or empty"
@@ -183,7 +185,7 @@ def _point_to_latest(place: Path, hidden: Path) -> None:
             (hidden / "latest").replace(latest)
 
 
-def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
+def check_file(out: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
     """Raise an InputError unless a file can be written to `out`: it must be new, or `overwrite` given."""
     with writing(out, words):
         if out.exists() and (out.is_dir() or not overwrite):
@@ -209,7 +211,7 @@ def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
     return save_file_at(free, write)
 
 
-def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
+def save_file_at(place: Path, write: Callable[[Path], None], words: OptionNames = COMMAND_LINE) -> Path:
     """Write a file in a hidden folder, then move it to its place, and return the place."""
     with writing(place, words), hidden_folder(place.absolute()) as hidden:
         unfinished = hidden / place.name  # keep the ending, which decides the format
@@ -246,7 +248,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 @contextmanager
-def writing(place: Path, words: Words = COMMAND_LINE) -> Iterator[None]:
+def writing(place: Path, words: OptionNames = COMMAND_LINE) -> Iterator[None]:
     """Turn errors of the system in the `with` block into an InputError with the path."""
     try:
         if "\0" in str(place):  # one error for all versions of Python

@@ -36,7 +36,7 @@ from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import (
     COMMAND_LINE,
     NEW,
-    Words,
+    OptionNames,
     hidden_folder,
     new_folder,
     save_file_at,
@@ -155,7 +155,7 @@ def begin_sweep(
     overwrite: bool,
     started: datetime,
     config: Mapping[str, Any],
-    words: Words = COMMAND_LINE,
+    words: OptionNames = COMMAND_LINE,
 ) -> Path:
     """Create the folder of a sweep with its config.yaml, by default in outputs/<name>_sweep/, and return its path.
 

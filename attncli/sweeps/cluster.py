@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli.config.opening import UnfitFileError, check_regular
-from attncli.errors import InputError, got, looking_at, printable
+from attncli.errors import InputError, got, os_errors_as_input_errors, printable
 from attncli.results import Row
 from attncli.stopping import signals
 from attncli.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
@@ -75,7 +75,7 @@ def _connected(address: str) -> "Client":
         raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # our own message reports a lost scheduler
-    with looking_at(address, OPTION):
+    with os_errors_as_input_errors(address, OPTION):
         if _is_file(address):
             try:
                 check_regular(Path(address))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from attncli.config.document import read_document
 from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, places_of
-from attncli.errors import InputError, looking_at, refusal
+from attncli.errors import InputError, os_errors_as_input_errors, refusal
 from attncli.results import Row
 from attncli.runs.locks import lock
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written
@@ -64,7 +64,7 @@ def config_of(folder: Path, option: str) -> Path:
         InputError: the folder holds no sweep.
     """
     config = folder / "config.yaml"
-    with looking_at(folder, option):
+    with os_errors_as_input_errors(folder, option):
         if not (folder / JOURNAL).is_file() or not config.is_file():
             message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME_sweep/latest'
             raise InputError.of(message, where=option)

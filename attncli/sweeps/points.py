@@ -14,7 +14,7 @@ from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import refuse_functions
-from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
+from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
 from attncli.expect.asking import check_expectations
 from attncli.results import INTERVAL, Row, Rows
@@ -22,7 +22,7 @@ from attncli.runs.resolved import config_of
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
-from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
+from attncli.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
 
 MOST_POINTS = 100_000
 MOST_HEADS = 250_000  # rows by head of all points together; they take about 60 MB in results.json
@@ -145,7 +145,7 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
         expected = "expected --over KEY=VALUES, or the key `sweep` in the file"
         raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
     for key in keys_of(axes):
-        if key.partition(".")[0] in ("study", *NO_PART):
+        if key.partition(".")[0] in ("study", *COSMETIC_KEYS):
             message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
             raise InputError.of(f"{message}; expected another key of the config", where=where)
     count = math.prod(len(axis.places) for axis in axes)
@@ -153,14 +153,14 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
         raise InputError.of(f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}", where=where)
 
 
-def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, GridPoint], Experiment]:
+def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridPoint], Experiment]:
     """Return the points by their places on the axes, and the options of the first point.
 
     Raises:
         InputError: the configs of points have problems, or two points are the same experiment.
     """
     model, code = options_model(base.study(STUDIES)), code_version()
-    points, found, first, options = dict[Place, GridPoint](), dict[object, Problem](), dict[str, GridPoint](), None
+    points, found, first, options = dict[GridIndex, GridPoint](), dict[object, Problem](), dict[str, GridPoint](), None
     for place in places_of(axes):
         changes = changes_at(axes, place)
         try:
@@ -173,7 +173,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, GridPoint
                 found.setdefault((each.message, each.path), each)
             continue
         options = options or valid
-        config = deciding(config_of(valid))
+        config = result_config(config_of(valid))
         point = GridPoint(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
@@ -201,7 +201,7 @@ def check_same(plan: SweepPlan, before: Document) -> None:
     old, new = {"study": study}, {"study": plan.options.study}
     if old == new:
         options = _unswept(before).changed([*first.values()]).validate(options_model(study), absolute=True)
-        old, new = _leaves(deciding(config_of(options))), _leaves(plan.points[0].config)
+        old, new = _leaves(result_config(config_of(options))), _leaves(plan.points[0].config)
     for key in dict.fromkeys((*new, *old)):
         if old.get(key) != new.get(key):
             message = f"got {show(new.get(key))} for {key}, which is {show(old.get(key))} in {before.path}"
@@ -225,7 +225,7 @@ def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: st
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
 
 
-def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, GridPoint], elsewhere: bool) -> PointTrial:
+def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, GridPoint], elsewhere: bool) -> PointTrial:
     """Prepare points without running them, to find errors such as tensors that do not fit together.
 
     Raises:
@@ -256,13 +256,13 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, GridPoin
     return PointTrial(rows, next(iter(devices), torch.device("cpu")))
 
 
-def _worth_trying(points: Mapping[Place, GridPoint]) -> list[Place]:
+def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> list[GridIndex]:
     """Choose the points to prepare: first, last, all that differ from the first in one axis, and other combinations.
 
     Of points that differ only in the seed, only the first is considered. Of more than MOST_SINGLE points that differ
     in one axis, or MOST_SEVERAL other combinations, a random sample is chosen, always the same.
     """
-    distinct = dict[str, Place]()
+    distinct = dict[str, GridIndex]()
     for place, point in points.items():
         distinct.setdefault(_seedless(point), place)
     (first, *others), last = distinct.values(), distinct[_seedless(points[max(points)])]
@@ -272,7 +272,7 @@ def _worth_trying(points: Mapping[Place, GridPoint]) -> list[Place]:
     return sorted(chosen)
 
 
-def _sample(places: Sequence[Place], most: int) -> Sequence[Place]:
+def _sample(places: Sequence[GridIndex], most: int) -> Sequence[GridIndex]:
     return places if len(places) <= most else random.Random(0).sample(places, most)
 
 

@@ -14,7 +14,7 @@ from attncli.errors import below
 from attncli.expect.judging import judge
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
-from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, Words
+from attncli.runs.run_folder import COMMAND_LINE, JOURNAL, OptionNames
 from attncli.runs.saving import FinishedRun, begin_sweep, results_of, save_config, save_sweep
 from attncli.stopping import Keeping, Progress
 from attncli.sweeps.cluster import on_cluster
@@ -50,7 +50,7 @@ class SweepTask:
     timeout: float | None = None
     fail_fast: bool = False
     pictures: bool = True
-    words: Words = COMMAND_LINE
+    words: OptionNames = COMMAND_LINE
 
 
 def run_sweep(task: SweepTask, progress: Progress) -> tuple[FinishedRun, str | None]:
@@ -72,7 +72,7 @@ def run_sweep(task: SweepTask, progress: Progress) -> tuple[FinishedRun, str | N
         other = f"; {again} done by another version of attncli, which run again" if again else ""
         progress.note(f"{several(len(plan.points), 'point')}{done}{other}")
         if waiting:
-            problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
+            problem = journal_rows(_rows(task, waiting, progress), journal, progress, task.fail_fast)
     progress.step(0, 1, "writing the results")
     result, points = result_of(plan, folder, kept.interrupted)
     verdicts = judge(result, plan.options.expect, plan.rows)
@@ -106,7 +106,7 @@ def _rows(task: SweepTask, points: Sequence[GridPoint], progress: Progress) -> G
     return on_processes(jobs, min(wanted, len(jobs)), task.timeout, task.fail_fast)
 
 
-def keep(rows: Generator[Row], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
+def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
     """Write rows into the journal; return the reason if the sweep stops before the last row, else None.
 
     Raises:

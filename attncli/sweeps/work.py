@@ -26,7 +26,7 @@ from attncli.threads import on_threads
 # A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
 # kept (`heads`, by default true).
 Job = Mapping[str, Any]
-NO_PART = ("name", "about", "expect", "figure")  # keys of a config that change no number
+COSMETIC_KEYS = ("name", "about", "expect", "figure")  # keys of a config that change no number
 LONGEST_ERROR = 500  # characters
 ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
 POINT = "point"  # the name of a point's config in errors
@@ -41,14 +41,14 @@ def code_version() -> str:
     return f"{attncli.__version__}+{digest.hexdigest()[:12]}"
 
 
-def deciding(config: Mapping[str, Any]) -> Row:
+def result_config(config: Mapping[str, Any]) -> Row:
     """Return the part of a config that decides the results: all keys but NO_PART."""
-    return {key: value for key, value in config.items() if key not in NO_PART}
+    return {key: value for key, value in config.items() if key not in COSMETIC_KEYS}
 
 
 def key_of(config: Mapping[str, Any], code: str) -> str:
     """Return the key of a point: a hash of its config and of the version of the code."""
-    return hashlib.sha256(json.dumps([deciding(config), code], sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([result_config(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def run_point(job: Job) -> Row:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import attncli as package
-from attncli.errors import InputError, looking_at, refusal
+from attncli.errors import InputError, os_errors_as_input_errors, refusal
 from tests.cli import attncli, experiment, good
 from tests.cli import refusal as refused
 
@@ -78,7 +78,7 @@ def test_links_in_a_circle(command: str, here: Path) -> None:
 
 def test_what_the_system_refuses_is_named() -> None:
     expected = r'^--from: got "a/b"; cannot be read: Permission denied$'
-    with pytest.raises(InputError, match=expected), looking_at("a/b", "--from"):
+    with pytest.raises(InputError, match=expected), os_errors_as_input_errors("a/b", "--from"):
         raise PermissionError(13, "Permission denied", "a/b/tensors.safetensors")
 
 

@@ -87,7 +87,7 @@ def test_what_is_read_makes_keys_meaningless(tmp_path: Path) -> None:
 
 def test_hidden_units_that_are_left_open_stay_open(tmp_path: Path) -> None:
     options = options_of(tmp_path, "study: bench\nscorers: [additive, 'additive:num_hiddens=8', dot]\n")
-    assert [options.names_hidden(entry) for entry in options.scorers] == [False, True, True]
+    assert [options.ignores_num_hiddens(entry) for entry in options.scorers] == [False, True, True]
     assert options.unused() == {"scorers": {0: {"num_hiddens"}}}
 
 

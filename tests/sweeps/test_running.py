@@ -8,7 +8,7 @@ import pytest
 from attncli.results import Row
 from attncli.stopping import Progress
 from attncli.sweeps.journal import Journal, rows_of
-from attncli.sweeps.running import keep
+from attncli.sweeps.running import journal_rows
 from attncli.sweeps.work import EngineLostError
 
 
@@ -33,7 +33,7 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
 def stopped(folder: Path, rows: Generator[Row], points: int, fail_fast: bool = False) -> tuple[str | None, int]:
     """Return the reason for the stop, and the number of kept rows."""
     with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
-        reason = keep(rows, journal, Progress(), fail_fast)
+        reason = journal_rows(rows, journal, Progress(), fail_fast)
     return reason, len(list(rows_of(folder)))
 
 
@@ -65,11 +65,11 @@ def test_a_lost_engine_ends_with_its_words(tmp_path: Path) -> None:
 def test_every_row_is_told(tmp_path: Path) -> None:
     told = Told()
     with Journal(tmp_path, {f"p{number}": {"d": number} for number in range(4)}) as journal:
-        keep(engine([None, "bad"]), journal, told)
+        journal_rows(engine([None, "bad"]), journal, told)
     assert told.steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
     told.steps.clear()
     with Journal(tmp_path, {"p0": {"d": 0}}) as journal:
-        keep(engine([None]), journal, told)
+        journal_rows(engine([None]), journal, told)
     assert told.steps == [(1, 1, "all points")]
 
 
@@ -87,6 +87,6 @@ def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with Journal(tmp_path, {"p0": {"d": 0}, "p1": {"d": 1}}) as journal, pytest.raises(KeyboardInterrupt):
-        keep(rows(), journal, Pressed())
+        journal_rows(rows(), journal, Pressed())
     assert ended
     assert [row["key"] for row in rows_of(tmp_path)] == ["p0"]

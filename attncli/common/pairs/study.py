@@ -23,15 +23,15 @@ from attncli.common.scoring import (
     formulas_of,
     inputs_of_entry,
     is_own,
+    map_entries,
     names_of,
-    of_call,
-    of_each,
     outline,
     random_labels,
     raw_scores,
     rounding_of,
     scoring_of,
     stored_parameters,
+    with_model_defaults,
 )
 from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
@@ -138,10 +138,10 @@ def prepare_pairs(
     """
     dtype, entries = getattr(torch, options.dtype), entries_of(options)
     device = resolve_device(options.device, dtype)
-    normalizers = of_each(options.scorers, build_normalizer)
+    normalizers = map_entries(options.scorers, build_normalizer)
 
     def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[Scorer]:
-        return of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
+        return map_entries(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
     if options.file is None:
         sizes = options.d
@@ -162,7 +162,7 @@ def prepare_pairs(
             of = "" if layer is None else f" in {layer}"
             message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
-        own_entries = [of_call(entry, call) for entry in options.scorers]
+        own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
         outlines += _outlines(options, own_entries, q, k)
         at_a_time = _pairs_at_a_time(outlines)
         scorers = scorers_of(own_entries, q, k)
@@ -178,7 +178,7 @@ def prepare_pairs(
 def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[Scorer]:
     """Return every scorer on the meta device, or raise an InputError if one refuses the sizes."""
     try:
-        return of_each(entries, lambda entry: outline(entry, query_size, key_size))
+        return map_entries(entries, lambda entry: outline(entry, query_size, key_size))
     except InputError as error:
         if query_size == key_size or "scorers" in options.model_fields_set:
             raise
@@ -194,7 +194,7 @@ def _pairs_at_a_time(outlines: Sequence[Scorer]) -> int:
 
 
 @contextmanager
-def at_work(prepared: PreparedPairs, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
+def run_parts(prepared: PreparedPairs, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
     """Yield a function of a point and `work` that yields `work(point, pairs)` for the pairs of each job of the point.
 
     Each thread uses torch on one core, and each job is a step of the progress; `rounds` is the number of passes over

@@ -79,15 +79,15 @@ def _scores(found: Explanation, width: int, written: int) -> Iterator[Renderable
     if found.formulas.get("score"):
         yield Text(f"score = {found.formulas['score']}")
     chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
-    written_out = list[Line](found.of_query.items())
+    expand_short_forms = list[Line](found.of_query.items())
     for row in found.keys:
         if row["key"] in chosen and row["valid"]:
             own = {"k": row["k"], **row["steps"], "score": row["score"]}
-            written_out += [
+            expand_short_forms += [
                 (f"key {_name(row['key'], row['token'])}", []),
                 *((f"  {name}", value) for name, value in own.items()),
             ]
-    yield from _aligned(written_out, width)
+    yield from _aligned(expand_short_forms, width)
     if 0 < written < len(found.keys) and found.empty_row is None:
         others = len(found.keys) - written
         yield Text(

@@ -226,7 +226,7 @@ def _row(
     score = scoring_of(entry, scorer)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights
-    with below("scorers", index), seeded(options.seed, f"forward.{entry.stream}", queries.device):
+    with below("scorers", index), seeded(options.seed, f"forward.{entry.seed_name}", queries.device):
         scorer.train(options.train)
         if is_whole:
             scores = raw_scores(score, queries, keys)[element][..., rows, :]
@@ -237,7 +237,7 @@ def _row(
         found["bias"] = rules.bias.added_to(torch.zeros_like(scores), element, rows)
     stages = {"score": scores, "weight": found.pop("weights"), **found}
     if options.train and entry.dropout > 0:  # drawn for all queries, as in the run
-        drawn = generator(options.seed, f"dropout.{entry.stream}")
+        drawn = generator(options.seed, f"dropout.{entry.seed_name}")
         factors = dropped(torch.ones(rules.valid.shape, dtype=scores.dtype), entry.dropout, drawn)
         stages["dropped"] = stages["weight"].cpu() * factors[element][..., rows, :]
     valid = rules.valid.tile(element, rows)

@@ -13,7 +13,7 @@ from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Panel, select
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
-from attncli.studies.attention.places import Place, choices, distance_of, shown_places
+from attncli.studies.attention.places import HeadIndex, choices, distance_of, shown_places
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
 MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
@@ -44,7 +44,7 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
 
 def places_drawn(
     result: Result, scorers: int, minus: str | None, note: Note, layer: str | None = None
-) -> Sequence[Place]:
+) -> Sequence[HeadIndex]:
     """Return the batch elements and heads to draw for this number of scorers; report omissions and order by `note`.
 
     If there are many, the heads with the largest differences between scorers, or from the scorer `minus`, come first.
@@ -94,7 +94,7 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
 
 
 def _heatmaps(
-    weights: Matrices, places: Sequence[Place], notes: Sequence[str], note: Note, look: HeatmapLook
+    weights: Matrices, places: Sequence[HeadIndex], notes: Sequence[str], note: Note, look: HeatmapLook
 ) -> Picture:
     for each in notes:
         note(each)

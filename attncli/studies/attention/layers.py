@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.common.scoring import of_call
+from attncli.common.scoring import with_model_defaults
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
@@ -18,7 +18,7 @@ from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.places import Place, largest_first, place_of
+from attncli.studies.attention.places import HeadIndex, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
@@ -110,7 +110,12 @@ def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
     changes = [key for key in ("bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
     is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
-    return entry.has_models_scale and of_call(entry, call).softcap == call.softcap and is_plain and not has_dropout
+    return (
+        entry.has_models_scale
+        and with_model_defaults(entry, call).softcap == call.softcap
+        and is_plain
+        and not has_dropout
+    )
 
 
 def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
@@ -166,12 +171,12 @@ def means(heads: Sequence[Row], changes: Mapping[str, Sequence[Row]]) -> list[Ro
     return found
 
 
-def most_changed(result: Result) -> list[tuple[str, Place, str]]:
+def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
     """Return the heads, sorted by how much another scorer changes the first scorer's output, the largest change first.
 
     Each item is (layer, (batch element, head), label), where `label` names the scorer that changes the head most.
     """
-    found = dict[tuple[str, Place], str]()
+    found = dict[tuple[str, HeadIndex], str]()
     for row in changes_of(result):
         found.setdefault((row["layer"], place_of(row)), row["b"])
     return [(layer, place, label) for (layer, place), label in found.items()]

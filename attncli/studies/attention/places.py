@@ -13,20 +13,20 @@ from attncli.studies.attention.findings import SAME
 
 DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
 READ_IN_ORDER = 4  # up to here in order; more are sorted by difference
-Place = tuple[int, int]  # batch element and head, 0 for a missing axis
+HeadIndex = tuple[int, int]  # batch element and head, 0 for a missing axis
 
 
 @dataclass(frozen=True)
 class Shown:
     """The places to show (pairs of batch element and head), in the order of the tensors."""
 
-    places: Sequence[Place]
+    places: Sequence[HeadIndex]
     note: str = ""  # how the places were chosen, in words; empty if all are shown
     is_chosen: bool = False  # whether the config chooses the places
-    ranked: Sequence[Place] = ()  # if there are many: largest distance first
+    ranked: Sequence[HeadIndex] = ()  # if there are many: largest distance first
 
 
-def place_of(row: Row) -> Place:
+def place_of(row: Row) -> HeadIndex:
     """Return the batch element and head of a row."""
     return row["batch"] or 0, row["head"] or 0
 
@@ -88,7 +88,7 @@ def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[i
     return batches, numbers or heads
 
 
-def _in_words(places: Sequence[Place], batches: range, heads: Sequence[int]) -> str:
+def _in_words(places: Sequence[HeadIndex], batches: range, heads: Sequence[int]) -> str:
     """Return text such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
     by_batch: dict[int, list[int]] = {}
     for batch, head in places:

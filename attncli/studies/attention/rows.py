@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.pooling import Place, tiles
+from attncli.pooling import Tile, tiles
 from attncli.results import TIE
 from attncli.threads import in_order, on_threads
 
@@ -64,14 +64,14 @@ class ScorerRows:
 class PairRows:
     """The differences between the weights of two scorers: one value per query, in tensors (..., n).
 
-    `spread` is True for rows with nonzero weights of both scorers; in other rows `js_divergence` and `top1_agreement`
+    `has_weights` is True for rows with nonzero weights of both scorers; in others `js_divergence` and `top1_agreement`
     are undefined. `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from
     0 (equal) to 1 (disjoint) (Lin 1991). `top1_agreement` is 1 if both scorers have their largest weight at the same
     key, else 0; weights that are equal up to rounding tie. `max_abs_difference` is the largest difference of weights.
     The three metrics are NaN if a weight is not finite.
     """
 
-    spread: Tensor
+    has_weights: Tensor
     js_divergence: Tensor
     top1_agreement: Tensor
     max_abs_difference: Tensor
@@ -83,7 +83,7 @@ def scorer_rows(scores: Tensor, weights: Tensor, rules: Rules) -> ScorerRows:
 
 
 def rows_of_tile(
-    rules: Rules, place: Place, workspace: Workspace, scores: Tensor, weights: Tensor
+    rules: Rules, place: Tile, workspace: Workspace, scores: Tensor, weights: Tensor
 ) -> tuple[Tensor, ...]:
     """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights.
 
@@ -118,7 +118,7 @@ def pair_rows(
     """
     known = torch.stack([each for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
 
-    def of_tile(place: Place, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
+    def of_tile(place: Tile, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
         reach = max(1, *(each.reach(*place) for each in rules))
         a, b = a[..., :reach].cpu(), b[..., :reach].cpu()
         sum_a, largest_a, entropy_a, sum_b, largest_b, entropy_b = known[..., None].unbind(-2)  # ... rows 1
@@ -131,14 +131,14 @@ def pair_rows(
         agreed = first[..., 0].double().masked_fill(~furthest.isfinite(), math.nan)
         return divergence.clamp(min=0.0) / math.log(2), agreed, furthest
 
-    spread = (a.weight_sum != 0) & (b.weight_sum != 0)
-    return PairRows(spread, *_by_tiles(of_tile, 3, weights_a, weights_b, known))
+    has_weights = (a.weight_sum != 0) & (b.weight_sum != 0)
+    return PairRows(has_weights, *_by_tiles(of_tile, 3, weights_a, weights_b, known))
 
 
 def output_rows(a: Tensor, b: Tensor) -> Tensor:
     """Return the squared L2 norms (2, ..., n) of the rows of a - b and of a, two scorers' outputs (..., n, v)."""
 
-    def of_tile(place: Place, workspace: Workspace, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    def of_tile(place: Tile, workspace: Workspace, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         x, y = _copied(a, workspace, 0), _copied(b, workspace, 1)
         lengths = x.square().sum(-1)
         return x.sub_(y).square_().sum(-1), lengths
@@ -155,7 +155,7 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
     found = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
     workspace = Workspace(found, AT_A_TIME)
 
-    def fill(place: Place) -> None:
+    def fill(place: Tile) -> None:
         index = (place[0], ..., place[1]) if found.ndim > 2 else (..., place[1])
         with torch.no_grad():  # other threads have gradients on
             metrics = of_tile(place, workspace, *(matrix[*index, :] for matrix in matrices))

@@ -38,18 +38,18 @@ class Groups:
         out rows in which all weights are 0. `entropy_bound` is None unless `is_bounded`, which states that the weights
         are a softmax of the unchanged scores.
         """
-        spread = self._kept & (self._grouped(rows.weight_sum) != 0)
+        has_weights = self._kept & (self._grouped(rows.weight_sum) != 0)
         mean, deviation = self._moments(rows)
         metrics = {
             "score_mean": mean,
             "score_std": deviation,
-            "entropy": self._mean(rows.entropy, spread),
-            "effective_keys": self._mean(rows.entropy.exp(), spread),
+            "entropy": self._mean(rows.entropy, has_weights),
+            "effective_keys": self._mean(rows.entropy.exp(), has_weights),
             **{name: self._mean(getattr(rows, name), self._kept) for name in AVERAGED},
         }
         bounds: list[float | None] = [None] * len(self._places)
         if is_bounded:
-            bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), spread)
+            bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), has_weights)
         return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
 
     def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Row]:
@@ -63,11 +63,11 @@ class Groups:
         if weights is None:
             metrics: Metrics = {name: [None] * len(self._places) for name in OF_WEIGHTS}
         else:
-            spread = self._kept & self._grouped(weights.spread)
+            has_weights = self._kept & self._grouped(weights.has_weights)
             largest = self._grouped(weights.max_abs_difference).masked_fill(~self._kept, 0.0).amax(-1)
             metrics = {
-                "js_divergence": self._mean(weights.js_divergence, spread),
-                "top1_agreement": self._mean(weights.top1_agreement, spread),
+                "js_divergence": self._mean(weights.js_divergence, has_weights),
+                "top1_agreement": self._mean(weights.top1_agreement, has_weights),
                 "max_abs_difference": _listed(largest, self._kept.any(-1)),
             }
         distances, lengths = (self._sum(each, self._kept) for each in outputs)

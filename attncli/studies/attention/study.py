@@ -16,14 +16,14 @@ from attncli.common.scoring import (
     compile_scorer,
     formulas_of,
     inputs_of_entry,
+    map_entries,
     names_of,
-    of_call,
-    of_each,
     random_labels,
     raw_scores,
     rules_of_inputs,
     scale_of,
     scoring_of,
+    with_model_defaults,
 )
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
@@ -132,9 +132,11 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> La
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    entries = [of_call(entry, inputs.call) for entry in options.scorers]
-    scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
-    rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
+    entries = [with_model_defaults(entry, inputs.call) for entry in options.scorers]
+    scorers = map_entries(
+        entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device)
+    )
+    rules = map_entries(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
     layer = inputs.call.name if has_layers and inputs.call is not None else None
     return LayerPart(inputs, tokens, scorers, rules, layer)
@@ -209,7 +211,7 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
 def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
     """Return the shape of each stage of attention that an entry computes."""
     scores = inputs.valid.shape
-    stages = _matrices(of_call(entry, inputs.call), options, inputs.bias is not None)
+    stages = _matrices(with_model_defaults(entry, inputs.call), options, inputs.bias is not None)
     return {**dict.fromkeys(stages, scores), "output": (*scores[:-1], inputs.values.shape[-1])}
 
 
@@ -350,7 +352,7 @@ def _run_scorer(
     scorer.train(options.train)
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
-    with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # a scorer may have dropout
+    with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
         if options.weights:
             stages, rows = _stages(options, entry, scorer, rules, inputs), None
         else:
@@ -372,7 +374,7 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules
     signals.check()
     weights = stages["weights"]
     if options.train and entry.dropout > 0:
-        randomness = generator(options.seed, f"dropout.{entry.stream}")
+        randomness = generator(options.seed, f"dropout.{entry.seed_name}")
         weights = stages["dropped"] = dropped(weights, entry.dropout, randomness)
     return stages | {"output": rules.pooled(weights, inputs.values)}
 

@@ -54,7 +54,7 @@ from attncli.studies.attention.layers import (
     means,
     most_changed,
 )
-from attncli.studies.attention.places import Place, axes_of, choices, distance_of, largest_first, shown_places
+from attncli.studies.attention.places import HeadIndex, axes_of, choices, distance_of, largest_first, shown_places
 
 MOST_PLACES = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
@@ -92,7 +92,7 @@ def tables(
     if result.layers:
         yield from _of_layers(result, width, most, csv, stage)
         return
-    stages, places, shown = result.stage(stage), list[Place](), list[str]()
+    stages, places, shown = result.stage(stage), list[HeadIndex](), list[str]()
     if not stages and stage != "weights":
         kept = [each for each in STAGES if result.stage(each)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
@@ -155,7 +155,7 @@ def _elsewhere(csv: str | None) -> str:
 def _matrices(
     label: str,
     result: Result,
-    places: Sequence[Place],
+    places: Sequence[HeadIndex],
     width: int,
     most: int | None,
     csv: str | None,

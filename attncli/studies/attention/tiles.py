@@ -15,7 +15,7 @@ from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32
 from attncli.common.scoring import OwnNormalizer
 from attncli.errors import InputError
-from attncli.pooling import Place, is_softmax, scores_keys_alone, tiles
+from attncli.pooling import Tile, is_softmax, scores_keys_alone, tiles
 from attncli.scorers import is_built_in
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
 from attncli.threads import in_order, on_threads
@@ -95,7 +95,7 @@ def _jobs(
     workspace, exact = Workspace(queries, most, 3), Workspace(metrics, most)
 
     @torch.no_grad()  # other threads have gradients on
-    def fill(place: Place) -> None:
+    def fill(place: Tile) -> None:
         elements, rows = place
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
@@ -110,7 +110,7 @@ def _jobs(
 
 
 @contextmanager
-def _located(place: Place, first_head: int) -> Iterator[None]:
+def _located(place: Tile, first_head: int) -> Iterator[None]:
     """Context manager that replaces the index of a score or weight in an InputError by its index in all heads."""
     try:
         yield
@@ -130,7 +130,7 @@ def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | 
 
 
 def _by_softmax(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, workspace: Workspace
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Tile, workspace: Workspace
 ) -> tuple[Tensor, Metrics] | None:
     """Return the output and the metrics QUICK of a tile with softmax, in as few passes over its scores as possible.
 
@@ -189,7 +189,7 @@ def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def _by_stages(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, workspace: Workspace
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Tile, workspace: Workspace
 ) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
     weights = rules.stages(scores, *place)["weights"]

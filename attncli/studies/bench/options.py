@@ -76,13 +76,13 @@ class BenchOptions(Experiment):
         "scaled_dot/textbook"
     )
 
-    def names_hidden(self, entry: ScorerEntry) -> bool:
+    def ignores_num_hiddens(self, entry: ScorerEntry) -> bool:
         """Whether the study's `num_hiddens` does not apply to an entry: it has its own, none, or is a user's scorer."""
         return ":" in entry.scorer or HIDDEN not in entry.options or HIDDEN in entry.model_fields_set
 
     def unused(self) -> dict[str, Any]:
         """Return the entries' `num_hiddens` to omit from the stored config, where they would override the study's."""
-        open_entries = [index for index, entry in enumerate(self.scorers) if not self.names_hidden(entry)]
+        open_entries = [index for index, entry in enumerate(self.scorers) if not self.ignores_num_hiddens(entry)]
         return {"scorers": {index: {HIDDEN} for index in open_entries}} if open_entries else {}
 
 

@@ -99,7 +99,7 @@ def plan_of(options: BenchOptions) -> list[Contender]:
 def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
     """Return a copy of the contender for each `num_hiddens` of the study, or the contender if it does not apply."""
     entry = contender.entry
-    if options.names_hidden(entry):
+    if options.ignores_num_hiddens(entry):
         return [contender]
     entries = [entry.model_copy(update={HIDDEN: hidden}) for hidden in options.num_hiddens or [d]]
     return [replace(contender, entry=each) for each in entries]

@@ -20,8 +20,8 @@ class Check:
     """A check of each head.
 
     Each head has a number `key`. It has a finding if the number is above `limit`, or below `limit` if `is_below`.
-    `letter` stands for the finding in grids, and `says` is a sentence about its meaning. `heading`, `about` and `unit`
-    describe the column with the number.
+    `letter` stands for the finding in grids, and `meaning` is a sentence on it. `heading`, `about` and `unit` describe
+    the column with the number.
     """
 
     key: str
@@ -30,7 +30,7 @@ class Check:
     limit: float
     heading: str
     about: str
-    says: str
+    meaning: str
     unit: str = ""
     is_below: bool = False
 

@@ -24,13 +24,13 @@ HEADS = (*PLACE, *(check.column for check in CHECKS))
 class DoctorFacts(Facts):
     """The model that was run, with the number of its texts, if one was; and the number of heads `checked`.
 
-    `untold` has the layers that are too small for checks other than those for faults; None without layers.
+    `unjudged` has the layers that are too small for checks other than those for faults; None without layers.
     """
 
     model: str | None = None
     texts: int | None = None
     checked: int = 0
-    untold: Sequence[str | None] = ()
+    unjudged: Sequence[str | None] = ()
 
 
 def source_of(result: Result) -> str:

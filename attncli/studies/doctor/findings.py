@@ -26,7 +26,7 @@ def findings_of(result: Result) -> list[Finding]:
     if quiet:
         with_ = ", ".join(in_sentence(label, random) for label in quiet if label in named)
         of = f" with {with_}" if with_ else ""
-        what = "No fault" if DoctorFacts.of(result).untold else "Nothing"
+        what = "No fault" if DoctorFacts.of(result).unjudged else "Nothing"
         found.append(Finding(f"{what} found in {several(len(heads[quiet[0]]), 'head')}{of}."))
     return [*found, *_untold(result)]
 
@@ -38,7 +38,7 @@ def _sentence(check: Check, rows: Sequence[Row], heads: int, result: Result) -> 
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     count = f" in {len(rows)} of {several(heads, 'head')}" if all(row["head"] is not None for row in rows) else ""
     fault = "fault, " if check.kind == "fault" else ""
-    return f"{fault}{check.key}{count}: {first}{more}. {check.says}"
+    return f"{fault}{check.key}{count}: {first}{more}. {check.meaning}"
 
 
 def _ranked(rows: Sequence[Row], check: Check) -> list[Row]:
@@ -52,7 +52,7 @@ def place(row: Row, result: Result) -> str:
 
 
 def _untold(result: Result) -> Iterator[Finding]:
-    layers = DoctorFacts.of(result).untold
+    layers = DoctorFacts.of(result).unjudged
     if layers:
         numbers = [str(result.layers[layer]) for layer in layers if layer is not None]
         more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""

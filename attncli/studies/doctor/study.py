@@ -14,14 +14,14 @@ from attncli.common.scoring import (
     build_scorer,
     formulas_of,
     inputs_of_entry,
-    of_call,
-    of_each,
+    map_entries,
     random_labels,
     raw_scores,
     rules_of_inputs,
     scale_of,
     scoring_of,
     stored_parameters,
+    with_model_defaults,
 )
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
@@ -151,10 +151,12 @@ def _part(
     options: DoctorOptions, inputs: Inputs, layer: str | None, padding: Tensor | None, device: torch.device
 ) -> CheckedCalls:
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    entries = [of_call(entry, inputs.call) for entry in options.scorers]
-    scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
+    entries = [with_model_defaults(entry, inputs.call) for entry in options.scorers]
+    scorers = map_entries(
+        entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device)
+    )
     empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
-    rules = of_each(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
+    rules = map_entries(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
     return CheckedCalls(inputs, layer, padding, scorers, rules)
 
 
@@ -176,7 +178,7 @@ def _places(part: CheckedCalls, entry: ScorerEntry) -> list[Row]:
 def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
     options, parts = prepared.options, prepared.parts
-    records, heads, untold = list[Row](), list[Row](), list[str | None]()
+    records, heads, unjudged = list[Row](), list[Row](), list[str | None]()
     parameters = dict[str, Tensor]()
     with Keeping(heads) as kept:
         for index, part in enumerate(parts):
@@ -189,8 +191,8 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
                 records += _found(places, found)
                 parameters |= stored_parameters(entry, scorer)
                 if not all(each.is_judged for each in found):
-                    untold.append(part.layer)
-    facts = DoctorFacts(checked=len(heads) // len(options.scorers), untold=list(dict.fromkeys(untold)))
+                    unjudged.append(part.layer)
+    facts = DoctorFacts(checked=len(heads) // len(options.scorers), unjudged=list(dict.fromkeys(unjudged)))
     if options.model is not None:
         model = "/".join(Path(options.model).parts[-2:])
         facts = DoctorFacts(model=model, texts=len(options.texts), **facts.data)
@@ -215,7 +217,7 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, place:
     """Return the attention of a scorer entry, the entry with index `place`, in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[place], part.scorers[place]
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
-    with seeded(options.seed, f"forward.{entry.stream}", queries.device):  # a scorer may have dropout
+    with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]
     output = rules.pooled(weights, rules.rounding.values(inputs.values))
@@ -238,8 +240,8 @@ def _found(places: Sequence[Row], found: Sequence[Head]) -> list[Row]:
     for place, head in zip(places, found, strict=True):
         for check, value, limit in head.found:
             twin = "" if check.key != "duplicate" or head.twin is None else f"As head {places[head.twin]['head']}. "
-            says = f"{twin}{check.says}"
-            of = {"check": check.key, "kind": check.kind, "value": value, "limit": limit, "about": says}
+            meaning = f"{twin}{check.meaning}"
+            of = {"check": check.key, "kind": check.kind, "value": value, "limit": limit, "about": meaning}
             rows.append({**place, **of})
     dead = [row for row in rows if row["check"] == "dead_query"]
     if len(places) > 1 and len(dead) == len(places) and len({row["value"] for row in dead}) == 1:

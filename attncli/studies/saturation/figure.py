@@ -1,7 +1,7 @@
 """saturation.png: entropy, largest weight and the Jacobian's norm against d, medians with quartiles."""
 
 from attncli.common.pairs.figure import Points
-from attncli.common.scoring import of_softmax
+from attncli.common.scoring import all_softmax
 from attncli.numbers import sizes
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
@@ -22,7 +22,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
         f"{spread}: median and quartiles over the rows",
     ]
     figure, axes = panels(sheet, len(TITLES), "Saturation of the weights", facts)
-    softmax = "softmax " if of_softmax(result.records) else ""
+    softmax = "softmax " if all_softmax(result.records) else ""
     for each, (column, title) in zip(axes, TITLES.items(), strict=True):
         each.axhline(facts_of.uniform[column], zorder=1, **uniform)
         quartiles = (f"{column}_median", f"{column}_q25", f"{column}_q75")

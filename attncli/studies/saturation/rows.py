@@ -113,7 +113,7 @@ def row_figures(
     return figures if gradient is None else figures | {"query_gradient": gradient[enough]}
 
 
-class Stream:
+class QuantileSketch:
     """Mean and quantiles of non-negative numbers that are added in parts, in bounded memory.
 
     Quantiles are exact for up to MOST_EXACT numbers; for more, they are within 0.025 % of a number, or within 1e-41 if

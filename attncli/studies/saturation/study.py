@@ -12,7 +12,6 @@ from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
-    at_work,
     change,
     expected_rows_of,
     numbers_of,
@@ -20,6 +19,7 @@ from attncli.common.pairs.study import (
     power_law,
     prepare_pairs,
     result_of,
+    run_parts,
     scores_of,
 )
 from attncli.errors import below
@@ -30,7 +30,7 @@ from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.stopping import Keeping, Progress
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
+from attncli.studies.saturation.rows import Figures, QuantileSketch, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
 
@@ -59,9 +59,9 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
     rows = list[int]()  # the sizes of finished rows
-    with Keeping(rows) as kept, at_work(prepared, progress) as parts_of:
+    with Keeping(rows) as kept, run_parts(prepared, progress) as parts_of:
         for point in prepared.points:
-            streams = [defaultdict[str, Stream](Stream) for _ in point.scorers]
+            streams = [defaultdict[str, QuantileSketch](QuantileSketch) for _ in point.scorers]
             for part in parts_of(point, partial(_measure, prepared)):
                 for stream, found in zip(streams, part, strict=True):
                     for name, numbers in found.items():
@@ -100,7 +100,7 @@ def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Fi
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
 
 
-def _row(streams: Mapping[str, Stream]) -> Row:
+def _row(streams: Mapping[str, QuantileSketch]) -> Row:
     """Return a record with the number of `rows`, and the mean and quartiles of each metric."""
     row: Row = {"rows": streams["max_weight"].count}
     for name, stream in streams.items():

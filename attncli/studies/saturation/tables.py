@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.pairs.entries import PairsFacts
-from attncli.common.scoring import of_softmax
+from attncli.common.scoring import all_softmax
 from attncli.numbers import sizes
 from attncli.results import Result, by_label
 from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
@@ -41,7 +41,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     figures = pick(COLUMNS, chosen if len(shared) == 2 else ["rows", *chosen])
     if len({record["d"] for record in records}) == 1:
         shared = [f"d = {records[0]['d']}", *shared]
-    jacobian = OF_SOFTMAX if of_softmax(records) else OF_ANY
+    jacobian = OF_SOFTMAX if all_softmax(records) else OF_ANY
     legend = (LEGEND if most is None or len(groups) == len(records) else LEGEND_OF_MEDIANS).format(jacobian)
     yield Text(f"{PairsFacts.of(result).words}; {', '.join(shared)}; {legend}")
     yield from remark(SHARES if sums_vary else "")

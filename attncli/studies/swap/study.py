@@ -34,7 +34,7 @@ NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 
 @dataclass(frozen=True)
-class Place:
+class SwappedPart:
     """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from a layer."""
 
     by: By
@@ -76,22 +76,22 @@ class PreparedSwap:
         return {name: number for number, name in enumerate(self.heads)}
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[SwappedPart]:
         """All places, in the order of the option `by`."""
         return [place for by in self.options.by for place in self._places(by)]
 
-    def _places(self, by: By) -> Iterator[Place]:
+    def _places(self, by: By) -> Iterator[SwappedPart]:
         chosen = self.chosen
         if by == "all":
-            yield Place(by, chosen)
+            yield SwappedPart(by, chosen)
             return
         for index, layer in enumerate(chosen):
             if by == "head":
                 wanted = self.options.heads
                 for head in range(self.heads[layer]) if wanted is None else wanted:
-                    yield Place(by, [layer], layer, head)
+                    yield SwappedPart(by, [layer], layer, head)
                 continue
-            yield Place(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
+            yield SwappedPart(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
 
 
 class Survey(Replacing):
@@ -236,7 +236,7 @@ def _verify(prepared: PreparedSwap) -> None:
     limit = max(TOLERANCE, ROUNDINGS * eps) if prepared.own[0].main.is_floating_point() else TOLERANCE
 
     def error(layers: Sequence[str]) -> float:
-        measured = _measure(prepared, own, Place("all", layers))[0]["relative_l2"]
+        measured = _measure(prepared, own, SwappedPart("all", layers))[0]["relative_l2"]
         return float("inf") if measured is None or measured != measured else float(measured)
 
     total = error(prepared.chosen)
@@ -247,7 +247,7 @@ def _verify(prepared: PreparedSwap) -> None:
 
 
 def _measure(
-    prepared: PreparedSwap, entry: ScorerEntry | str, place: Place, counter: Counter | None = None, text: str = ""
+    prepared: PreparedSwap, entry: ScorerEntry | str, place: SwappedPart, counter: Counter | None = None, text: str = ""
 ) -> tuple[Row, list[Scorer]]:
     """Run all batches with `entry` at `place`, and return the metrics of its row and the scorers of the last batch.
 

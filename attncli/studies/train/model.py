@@ -61,7 +61,7 @@ class Recall(nn.Module):
         self.register_buffer("embeddings", normal(options, "embeddings", options.vocabulary, e))
         self.W_q, self.W_k = (nn.Parameter(normal(options, f"{name}.{d}", d, e) / e**0.5) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in seeds_of(options)]
-        seeds = [derived_seed(seed, f"forward.{entry.stream}.{d}") for seed in seeds_of(options)]
+        seeds = [derived_seed(seed, f"forward.{entry.seed_name}.{d}") for seed in seeds_of(options)]
         if entry.scorer in SCORERS and scorers[0].stacks_over_seeds:
             self.scorer = _stacked(scorers)
         else:

@@ -7,7 +7,7 @@ from functools import partial
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.scoring import of_softmax
+from attncli.common.scoring import all_softmax
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
 from attncli.results import Result, Row, by_label
@@ -48,7 +48,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text.assemble(("learning", show.STRONG), " at each d")
     trained = [row for row in summary if row["keys"] == facts.keys]
     yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, most)
-    softmax = of_softmax(summary)
+    softmax = all_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
     yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(facts.least_loss, 3)}")
     yield Text()

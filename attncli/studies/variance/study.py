@@ -12,10 +12,10 @@ from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
-    at_work,
     expected_rows_of,
     prepare_pairs,
     result_of,
+    run_parts,
     scores_of,
 )
 from attncli.common.scoring import scale_of
@@ -71,7 +71,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     sizes = _with_densities([point.d for point in points])
     rows = list[int]()  # the sizes of finished rows
     theories = [_theories(prepared, point) for point in points]
-    with Keeping(rows) as kept, at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
+    with Keeping(rows) as kept, run_parts(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
         def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
             return reduce(_merged, parts_of(point, partial(_tally, prepared, edges)))

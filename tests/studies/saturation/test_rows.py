@@ -13,7 +13,7 @@ from torch import Tensor
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import MOST_EXACT, Stream, query_gradient, relative_entropy, row_weights
+from attncli.studies.saturation.rows import MOST_EXACT, QuantileSketch, query_gradient, relative_entropy, row_weights
 from tests.common.pairs.samples import Array
 from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
 from tests.scorers.catalogue import make, normal
@@ -142,8 +142,8 @@ WIDTH = 0.00025  # the documented error, relative to the number
 SMALLEST = 1.2e-38  # of float32 with all its digits
 
 
-def of(numbers: Array, parts: int = 1) -> Stream:
-    stream = Stream()
+def of(numbers: Array, parts: int = 1) -> QuantileSketch:
+    stream = QuantileSketch()
     for part in np.array_split(numbers, parts):
         stream.add(part)
     return stream
