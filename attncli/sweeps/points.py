@@ -33,7 +33,7 @@ MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with on
 class GridPoint:
     """One experiment of a sweep: its `key` (a hash), the values by swept key, and the config with all defaults.
 
-    The config has absolute paths, and lacks the keys NO_PART, which change no number.
+    The config has absolute paths, and lacks the keys COSMETIC_KEYS, which change no number.
     """
 
     key: str

@@ -42,7 +42,7 @@ def code_version() -> str:
 
 
 def result_config(config: Mapping[str, Any]) -> Row:
-    """Return the part of a config that decides the results: all keys but NO_PART."""
+    """Return the part of a config that decides the results: all keys but COSMETIC_KEYS."""
     return {key: value for key, value in config.items() if key not in COSMETIC_KEYS}
 
 
