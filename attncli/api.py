@@ -1,11 +1,8 @@
 """Run, load, compare and save experiments in Python. The command line is a thin user of this module."""
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,211 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.common.swapping import Swap as Swap
 from attncli.config.builtin import experiment_path
-from attncli.config.document import REPORT, Document, document_of_data, read_document
-from attncli.config.looks import PLAIN, Look, is_default
-from attncli.config.models import Experiment
-from attncli.config.overrides import Override, as_yaml, override_in_python
+from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.overrides import Override, override_in_python
 from attncli.config.scorer_entries import refuse_functions
-from attncli.config.strict import validated
-from attncli.errors import Collector, InputError, Problem, as_line, below, did_you_mean, got
-from attncli.expect.asking import check_expectations
-from attncli.expect.judging import Verdict, judge
+from attncli.errors import Collector, InputError, got
+from attncli.experiment import compare_stored, isolated, load_experiment, look_of
 from attncli.inputs.given import given
-from attncli.results import MOST_KEYS, Row, single_numbers
-from attncli.results import Comparison as StudyComparison
-from attncli.results import Explanation as StudyExplanation
+from attncli.interactive import Comparison, Result, SweepResult, Warnings
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult as StudySweepResult
-from attncli.runs.comparing import compare_runs, config_in
-from attncli.runs.loading import StoredRun, read_run, reading
+from attncli.runs.comparing import config_in
+from attncli.runs.loading import StoredRun, read_run
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, OptionNames, free_place, new_folder, writer_of
-from attncli.runs.saving import FinishedRun, fingerprint, results_of, save_run
+from attncli.runs.run_folder import OptionNames
+from attncli.runs.saving import fingerprint
 from attncli.runs.settings import settings_of
-from attncli.stopping import Progress, signals
-from attncli.studies import STUDIES, load_study, options_model
-from attncli.studies.study import PreparedStudy, Study
-from attncli.sweeps.views import Drawers, columns_of, figures_of, frames_of, tables_of
 
 if TYPE_CHECKING:
     from attncli.models.capture import Capture
-    from attncli.show.pictures.figures import Picture
-
-WARNING = "warning: "  # begins a note that warns; other notes are for the command line
-NO_QUERIES = "only experiments of the study attention have queries to explain"
-
-
-@dataclass(frozen=True, repr=False)
-class Result(StudyResult):
-    """The result of a study or sweep. A notebook displays it as its main picture and a page to explore it.
-
-    `records`, `comparisons`, `heads` and `head_comparisons` are lists of dicts; the last two have the metrics of
-    each `batch` and `head`. `findings` are sentences with their numbers. `tensors`, `parameters` and `inputs` are torch
-    tensors by name, such as `tensors["additive/weights"]`. `expectations` has a dict for each row that an expectation
-    checks. `folder` is the run folder, if any; `look` has the options of its pictures; `config` is the content of
-    config.yaml, None if the result is from a results.json without a run folder. `document` is the experiment as it was
-    given to `attncli.run`.
-    """
-
-    expectations: Sequence[Row] = ()
-    folder: Path | None = None
-    look: Look = PLAIN
-    config: Row | None = None
-    document: Document | None = None
-
-    @property
-    def pictures(self) -> list[str]:
-        """The names of the pictures of this result, such as `heatmaps`, the main picture first."""
-        with self._reading():
-            return list(figures_of(self, Progress().note, self.look))
-
-    def figure(self, name: str | None = None, **looks: Any) -> "Picture":
-        """Return a picture as a matplotlib Figure, by default the main one. Warnings about it are Python's.
-
-        `looks` are keys under `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`; they override the run's.
-
-        Raises:
-            InputError: there is no picture of this name or no picture at all, or `looks` are wrong.
-        """
-        notes = list[str]()
-        try:
-            look = validated(type(self.look), {**self.look.model_dump(exclude_unset=True), **as_yaml(looks)}, {})
-            figure = self._figure(name, notes.append, look)
-            if figure is None:
-                raise InputError.of(f"this run of the study {self.study} has nothing to draw")
-            if not {*look.words} <= figure.untranslated:
-                from attncli.show.pictures.figures import check_words
-
-                pictures = [figure]
-                if "words" not in looks:  # the run's words may be of another of its pictures
-                    pictures = [self._figure(each, Progress().note, look) or figure for each in self.pictures]
-                check_words(look, set().union(*(each.untranslated for each in pictures)))
-        except InputError as error:
-            raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
-        for each in notes:
-            if each.startswith(WARNING):
-                warnings.warn(each.removeprefix(WARNING), stacklevel=2)  # at the caller's line
-        return figure
-
-    def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
-        with self._reading():
-            figures = figures_of(self, note, look)
-            if figures and name is not None and name not in figures:
-                raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
-            return figures[name or next(iter(figures))]() if figures else None
-
-    def explain(
-        self,
-        label: str | None = None,
-        *,
-        query: int = 0,
-        batch: int = 0,
-        head: int | None = None,
-        layer: str | int | None = None,
-        most: int | None = MOST_KEYS,
-    ) -> "Explanation":
-        """Return how one query gets its output, step by step. A notebook displays it as a worked example.
-
-        The experiment is prepared again, and the query computed as in the run.
-
-        Args:
-            label: the scorer, by default the first.
-            query: the query's position.
-            batch: the batch element.
-            head: the number of the head, by default the first.
-            layer: the layer of a captured model, by its name or number; by default the first of the run.
-            most: the number of keys to list, the keys with the largest weights; None for all.
-
-        Raises:
-            InputError: the run has no such label, query, batch element, head or layer, or its study has no queries.
-        """
-        where = "result.explain"
-        if self.study in STUDIES and load_study(self.study).explain is None:
-            raise InputError.of(got(self.study, NO_QUERIES), where=where)
-        if isinstance(self, SweepResult) or (self.document is None and self.folder is None):
-            kind = "a sweep" if isinstance(self, SweepResult) else "a results.json alone"
-            raise InputError.of(f"got {kind}; expected a run with its config", where=where)
-        document = self.document or read_document(Path(self.folder or "") / "config.yaml")
-        experiment = load_experiment(document, in_python=True)
-        place = {"layer": layer, "batch": batch, "head": head, "query": query}
-        found = experiment.explain(Progress(), "result.explain: ", label=label, **place, most=most)
-        return Explanation(**vars(found))
-
-    def to_frame(self, rows: str = "records") -> Any:
-        """Return `records`, `comparisons`, `heads`, `head_comparisons` or a sweep's `summary` as a pandas DataFrame.
-
-        It has the columns of records.csv, heads.csv and summary.csv.
-
-        Raises:
-            InputError: the result does not have these rows.
-            ImportError: pandas is not installed.
-        """
-        frames = frames_of(self)
-        if not isinstance(rows, str) or rows not in frames:
-            kind = "sweep" if isinstance(self, SweepResult) else "run"
-            why = f"this {kind} of the study {self.study} has no {rows}; " if rows in [*self.rows, "summary"] else ""
-            raise InputError.of(got(rows, f"{why}expected one of {', '.join(frames)}"))
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas; result.records is a list of dicts") from error
-        return pandas.DataFrame([single_numbers(row) for row in frames[rows]()])
-
-    def __repr__(self) -> str:
-        rows = f"{len(self.records)} record{'s' * (len(self.records) != 1)}"
-        return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
-
-    def _repr_html_(self) -> str:
-        html: str = self._repr_mimebundle_()["text/html"]
-        return html
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """Return the result as text, PNG and HTML; a notebook shows the richest format that it supports."""
-        from attncli.show import notebook
-        from attncli.show.page.report import report
-        from attncli.show.terminal.tables import findings, fit, opening
-
-        picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
-        with self._reading():
-            tables = partial(tables_of(self), width=notebook.WIDTH, csv=None)
-            shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
-            content = {"study": self.study, "expectations": self.expectations}
-            stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder)
-            page = report([stored], notebook.MOST_BYTES)
-            return notebook.mimebundle(shown, picture, page)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Reset torch's modes in the `with` block, and raise an InputError if it reads damaged files of the run."""
-        from attncli.modes import torch_isolated
-
-        with torch_isolated(), reading(self.folder) if self.folder is not None else nullcontext():
-            yield
-
-
-@dataclass(frozen=True, repr=False)
-class SweepResult(Result, StudySweepResult):
-    """The result of a sweep; `axes` has the swept values, and `metric` the column that is drawn and described."""
-
-
-class Explanation(StudyExplanation):
-    """One query worked out, as `Result.explain` returns it. A notebook displays it."""
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        from attncli.show import notebook
-        from attncli.show.terminal.explanation import lines
-
-        return notebook.as_text(lines(self, notebook.WIDTH))
-
-
-class Comparison(StudyComparison):
-    """The differences between two runs. A notebook shows them as tables."""
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        from attncli.show import notebook
-        from attncli.show.terminal.comparison import tables
-
-        return notebook.as_text(tables(self, notebook.WIDTH))
 
 
 def run(
@@ -425,13 +235,6 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
     return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}, "settings": settings_of(run)}, config)
 
 
-def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
-    """Return the differences between two stored runs, by the columns of their study if this version has the study."""
-    if a.result.study not in STUDIES:
-        return compare_runs(a, b, {})
-    return compare_runs(a, b, columns_of(a.result), load_study(a.result.study).between)
-
-
 def save(
     seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, tokens: Any = None, **about: Any
 ) -> None:
@@ -469,148 +272,3 @@ def _path(given: object, where: str, expected: str) -> Path:
     with suppress(RuntimeError):  # `~name` of an unknown user
         path = path.expanduser()
     return path
-
-
-def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
-    """Return the look of a run's pictures: `figure` of its config, with overrides applied.
-
-    Raises:
-        InputError: keys or values under `figure` are wrong.
-    """
-    model: type[Look] = options_model(stored.result.study).model_fields["figure"].annotation  # type: ignore[assignment]
-    if stored.config is None:
-        return model()
-    document = read_document(stored.path / "config.yaml", overrides)
-    if isinstance(stored.result, StudySweepResult):  # its own picture ignores keys for heatmaps of its points
-        model = Look
-    known = [*model.model_fields, *(each.path[1] for each in overrides if len(each.path) > 1)]
-    look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key
-    with document.locating(), below("figure"):
-        return validated(model, look, {"folder": stored.path})
-
-
-class Warnings(Progress):
-    """Progress that emits warnings with Python's `warnings`, and ignores everything else."""
-
-    def note(self, message: str) -> None:
-        if message.startswith(WARNING):
-            warnings.warn(as_line(message.removeprefix(WARNING)), stacklevel=2)
-
-
-@contextmanager
-def isolated(document: Document) -> Iterator[None]:
-    """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
-    from attncli.modes import torch_isolated
-
-    with torch_isolated(), document.locating():
-        yield
-
-
-@dataclass(frozen=True)
-class LoadedExperiment:
-    """An experiment with valid options: its document, study and options."""
-
-    document: Document
-    study: Study[Any, Any]
-    options: Experiment
-
-    def check(self, progress: Progress) -> None:
-        """Raise an InputError, with places in the file, if the experiment could not run."""
-        with isolated(self.document):
-            self.prepare(progress)
-
-    def prepare(self, progress: Progress) -> PreparedStudy:
-        """Check the look and the expectations, and return the study prepared to run."""
-        look = self.options.figure
-        if not is_default(look):
-            from attncli.show.pictures.heatmaps import check_look
-
-            check_look(look)
-        prepared: PreparedStudy = self.study.prepare(self.options, progress)
-        if self.options.expect:
-            check_expectations(self.options.expect, self.study.expected_rows(prepared))
-        return prepared
-
-    def explain(self, progress: Progress, where: str, **choice: Any) -> StudyExplanation:
-        """Return how one query gets its output. `choice` are the arguments of the study's `explain`.
-
-        Raises:
-            InputError: the experiment cannot run, or is of another study, or has no such place. Problems of a choice
-                are located at `where` and the name of the argument.
-        """
-        with isolated(self.document):
-            if self.study.explain is None:
-                raise InputError.of(got(self.options.study, NO_QUERIES), ["study"])
-            prepared = self.prepare(progress)
-            try:
-                found = self.study.explain(prepared, **choice)
-            except InputError as error:
-                raise InputError(
-                    replace(each, where=f"{where}{each.path[0]}", path=()) if {*each.path} & {*choice} else each
-                    for each in error.problems
-                ) from error
-        return found
-
-    def run(
-        self,
-        progress: Progress,
-        command: str | None,
-        out: Path | None,
-        overwrite: bool = False,
-        pictures: bool = True,
-        report: bool = False,
-    ) -> FinishedRun:
-        """Run the study, judge its expectations, and save the run in `out`, or in outputs/<name>/ if that is None.
-
-        `report` adds a page to explore the run. `command` is the command line, None for `attncli.run`.
-
-        Raises:
-            InputError: the experiment cannot run, or its folder cannot be written.
-        """
-        options, started = self.options, datetime.now().astimezone()
-        words = COMMAND_LINE if command else IN_PYTHON
-        with isolated(self.document):
-            free_place(options.name, out, overwrite, started, words)  # before the work that preparing may be
-            prepared = self.prepare(progress)
-            with new_folder(options.name, out, overwrite, started, words) as folder:
-                result, verdicts = self.work(prepared, progress)
-                progress.step(0, 1, "writing the run folder")
-                drawers = Drawers(result, options.figure, progress.note) if pictures else None
-                files: Mapping[str, Callable[[Path], None]] = drawers or {}
-                config, command = config_of(options), command or "attncli.run"
-                content = results_of(result, verdicts, options.seed, prepared.device, started, command)
-                if report:
-                    from attncli.show.page.report import report as page_of
-
-                    run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
-                    files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
-                save_run(folder.path, result, content, config, files, progress.note)
-            if drawers is not None:
-                with below("figure"):
-                    drawers.check(folder.place)  # after the work, which is kept
-        picture = next((folder.place / name for name in files if name in content["files"]), None)
-        return FinishedRun(result, content, folder.place, self.document, verdicts, picture)
-
-    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
-        """Run the prepared study, and return its result and the verdicts on its expectations."""
-        result = replace(self.study.run(prepared, progress), about=self.options.about)
-        signals.wait()  # whatever the study has finished must be saved
-        return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
-
-
-def load_experiment(document: Document, *, in_python: bool = False) -> LoadedExperiment:
-    """Return the experiment of a document, with its options validated.
-
-    If `in_python`, errors suggest Python code in place of options of commands.
-
-    Raises:
-        InputError: the document has problems, or is a sweep.
-    """
-    name = document.study(STUDIES)
-    if document.data.get("sweep") is not None:
-        cure = f"`attncli sweep {document.path}` runs it, `--set sweep=null` the experiment without it"
-        if in_python:
-            cure = "`attncli.sweep` runs it, and `sweep=None` drops it"
-        raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
-    document = document.of_study(options_model(name))
-    return LoadedExperiment(document, load_study(name), document.validate(options_model(name)))

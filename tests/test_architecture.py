@@ -58,16 +58,18 @@ MAY_IMPORT = {  # besides itself
     "expect": {"errors", "numbers", "results", "config", "show"},
     "runs": {"__init__", *RUNS, "show", "studies"},
     "sweeps": {"__init__", *RUNS, "common", "threads", "studies", "show", "runs"},
-    "api": {*API, "show.page", "studies.swap"},
-    "commands": {*API, "show.page", "scorers", "normalizers", "api", "studies.attention"},
+    "experiment": {*API, "show.page"},  # the engine of one experiment
+    "interactive": {*API, "show.page", "experiment"},
+    "api": {*API, "studies.swap", "experiment", "interactive"},
+    "commands": {*API, "show.page", "scorers", "normalizers", "api", "experiment", "studies.attention"},
     "cli": {"__init__", "errors", "commands", "stopping", "studies"},
     "__main__": {"cli"},
-    "__init__": {"api", "models"},
+    "__init__": {"api", "interactive", "models"},
 }
 # Each library with the only places that may import it.
 LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/study.py", "studies/*/tables.py", "sweeps/tables.py"),
-    "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py", "api.py"),
+    "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py"),
     "typer": ("cli.py", "commands/"),
     "jinja2": ("show/page/",),
     "markdown_it": ("show/page/",),
@@ -234,9 +236,9 @@ def test_folders_can_be_taken_in(folder: Path) -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    """The classes of `attncli.api` may have the name of the class that they extend for Python."""
+    """Classes of `attncli.interactive` may have the name of the class that they extend for Python."""
     classes = {(path, node.name) for path, node in NODES if isinstance(node, ast.ClassDef)}
-    facade = {name for path, name in classes if path.name == "api.py"}
-    names = Counter(name for path, name in classes if path.name != "api.py")
+    facade = {name for path, name in classes if path.name == "interactive.py"}
+    names = Counter(name for path, name in classes if path.name != "interactive.py")
     assert [name for name, count in names.items() if count > 1] == []
     assert facade & names.keys() == {"Comparison", "Explanation", "Result", "SweepResult"}

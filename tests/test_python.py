@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import attncli
-from attncli import api
+from attncli import experiment
 from attncli.errors import InputError
 from attncli.results import SweepResult
 from attncli.runs.loading import StoredTensors
@@ -50,7 +50,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no pictures in run folders, since they take most of the time of a small run."""
-    monkeypatch.setattr(api, "Drawers", lambda *_: None)
+    monkeypatch.setattr(experiment, "Drawers", lambda *_: None)
 
 
 def same(a: attncli.Result, b: attncli.Result) -> None:

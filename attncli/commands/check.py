@@ -4,12 +4,12 @@ from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrid
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
-    from attncli.api import load_experiment
     from attncli.commands.progress import running
     from attncli.commands.streams import print_line
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.errors import Collector, as_line
+    from attncli.experiment import load_experiment
     from attncli.numbers import several
     from attncli.stopping import signals
     from attncli.sweeps.points import plan_of

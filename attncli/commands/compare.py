@@ -47,10 +47,10 @@ def compare(
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:
-    from attncli.api import compare_stored
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
     from attncli.commands.streams import DIFFERENT, print_note
+    from attncli.experiment import compare_stored
     from attncli.results import nan_to_null
     from attncli.runs.loading import read_run
     from attncli.show.terminal.comparison import tables

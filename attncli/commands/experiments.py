@@ -17,7 +17,6 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attncli.api import LoadedExperiment, load_experiment
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
@@ -27,6 +26,7 @@ from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.expect.tables import failure, verdict_tables
+from attncli.experiment import LoadedExperiment, load_experiment
 from attncli.results import SweepResult
 from attncli.runs.saving import FinishedRun, to_json
 from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening

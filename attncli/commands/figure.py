@@ -32,9 +32,9 @@ def figure(
 ) -> None:
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
-    from attncli.api import look_of
     from attncli.commands.streams import print_line, print_notes
     from attncli.errors import InputError, did_you_mean, got
+    from attncli.experiment import look_of
     from attncli.runs.loading import read_run, reading
     from attncli.runs.run_folder import check_file, save_file_at
     from attncli.runs.saving import add_files

@@ -39,9 +39,9 @@ def report(
     open_: Open = False,
     quiet: Quiet = False,
 ) -> None:
-    from attncli.api import compare_stored
     from attncli.commands.streams import print_line, print_notes
     from attncli.config.document import REPORT
+    from attncli.experiment import compare_stored
     from attncli.runs.loading import read_run
     from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
     from attncli.runs.saving import add_files

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.api import load_experiment, look_of
 from attncli.commands.options import without_expectations
 from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
@@ -17,6 +16,7 @@ from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import MODEL, model_entry
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, os_errors_as_input_errors
+from attncli.experiment import load_experiment, look_of
 from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several

@@ -28,8 +28,8 @@ def swap(
     """Run a real model with other scorers inside, and compare its outputs with its own."""
     of_texts = text_overrides(text, texts)
     import_quickly(pictures=not output.no_plots)
-    from attncli.api import load_experiment
     from attncli.commands.experiments import run_and_show
+    from attncli.experiment import load_experiment
 
     overrides = [*overrides_of(sets), *overrides_of_flags(given)]
     data: dict[str, Any] = {"study": "swap"}

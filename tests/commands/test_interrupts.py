@@ -340,7 +340,7 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 @pytest.mark.parametrize(
     "where",
     [
-        "attncli.api.judge",
+        "attncli.experiment.judge",
         "attncli.runs.saving.save_named",
         "attncli.runs.run_folder._point_to_latest",
     ],

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attncli
-from attncli.api import Result
+from attncli.interactive import Result
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
 from attncli.results import Row

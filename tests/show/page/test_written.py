@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import attncli
-from attncli.api import compare_stored
 from attncli.errors import printable
+from attncli.experiment import compare_stored
 from attncli.numbers import MISSING
 from attncli.results import Result
 from attncli.runs.loading import StoredRun, read_run

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from pypdf import PdfReader
 
 import attncli
-from attncli.api import Result
+from attncli.interactive import Result
 from attncli.config.looks import HeatmapLook, Look
 from attncli.errors import InputError
 from attncli.show.pictures.figures import check_words, save_figure
