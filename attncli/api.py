@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from attncli.common.swapping import Swap as Swap
 from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.overrides import Override, override_in_python
@@ -25,6 +24,7 @@ from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import OptionNames
 from attncli.runs.saving import fingerprint
 from attncli.runs.settings import settings_of
+from attncli.swapping import Swap as Swap
 
 if TYPE_CHECKING:
     from attncli.models.capture import Capture
@@ -160,10 +160,10 @@ def swap(
     """
     from torch import nn
 
-    from attncli.common.swapping import listed
     from attncli.models.loading import LoadedModel
     from attncli.studies.swap import study as swap_study
     from attncli.studies.swap.options import SwapOptions
+    from attncli.swapping import listed
 
     if not isinstance(model, nn.Module):
         raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")

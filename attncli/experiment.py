@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.common.swapping import Swap as Swap
 from attncli.config.document import REPORT, Document, read_document
 from attncli.config.looks import Look, is_default
 from attncli.config.models import Experiment

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.common.swapping import Swap as Swap
 from attncli.config.document import Document, read_document
 from attncli.config.looks import PLAIN, Look
 from attncli.config.overrides import as_yaml

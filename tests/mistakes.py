@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 import attncli
 from attncli import attention, textbook
+from attncli.building import inputs_of_entry, rules_of
 from attncli.common.pairs.entries import Entries
-from attncli.common.scoring import inputs_of_entry, rules_of
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS

@@ -21,51 +21,29 @@ PACKAGE = Path(attncli.__file__).parent
 TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
-BOTTOM = {"errors", "modes", "rounding", "attention", "scorers", "normalizers"}
-STUDY = {*BOTTOM, "numbers", "common", "stopping", "results", "threads", "config", "inputs"}
-STUDY |= {"show", "studies"}
-RUNS = {"errors", "modes", "numbers", "models", "stopping", "results", "config", "expect"}
-API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
-MAY_IMPORT = {  # besides itself
-    "errors": set[str](),
-    "modes": set[str](),
-    "numbers": {"errors"},
-    "textbook": set[str](),
-    "rounding": set[str](),
-    "attention": {"errors", "modes", "rounding"},
-    "scorers": {"errors", "modes", "attention", "textbook", "threads"},
-    "normalizers": {"errors", "attention"},
-    "pooling": BOTTOM,
-    "config": {"errors", "scorers", "normalizers"},
-    "models": {"errors", "modes", "attention", "scorers"},
-    "inputs": {"errors", "attention", "models", "config"},
-    "stopping": set[str](),
-    "threads": {"stopping"},
-    "results": {"numbers"},
-    "show": {"errors", "numbers", "scorers", "results", "config"},
-    "show.page": {"errors", "numbers", "results", "config", "studies", "show", "runs", "sweeps"},
-    "common": {*BOTTOM, "numbers", "stopping", "results", "config", "inputs", "pooling", "models"},
-    "common.pairs": STUDY,  # shared by variance and saturation
-    "studies": {"errors", "stopping", "results", "config", "show"},  # the registry
-    **{f"studies.{name}": STUDY for name in STUDIES},
-    "studies.attention": {*STUDY, "pooling"},
-    "studies.bench": {*STUDY, "pooling", "textbook"},
-    "studies.swap": {*STUDY, "models"},
-    "studies.doctor": {*STUDY, "models"},
-    "studies.train": {*STUDY, "textbook"},
-    "studies.variance": {*STUDY, "common.pairs"},
-    "studies.saturation": {*STUDY, "common.pairs"},
-    "expect": {"errors", "numbers", "results", "config", "show"},
-    "runs": {"__init__", *RUNS, "show", "studies"},
-    "sweeps": {"__init__", *RUNS, "common", "threads", "studies", "show", "runs"},
-    "experiment": {*API, "show.page"},  # the engine of one experiment
-    "interactive": {*API, "show.page", "experiment"},
-    "api": {*API, "studies.swap", "experiment", "interactive"},
-    "commands": {*API, "show.page", "scorers", "normalizers", "api", "experiment", "studies.attention"},
-    "cli": {"__init__", "errors", "commands", "stopping", "studies"},
-    "__main__": {"cli"},
-    "__init__": {"api", "interactive", "models"},
-}
+# Parts from the bottom to the top. A part imports parts of lower layers only, and none of its own layer.
+LAYERS = (
+    {"errors"},
+    {"modes", "numbers", "rounding", "stopping", "textbook"},
+    {"attention", "results", "threads"},
+    {"scorers", "normalizers"},
+    {"config", "models", "pooling"},
+    {"inputs", "show"},
+    {"building", "common", "expect"},
+    {"studies", "swapping"},  # what a study promises, and the registry
+    {"common.pairs"},  # shared by variance and saturation
+    {f"studies.{name}" for name in STUDIES},
+    {"runs"},
+    {"sweeps"},
+    {"show.page"},
+    {"experiment"},
+    {"interactive"},
+    {"api"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+)
+LAYER = {"__init__": -1} | {part: index for index, parts in enumerate(LAYERS) for part in parts}
 # Each library with the only places that may import it.
 LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/study.py", "studies/*/tables.py", "sweeps/tables.py"),
@@ -76,7 +54,7 @@ LIBRARIES = {
 }
 
 
-INNER = [*(("common", name) for name in ("pairs", "stopping", "study", "threads")), ("show", "page")]
+INNER = [("common", "pairs"), ("show", "page")]
 
 
 def part_of(path: Path) -> str:
@@ -120,16 +98,14 @@ def shown(path: Path) -> str:
 
 
 def test_every_part_has_its_place() -> None:
-    assert {part_of(path) for path in SOURCES} == set(MAY_IMPORT)
+    assert {part_of(path) for path in SOURCES} == set(LAYER)
 
 
 def test_arrows_point_one_way() -> None:
-    wrong = [
-        f"{shown(path)} imports {shown(other)}"
-        for path, other in OWN
-        if part_of(other) not in (part_of(path), *MAY_IMPORT.get(part_of(path), ()))
-    ]
-    assert wrong == []
+    """`attncli/__init__.py` has the version, and loads what it names when it is used."""
+    arrows = [(path, other, part_of(path), part_of(other)) for path, other in OWN if part_of(path) != "__init__"]
+    wrong = [(path, other) for path, other, part, below in arrows if part != below and LAYER[below] >= LAYER[part]]
+    assert [f"{shown(path)} imports {shown(other)}" for path, other in wrong] == []
 
 
 @pytest.mark.parametrize("folder", ["scorers", "normalizers"])

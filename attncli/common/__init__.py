@@ -1,1 +1,1 @@
-"""Code that studies share: the study protocol and its records, building of scorers, progress and threads."""
+"""What several studies share: pairs of queries and keys, requests for models, intervals and trends."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.common.scoring import OwnNormalizer
+from attncli.building import OwnNormalizer
 from attncli.normalizers import NORMALIZERS
 from attncli.runs.resolved import config_of
 from attncli.studies.attention.options import AttentionOptions

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.attention import at_least_float32
-from attncli.common.scoring import build_scorer, rules_of
+from attncli.building import build_scorer, rules_of
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.inputs.build import Inputs
 from attncli.pooling import pool_by_rules

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attncli
-from attncli.interactive import Result
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
+from attncli.interactive import Result
 from attncli.results import Row
 from attncli.show.page.matrices import views
 from attncli.studies.attention.columns import AttentionFacts

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli.attention import Valid
-from attncli.common.scoring import inputs_of_entry, rules_of, scoring_of
+from attncli.building import inputs_of_entry, rules_of, scoring_of
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.pooling import pool_by_rules
 from attncli.rounding import DTYPES, Rounding

@@ -14,10 +14,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import softcap
-from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
-from attncli.common.pairs.options import PairsOptions
-from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
-from attncli.common.scoring import (
+from attncli.building import (
     build_normalizer,
     build_scorer,
     formulas_of,
@@ -33,6 +30,9 @@ from attncli.common.scoring import (
     stored_parameters,
     with_model_defaults,
 )
+from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
+from attncli.common.pairs.options import PairsOptions
+from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers

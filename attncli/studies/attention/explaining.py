@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.common.scoring import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
+from attncli.building import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
 from attncli.inputs.seeding import generator, seeded

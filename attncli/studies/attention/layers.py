@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.common.scoring import with_model_defaults
+from attncli.building import with_model_defaults
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable

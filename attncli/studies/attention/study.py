@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, dropped
-from attncli.common.scoring import (
+from attncli.building import (
     build_scorer,
     compile_scorer,
     formulas_of,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32
-from attncli.common.scoring import OwnNormalizer
+from attncli.building import OwnNormalizer
 from attncli.errors import InputError
 from attncli.pooling import Tile, is_softmax, scores_keys_alone, tiles
 from attncli.scorers import is_built_in

@@ -22,7 +22,7 @@ from attncli.attention import (
     computing_dtype,
     weighted_sum,
 )
-from attncli.common.scoring import compile_scorer, raw_scores
+from attncli.building import compile_scorer, raw_scores
 from attncli.errors import InputError
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, get_args
 
-from attncli.common.scoring import outline
+from attncli.building import outline
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show

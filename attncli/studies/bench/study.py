@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attncli.common.scoring import (
+from attncli.building import (
     build_normalizer,
     build_scorer,
     formulas_of,

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.common.requests import request_of
-from attncli.common.scoring import (
+from attncli.building import (
     build_scorer,
     formulas_of,
     inputs_of_entry,
@@ -23,6 +22,7 @@ from attncli.common.scoring import (
     stored_parameters,
     with_model_defaults,
 )
+from attncli.common.requests import request_of
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.errors import below

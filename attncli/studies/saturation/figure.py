@@ -1,7 +1,7 @@
 """saturation.png: entropy, largest weight and the Jacobian's norm against d, medians with quartiles."""
 
+from attncli.building import all_softmax
 from attncli.common.pairs.figure import Points
-from attncli.common.scoring import all_softmax
 from attncli.numbers import sizes
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
-from attncli.common.scoring import calling
+from attncli.building import calling
 from attncli.errors import InputError
 from attncli.normalizers import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax

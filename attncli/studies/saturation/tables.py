@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.building import all_softmax
 from attncli.common.pairs.entries import PairsFacts
-from attncli.common.scoring import all_softmax
 from attncli.numbers import sizes
 from attncli.results import Result, by_label
 from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled

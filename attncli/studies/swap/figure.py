@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from matplotlib.ticker import MaxNLocator
 
-from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.looks import Look
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
@@ -20,6 +19,7 @@ from attncli.show.pictures.panels import drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.swap.columns import COLUMNS, MAIN, SwapFacts
 from attncli.studies.swap.tables import TITLES
+from attncli.swapping import UNIFORM, ZERO
 
 CURVES = ("layer", "up_to", "from")
 REFERENCES = {UNIFORM: (0.85, (0, (4, 2))), ZERO: (0.6, (0, (1, 1.3)))}  # shares of the text colour, and dashes

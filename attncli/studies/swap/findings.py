@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from attncli.common.swapping import UNIFORM, ZERO
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.swap.columns import MAIN, SwapFacts
+from attncli.swapping import UNIFORM, ZERO
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
 MOST_NAMED = 5

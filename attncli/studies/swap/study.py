@@ -7,9 +7,8 @@ from pathlib import Path
 
 import torch
 
+from attncli.building import formulas_of, names_of, random_labels
 from attncli.common.requests import request_of
-from attncli.common.scoring import formulas_of, names_of, random_labels
-from attncli.common.swapping import UNIFORM, ZERO, Swap, entry_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
@@ -28,6 +27,7 @@ from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
 from attncli.studies.swap.outputs import Changes, Outputs, outputs_of
 from attncli.studies.swap.tables import tables
+from attncli.swapping import UNIFORM, ZERO, Swap, entry_of
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
-from attncli.common.scoring import build_normalizer, build_scorer, calling, inputs_of_entry, raw_scores
+from attncli.building import build_normalizer, build_scorer, calling, inputs_of_entry, raw_scores
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded

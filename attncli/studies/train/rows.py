@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from attncli.common.scoring import names_of
+from attncli.building import names_of
 from attncli.numbers import finite, number
 from attncli.results import Finding, Row, by_label
 from attncli.studies.train.columns import GROUP, SUMMARISED

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.common.scoring import (
+from attncli.building import (
     build_normalizer,
     build_scorer,
     formulas_of,

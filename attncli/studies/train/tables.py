@@ -7,7 +7,7 @@ from functools import partial
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.scoring import all_softmax
+from attncli.building import all_softmax
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
 from attncli.results import Result, Row, by_label

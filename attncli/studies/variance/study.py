@@ -7,6 +7,7 @@ from functools import partial, reduce
 
 import torch
 
+from attncli.building import scale_of
 from attncli.common.pairs.entries import Entries, PairsFacts
 from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
@@ -18,7 +19,6 @@ from attncli.common.pairs.study import (
     run_parts,
     scores_of,
 )
-from attncli.common.scoring import scale_of
 from attncli.errors import below
 from attncli.results import Result, Row
 from attncli.stopping import Keeping, Progress

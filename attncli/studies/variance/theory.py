@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from attncli.building import calling
 from attncli.common.pairs.entries import Entries
-from attncli.common.scoring import calling
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.scorers import Scorer
 

@@ -13,9 +13,9 @@ from matplotlib.text import Text
 from pypdf import PdfReader
 
 import attncli
-from attncli.interactive import Result
 from attncli.config.looks import HeatmapLook, Look
 from attncli.errors import InputError
+from attncli.interactive import Result
 from attncli.show.pictures.figures import check_words, save_figure
 from attncli.sweeps.figure import figures as sweep_figures
 from tests.cli import good, refusal

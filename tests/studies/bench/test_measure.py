@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.common.scoring import build_scorer, outline
+from attncli.building import build_scorer, outline
 from attncli.normalizers.softmax import Softmax
 from attncli.pooling import WORKSPACE_BYTES
 from attncli.studies.bench import measure

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from attncli.common.scoring import outline
+from attncli.building import outline
 from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of

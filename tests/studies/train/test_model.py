@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import softcap
-from attncli.common.scoring import build_scorer
+from attncli.building import build_scorer
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import OneByOne, Recall, losses
 from attncli.studies.train.task import Batch, seeds_of

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from attncli.attention import computing_dtype
-from attncli.common.scoring import build_scorer, inputs_of_entry, raw_scores, rules_of, scoring_of, with_model_defaults
+from attncli.building import build_scorer, inputs_of_entry, raw_scores, rules_of, scoring_of, with_model_defaults
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
