@@ -108,8 +108,7 @@ def masks() -> dict[str, Any]:
     """Return the same mask (2, 3, 5) as every kind of tensor and array that a mask may be."""
     mask = torch.tensor([True, False, True, True, False]).repeat(2, 3, 1)
     mask[1, 2] = False
-    added = torch.zeros(2, 3, 5).masked_fill(~mask, -torch.inf)
-    return {"booleans": mask, "array": mask.numpy(), "0 and 1": mask.long(), "added": added, "mapping": {"file": mask}}
+    return {"booleans": mask, "array": mask.numpy(), "0 and 1": mask.long(), "mapping": {"file": mask}}
 
 
 @pytest.mark.parametrize("kind", masks())

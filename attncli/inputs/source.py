@@ -18,7 +18,7 @@ from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import read_mask
 
-ROLES, MASKS = ("queries", "keys", "values"), ("valid", "valid_lens")  # names of tensors in a file
+ROLES, MASKS, LENGTHS = ("queries", "keys", "values"), ("valid", "mask"), "valid_lens"  # names of tensors in a file
 NOT_USED = "a bias is added to scores, and is not used here"
 SHARED_HEADS = "if heads of queries share those of keys, use a config that names the tensors, with `grouped: true`"
 
@@ -43,8 +43,8 @@ def read_source(path: Path, note: Note) -> dict[str | None, Inputs]:
     """Return the inputs in a source by layer if it is a captured file, else a single item with the key None.
 
     A config is used with its own seed. A tensor file has `queries`, `keys` and optional `values`; without values,
-    `values` is (b, ..., m, 0). Integers become float32. A mask is named `valid`, lengths are named `valid_lens`; a key
-    is valid if both allow it. `note` is called with sentences about how the mask was read, and about unused tensors.
+    `values` is (b, ..., m, 0). Integers become float32. Masks are named `valid` or `mask`, lengths `valid_lens`; a key
+    is valid if all allow it. `note` is called with sentences about how the mask was read, and about unused tensors.
 
     Raises:
         InputError: the source cannot be read; or a key of a config is wrong, in which case the error has its place.
@@ -133,13 +133,14 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])
-    valid = Valid.of(shape, stored.get("valid_lens"))
-    if "valid" in stored:
-        valid = replace(valid, mask=_mask(path, stored["valid"], shape, note))
+    valid = Valid.of(shape, stored.get(LENGTHS))
+    for name in [name for name in MASKS if name in stored]:
+        mask = _mask(path, name, stored[name], shape, note)
+        valid = replace(valid, mask=mask if valid.mask is None else valid.mask & mask)
     if is_run and "bias" in stored:
         note(f"{path.name}: bias: {NOT_USED}")
-    if not is_run and (unused := [name for name in stored if name not in (*ROLES, *MASKS)]):
-        note(f"{path.name}: not used: {listed(unused)}; a mask is named valid, lengths are named valid_lens")
+    if not is_run and (unused := [name for name in stored if name not in (*ROLES, *MASKS, LENGTHS)]):
+        note(f"{path.name}: not used: {listed(unused)}; a mask is named valid or mask, lengths are named valid_lens")
     return Inputs(queries, keys, values, valid)
 
 
@@ -156,8 +157,8 @@ def _numbers(path: Path, role: str, stored: Mapping[str, Tensor]) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
-def _mask(path: Path, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
+def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
     try:
-        return read_mask(mask, shape, f"{path.name}: valid", note)
+        return read_mask(mask, shape, f"{path.name}: {name}", note)
     except InputError as error:
-        raise InputError.of(f'got "valid" of "{path}", {error.problems[0].message.removeprefix("got ")}') from error
+        raise InputError.of(f'got "{name}" of "{path}", {error.problems[0].message.removeprefix("got ")}') from error

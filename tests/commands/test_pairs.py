@@ -131,7 +131,7 @@ def test_a_mask_beside_the_tensors_is_used_and_what_is_not_is_named(study: str, 
     told = attncli(study, "--from", "dump.npz", "--no-plots").stderr
     assert told == (
         f"{study}: dump.npz: valid: shape [2, 5], read as (batch, keys)\n"
-        f"{study}: dump.npz: not used: logits; a mask is named valid, lengths are named valid_lens\n"
+        f"{study}: dump.npz: not used: logits; a mask is named valid or mask, lengths are named valid_lens\n"
     )
 
 

@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +93,13 @@ def test_quiet_keeps_warnings(here: Path) -> None:
 
 
 def test_json_keeps_notes_and_quiet_does_not(here: Path) -> None:
-    np.save(here / "mask.npy", np.ones((1, 1), int))
-    data = {"queries": [[1.0]], "keys": [[1.0]]}
+    np.save(here / "mask.npy", np.ones((2, 3), bool))
+    data = {"queries": {"shape": [2, 4, 1]}, "keys": {"shape": [2, 3, 1]}}
     experiment(here / "own.yaml", data=data, mask={"file": "mask.npy"})
     json_alone = attncli("run", "own.yaml", "--no-plots", "--json")
     both = attncli("run", "own.yaml", "--no-plots", "--json", "--quiet")
-    assert json.loads(json_alone.stdout)["records"][0]["weight_sum"] == 1.0
-    assert json_alone.stderr == "own: mask.npy: integers of 1, read as 1 = may attend\n"
+    assert json.loads(json_alone.stdout)["records"][0]["weight_sum"] == pytest.approx(1.0)
+    assert json_alone.stderr == "own: mask.npy: shape [2, 3], read as (batch, keys)\n"
     assert both.stderr == ""
 
 
@@ -151,10 +153,15 @@ def interrupted(*args: object) -> None:
     raise KeyboardInterrupt
 
 
+def work_of_attention(monkeypatch: pytest.MonkeyPatch, work: Callable[..., Any]) -> None:
+    """Replace the work of the study attention."""
+    monkeypatch.setattr(attention, "STUDY", replace(attention.STUDY, run=work))
+
+
 @pytest.mark.parametrize("out", [[], ["--out", "a/b"]])
 def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "run", interrupted)
+    work_of_attention(monkeypatch, interrupted)
     result = attncli("run", "own.yaml", "--no-plots", *out)
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted; what was finished is kept, nothing else\n"
@@ -173,7 +180,7 @@ def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_memory_that_is_not_enough_after_all(work: Any, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "run", work)
+    work_of_attention(monkeypatch, work)
     stderr = refusal("run", "own.yaml", "--no-plots")
     assert stderr == ENOUGH
     assert names_in(here) == ["own.yaml"]
@@ -181,7 +188,7 @@ def test_memory_that_is_not_enough_after_all(work: Any, here: Path, monkeypatch:
 
 def test_what_is_a_bug_shows_a_traceback(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "run", lambda *args: raised(RuntimeError("shapes do not match")))
+    work_of_attention(monkeypatch, lambda *args: raised(RuntimeError("shapes do not match")))
     with pytest.raises(RuntimeError, match="shapes do not match"):
         attncli("run", "own.yaml", "--no-plots")
 
@@ -204,8 +211,8 @@ def test_json_of_what_is_complete_where_others_fail(
 ) -> None:
     for name in "abcd":
         experiment(here / f"{name}.yaml", expect=[{"metric": "entropy", "above": 9}])
-    right, calls = attention.run, itertools.count(1)
-    monkeypatch.setattr(attention, "run", lambda *args: right(*args) if next(calls) == 1 else raised(error))
+    right, calls = attention.STUDY.run, itertools.count(1)
+    work_of_attention(monkeypatch, lambda *args: right(*args) if next(calls) == 1 else raised(error))
     result = attncli("run", *(f"{name}.yaml" for name in "abcd"), "--no-plots", "--json")
     assert result.exit_code == code
     assert [each["name"] for each in json.loads(result.stdout)] == ["a"]
@@ -217,7 +224,7 @@ def test_json_of_what_is_complete_where_others_fail(
 def test_an_unwritable_place_fails_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
     (here / "outputs").touch()
-    monkeypatch.setattr(attention, "run", lambda *args: pytest.fail("the work began"))
+    work_of_attention(monkeypatch, lambda *args: pytest.fail("the work began"))
     message = 'outputs/own: got a file at "HERE"; expected a folder for the runs; move the file, or use --out'
     assert refusal("run", "own.yaml", "--no-plots") == message.replace("HERE", str(here / "outputs"))
 

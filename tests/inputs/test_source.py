@@ -83,9 +83,10 @@ def test_values_that_do_not_fit(tmp_path: Path) -> None:
 
 QK = {"queries": torch.ones(2, 3, 4), "keys": torch.ones(2, 5, 4)}
 CAUSAL = torch.ones(3, 5).tril().bool()
+NOT_THE_FIRST = torch.arange(5).expand(3, 5) > 0
 LENGTHS = torch.tensor([4, 2])
 WITHIN = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]).bool()[:, None]  # LENGTHS as a mask, b 1 m
-NAMES = "; a mask is named valid, lengths are named valid_lens"
+NAMES = "; a mask is named valid or mask, lengths are named valid_lens"
 READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
     "nothing": ({}, torch.ones(1, 1, 1).bool(), []),
     "valid": ({"valid": CAUSAL}, CAUSAL, []),
@@ -94,9 +95,9 @@ READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
     ),
     "lengths": ({"valid_lens": LENGTHS}, WITHIN, []),
     "several": (
-        {"valid_lens": LENGTHS, "valid": CAUSAL, "mask": CAUSAL, "bias": torch.ones(3, 5)},
-        WITHIN & CAUSAL,
-        [f"a.pt: not used: mask, bias{NAMES}"],
+        {"valid_lens": LENGTHS, "valid": CAUSAL, "mask": NOT_THE_FIRST, "bias": torch.ones(3, 5)},
+        WITHIN & CAUSAL & NOT_THE_FIRST,
+        [f"a.pt: not used: bias{NAMES}"],
     ),
     "other names": (
         {f"x{index}": torch.ones(1) for index in range(27)},

@@ -150,9 +150,9 @@ def test_each_way_against_loops(scorer: str, way: str, dtype: str, digits: int) 
     own = make(scorer, 4).double()
     own.load_state_dict({name.partition("/")[2]: x for name, x in run.parameters.items() if name.startswith(scorer)})
     with torch.no_grad():
-        as_dot: Any = getattr(own, "as_dot", None)
-        if way == "steps" and as_dot is not None:
-            first, second, scale = as_dot(queries, sides)
+        product = own.as_dot(queries, sides)
+        if way == "steps" and product is not None:
+            first, second, scale = product
             scores = each(each(each(first) @ each(second).mT) * scale)
         else:
             scores = step(own(queries, sides))
