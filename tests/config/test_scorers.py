@@ -181,7 +181,7 @@ def test_no_entry_on_one_line(text: str) -> None:
     ],
 )
 def test_random_numbers_depend_on_the_label_without_the_normaliser_at_its_end(
-    tmp_path: Path, entry: str, stream: str
+    tmp_path: Path, entry: str, seed_name: str
 ) -> None:
     (read,) = read_options(tmp_path, f"{DATA}scorers: [{entry}]").scorers
-    assert read.stream == stream
+    assert read.seed_name == seed_name
