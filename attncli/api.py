@@ -12,18 +12,18 @@ from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.overrides import Override, override_in_python
 from attncli.config.scorer_entries import refuse_functions
+from attncli.engine.experiment import compare_stored, isolated, load_experiment, look_of
+from attncli.engine.runs.comparing import config_in
+from attncli.engine.runs.loading import StoredRun, read_run
+from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
+from attncli.engine.runs.run_folder import OptionNames
+from attncli.engine.runs.saving import fingerprint
+from attncli.engine.runs.settings import settings_of
 from attncli.errors import Collector, InputError, got
-from attncli.experiment import compare_stored, isolated, load_experiment, look_of
 from attncli.inputs.given import given
 from attncli.interactive import Comparison, Result, SweepResult, Warnings
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult as StudySweepResult
-from attncli.runs.comparing import config_in
-from attncli.runs.loading import StoredRun, read_run
-from attncli.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.runs.run_folder import OptionNames
-from attncli.runs.saving import fingerprint
-from attncli.runs.settings import settings_of
 from attncli.swapping import Swap as Swap
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def sweep(
     Raises:
         InputError: the config or a point has problems, or every point failed.
     """
+    from attncli.engine.sweeps.findings import failures_of
+    from attncli.engine.sweeps.points import plan_of
+    from attncli.engine.sweeps.running import SweepTask, run_sweep
     from attncli.modes import torch_isolated
-    from attncli.sweeps.findings import failures_of
-    from attncli.sweeps.points import plan_of
-    from attncli.sweeps.running import SweepTask, run_sweep
 
     where, progress = "attncli.sweep", Warnings()
     for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
@@ -251,8 +251,8 @@ def save(
     Raises:
         InputError: no call can be re-scored, the tokens fit no call, or the file exists or cannot be written.
     """
+    from attncli.engine.runs.captured import check_place, save_captured
     from attncli.models.tokens import check_tokens, read_tokens
-    from attncli.runs.captured import check_place, save_captured
 
     place, words = _path(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
     check_place(place, overwrite, words)

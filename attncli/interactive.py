@@ -12,21 +12,21 @@ from attncli.config.document import Document, read_document
 from attncli.config.looks import PLAIN, Look
 from attncli.config.overrides import as_yaml
 from attncli.config.strict import validated
+from attncli.engine.runs.loading import StoredRun, read_run, reading
+from attncli.engine.sweeps.views import figures_of, frames_of, tables_of
 from attncli.errors import InputError, as_line, did_you_mean, got
 from attncli.results import MOST_KEYS, Row, single_numbers
 from attncli.results import Comparison as StudyComparison
 from attncli.results import Explanation as StudyExplanation
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult as StudySweepResult
-from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study
-from attncli.sweeps.views import figures_of, frames_of, tables_of
 
 if TYPE_CHECKING:
     from attncli.show.pictures.figures import Picture
 
-from attncli.experiment import NO_QUERIES, load_experiment
+from attncli.engine.experiment import NO_QUERIES, load_experiment
 
 WARNING = "warning: "  # begins a note that warns; other notes are for the command line
 

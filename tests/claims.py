@@ -14,8 +14,8 @@ from typing import Any
 from attncli.commands.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
-from attncli.expect.judging import Verdict
-from attncli.expect.tables import lines_of
+from attncli.engine.expect.judging import Verdict
+from attncli.engine.expect.tables import lines_of
 from attncli.stopping import Progress
 
 FOLDERS = ("claims", "papers")

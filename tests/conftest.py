@@ -29,7 +29,7 @@ settings.load_profile("attncli")
 progress.PATIENCE = 1e6
 
 # `pytest -m quick` runs these folders and files, except tests of measured memory and compiled code.
-QUICK = {"attention", "config", "expect", "inputs", "scorers", "normalizers", "pooling"}
+QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py"}
 NOT_QUICK = ("compiled", "memory")
 # These take or wait longest; begun last, they would leave all processors but one idle.
@@ -56,8 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def is_quick(path: Path) -> bool:
     """Whether a file or folder may have quick tests."""
-    place = path.relative_to(Path(__file__).parent).parts
-    return not place or (place[0] in QUICK and not any(word in place[-1] for word in NOT_QUICK))
+    name = path.relative_to(Path(__file__).parent).as_posix()
+    is_inside = any(f"{name}/".startswith(f"{part}/") or f"{part}/".startswith(f"{name}/") for part in QUICK)
+    return name == "." or (is_inside and not any(word in path.name for word in NOT_QUICK))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

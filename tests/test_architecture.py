@@ -29,14 +29,14 @@ LAYERS = (
     {"scorers", "normalizers"},
     {"config", "models", "pooling"},
     {"inputs", "show"},
-    {"building", "common", "expect"},
+    {"building", "common", "engine.expect"},
     {"studies", "swapping"},  # what a study promises, and the registry
     {"common.pairs"},  # shared by variance and saturation
     {f"studies.{name}" for name in STUDIES},
-    {"runs"},
-    {"sweeps"},
+    {"engine.runs"},
+    {"engine.sweeps"},
     {"show.page"},
-    {"experiment"},
+    {"engine"},  # engine/experiment.py
     {"interactive"},
     {"api"},
     {"commands"},
@@ -46,8 +46,8 @@ LAYERS = (
 LAYER = {"__init__": -1} | {part: index for index, parts in enumerate(LAYERS) for part in parts}
 # Each library with the only places that may import it.
 LIBRARIES = {
-    "rich": ("show/", "commands/", "expect/tables.py", "studies/study.py", "studies/*/tables.py", "sweeps/tables.py"),
-    "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py"),
+    "rich": ("show/", "commands/", "engine/*/tables.py", "studies/study.py", "studies/*/tables.py"),
+    "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "engine/sweeps/figure.py"),
     "typer": ("cli.py", "commands/"),
     "jinja2": ("show/page/",),
     "markdown_it": ("show/page/",),
@@ -60,7 +60,7 @@ INNER = [("common", "pairs"), ("show", "page")]
 def part_of(path: Path) -> str:
     """Return `studies.train` for studies/train/task.py, and `errors` for errors.py."""
     inner = path.relative_to(PACKAGE).with_suffix("").parts
-    is_part = (inner[:1] == ("studies",) and len(inner) > 2) or inner[:2] in INNER
+    is_part = (inner[0] in ("studies", "engine") and len(inner) > 2) or inner[:2] in INNER
     return ".".join(inner[:2]) if is_part else inner[0]
 
 
@@ -182,11 +182,16 @@ def test_only_the_command_line_prints() -> None:
 
 
 READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "safe_open"}
-OPEN_OWN_FILES = {"commands/init.py", "show/page/page.py", "sweeps/work.py", "studies/bench/study.py"}
+OPEN_OWN_FILES = {"commands/init.py", "show/page/page.py", "engine/sweeps/work.py", "studies/bench/study.py"}
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
-    *("models/loading.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py"),
+    *("models/loading.py", "inputs/captured.py", "inputs/files.py", "engine/runs/loading.py"),
 }
-OPEN_WHAT_THEY_WRITE = {"runs/saving.py", "runs/run_folder.py", "sweeps/journal.py", "commands/streams.py"}
+OPEN_WHAT_THEY_WRITE = {
+    "engine/runs/saving.py",
+    "engine/runs/run_folder.py",
+    "engine/sweeps/journal.py",
+    "commands/streams.py",
+}
 
 
 def test_one_function_opens_the_files_that_users_name() -> None:
@@ -196,7 +201,7 @@ def test_one_function_opens_the_files_that_users_name() -> None:
 
 
 def test_only_runs_write_files() -> None:
-    assert {path for path in callers(WRITES) if not path.startswith("runs/")} <= {"commands/init.py"}
+    assert {path for path in callers(WRITES) if not path.startswith("engine/runs/")} <= {"commands/init.py"}
 
 
 FOLDERS = [each for top in (PACKAGE, TESTS) for each in (top, *top.rglob("*/")) if any(each.glob("*.py"))]

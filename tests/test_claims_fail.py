@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attncli.sweeps import running
-from attncli.sweeps.work import run_point
+from attncli.engine.sweeps import running
+from attncli.engine.sweeps.work import run_point
 from tests import mistakes
 from tests.claims import LONG, PATHS
 from tests.cli import attncli

@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import attncli
-from attncli import experiment
+from attncli.engine import experiment
+from attncli.engine.runs.loading import StoredTensors
 from attncli.errors import InputError
 from attncli.results import SweepResult
-from attncli.runs.loading import StoredTensors
 from tests import cli
 from tests.studies.bench.small import hurry
 

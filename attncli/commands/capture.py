@@ -71,10 +71,10 @@ def capture(
     overwrite: OverwriteFile = False,
     quiet: Quiet = False,
 ) -> None:
+    from attncli.engine.runs.captured import check_place, save_captured
     from attncli.inputs.device import resolve_device
     from attncli.models.capture import Capture
     from attncli.models.loading import Request, run
-    from attncli.runs.captured import check_place, save_captured
 
     with naming_options():
         Capture(layers, heads, calls)  # raises InputError for a wrong choice before the model is loaded

@@ -8,11 +8,11 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     from attncli.commands.streams import print_line
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
+    from attncli.engine.experiment import load_experiment
+    from attncli.engine.sweeps.points import plan_of
     from attncli.errors import Collector, as_line
-    from attncli.experiment import load_experiment
     from attncli.numbers import several
     from attncli.stopping import signals
-    from attncli.sweeps.points import plan_of
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     collector = Collector()

@@ -13,8 +13,8 @@ from attncli.config.looks import HeatmapLook
 from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
+    from attncli.engine.runs.loading import StoredRun
     from attncli.results import Row
-    from attncli.runs.loading import StoredRun
 
 MOST_PLACES = 8  # pairs of batch element and head in the picture
 
@@ -50,9 +50,9 @@ def compare(
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
     from attncli.commands.streams import DIFFERENT, print_note
-    from attncli.experiment import compare_stored
+    from attncli.engine.experiment import compare_stored
+    from attncli.engine.runs.loading import read_run
     from attncli.results import nan_to_null
-    from attncli.runs.loading import read_run
     from attncli.show.terminal.comparison import tables
     from attncli.show.terminal.tables import SCREEN
 
@@ -109,7 +109,7 @@ def _check(
             raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
         return HeatmapLook()
     from attncli.config.strict import validated
-    from attncli.runs.run_folder import check_file
+    from attncli.engine.runs.run_folder import check_file
     from attncli.show.pictures.figures import drawing, ignore_note, picture_ending  # loads matplotlib
     from attncli.show.pictures.heatmaps import colour_map
 
@@ -130,7 +130,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
     """
     from attncli.commands.streams import print_notes
-    from attncli.runs.run_folder import save_file_at
+    from attncli.engine.runs.run_folder import save_file_at
     from attncli.show.page.report import names_of
     from attncli.show.pictures.figures import check_words, save_figure
     from attncli.show.pictures.heatmaps import runs_figure

@@ -42,7 +42,7 @@ def doctor(
     """Check the attention of every head for faults and remarkable patterns."""
     import_quickly(pictures=not output.no_plots)
     from attncli.commands.experiments import run_and_show
-    from attncli.experiment import load_experiment
+    from attncli.engine.experiment import load_experiment
 
     overrides = [*overrides_of(sets), *overrides_of_flags(given)]
     of_texts = text_overrides(text, texts)

@@ -24,18 +24,18 @@ from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, Document, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override
+from attncli.engine.expect.tables import failure, verdict_tables
+from attncli.engine.experiment import LoadedExperiment, load_experiment
+from attncli.engine.runs.saving import FinishedRun, to_json
+from attncli.engine.sweeps.findings import failures_of
+from attncli.engine.sweeps.views import tables_of
 from attncli.errors import Collector, InputError, Problem, printable
-from attncli.expect.tables import failure, verdict_tables
-from attncli.experiment import LoadedExperiment, load_experiment
 from attncli.results import SweepResult
-from attncli.runs.saving import FinishedRun, to_json
 from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
 from attncli.stopping import Progress, signals
-from attncli.sweeps.findings import failures_of
-from attncli.sweeps.views import tables_of
 
 if TYPE_CHECKING:
-    from attncli.sweeps.points import SweepPlan
+    from attncli.engine.sweeps.points import SweepPlan
 
 WEIGHTS = "weights"
 VERDICT_LINES, HOLDING_LINES = 24, 10  # most lines for the expectations of one run; if all hold
@@ -68,7 +68,7 @@ class LoadedSweep:
         Raises:
             InputError: the folder cannot be written.
         """
-        from attncli.sweeps.running import SweepTask, run_sweep
+        from attncli.engine.sweeps.running import SweepTask, run_sweep
 
         task = SweepTask(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
         finished, problem = run_sweep(task, progress)
@@ -94,7 +94,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 
 
 def _load_sweep(document: Document) -> LoadedSweep:
-    from attncli.sweeps.points import plan_of
+    from attncli.engine.sweeps.points import plan_of
 
     return LoadedSweep(plan_of(document))
 

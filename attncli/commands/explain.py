@@ -53,10 +53,10 @@ def explain(
     from attncli.commands.progress import Terminal, running
     from attncli.config.builtin import builtin_path, experiment_path
     from attncli.config.document import read_document
+    from attncli.engine.experiment import load_experiment
+    from attncli.engine.runs.loading import read_run
     from attncli.errors import InputError, os_errors_as_input_errors
-    from attncli.experiment import load_experiment
     from attncli.results import MOST_KEYS, nan_to_null
-    from attncli.runs.loading import read_run
     from attncli.show.terminal.explanation import lines
     from attncli.show.terminal.tables import SCREEN
 

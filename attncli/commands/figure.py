@@ -33,13 +33,13 @@ def figure(
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
     from attncli.commands.streams import print_line, print_notes
+    from attncli.engine.experiment import look_of
+    from attncli.engine.runs.loading import read_run, reading
+    from attncli.engine.runs.run_folder import check_file, save_file_at
+    from attncli.engine.runs.saving import add_files
+    from attncli.engine.sweeps.views import figures_of
     from attncli.errors import InputError, did_you_mean, got
-    from attncli.experiment import look_of
-    from attncli.runs.loading import read_run, reading
-    from attncli.runs.run_folder import check_file, save_file_at
-    from attncli.runs.saving import add_files
     from attncli.show.pictures.figures import check_words, save_figure
-    from attncli.sweeps.views import figures_of
 
     stored = read_run(run)
     if not run.is_dir():

@@ -62,8 +62,8 @@ def heatmap(
     from attncli.commands.sources import load_source
     from attncli.commands.streams import print_line, print_notes
     from attncli.config.strict import validated
+    from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
     from attncli.errors import InputError, got
-    from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
     from attncli.show.pictures.figures import check_words, drawing, ignore_note, picture_ending, save_figure
     from attncli.show.pictures.heatmaps import colour_map, heatmap_figure
 

@@ -51,7 +51,7 @@ def _about(name: str) -> str:
 
 def _copy(name: str, out: Path) -> None:
     """Copy a built-in experiment and the tensor files that it uses into `out`. Raise InputError if a file exists."""
-    from attncli.runs.run_folder import writing
+    from attncli.engine.runs.run_folder import writing
     from attncli.stopping import signals
 
     config = builtin_path(name)

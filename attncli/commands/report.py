@@ -41,10 +41,10 @@ def report(
 ) -> None:
     from attncli.commands.streams import print_line, print_notes
     from attncli.config.document import REPORT
-    from attncli.experiment import compare_stored
-    from attncli.runs.loading import read_run
-    from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
-    from attncli.runs.saving import add_files
+    from attncli.engine.experiment import compare_stored
+    from attncli.engine.runs.loading import read_run
+    from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
+    from attncli.engine.runs.saving import add_files
     from attncli.show.page.note import read_note
     from attncli.show.page.report import report as page_of
 

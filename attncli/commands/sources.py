@@ -15,13 +15,13 @@ from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import MODEL, model_entry
+from attncli.engine.experiment import load_experiment, look_of
+from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, os_errors_as_input_errors
-from attncli.experiment import load_experiment, look_of
 from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several
 from attncli.results import STAGES, Matrices, Result, SweepResult
-from attncli.runs.loading import read_run
 from attncli.stopping import Interrupted, signals
 
 

@@ -164,7 +164,7 @@ def command_of_study(study: str) -> Any:
             raise InputError.of(message, where=f"attncli {study}")
         import_quickly(pictures=not output.no_plots)
         from attncli.commands.experiments import run_and_show
-        from attncli.experiment import load_experiment
+        from attncli.engine.experiment import load_experiment
 
         run_and_show([load_experiment(document)], output)
 

@@ -29,7 +29,7 @@ def swap(
     of_texts = text_overrides(text, texts)
     import_quickly(pictures=not output.no_plots)
     from attncli.commands.experiments import run_and_show
-    from attncli.experiment import load_experiment
+    from attncli.engine.experiment import load_experiment
 
     overrides = [*overrides_of(sets), *overrides_of_flags(given)]
     data: dict[str, Any] = {"study": "swap"}

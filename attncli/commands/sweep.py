@@ -32,8 +32,8 @@ from attncli.numbers import several
 from attncli.stopping import signals
 
 if TYPE_CHECKING:
-    from attncli.runs.saving import FinishedRun
-    from attncli.sweeps.points import SweepPlan
+    from attncli.engine.runs.saving import FinishedRun
+    from attncli.engine.sweeps.points import SweepPlan
 
 ORDER = "attncli.sweep.order"  # key in the command's context: the order of --over and --with
 Config = Annotated[
@@ -113,7 +113,7 @@ def sweep(
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.config.sweep import typed_axes
-    from attncli.sweeps.journal import config_of, status_of
+    from attncli.engine.sweeps.journal import config_of, status_of
 
     if status is not None:
         print_line(status_of(status))
@@ -132,7 +132,7 @@ def sweep(
     document = read_document(path, overrides)
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.commands.experiments import show_results, show_run, working
-    from attncli.sweeps.points import check_same, plan_of
+    from attncli.engine.sweeps.points import check_same, plan_of
 
     plan = plan_of(document, axes, metric, elsewhere=cluster is not None)
     if before is not None:
@@ -141,10 +141,10 @@ def sweep(
         _list_points(plan, json)
         return
     if cluster is not None:
-        from attncli.sweeps.cluster import check_cluster
+        from attncli.engine.sweeps.cluster import check_cluster
 
         check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before the folder is created
-    from attncli.sweeps.running import SweepTask, run_sweep
+    from attncli.engine.sweeps.running import SweepTask, run_sweep
 
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
     command = shlex.join(["attncli", *sys.argv[1:]])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.runs.resolved import config_of
+from attncli.engine.runs.resolved import config_of
 from attncli.studies.attention.options import AttentionOptions
 from tests.experiments import Run, result_of, runs_of
 from tests.studies.slow import DATA

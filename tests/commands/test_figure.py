@@ -11,8 +11,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 import attncli
+from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError
-from attncli.runs.loading import read_run
 from tests.cli import experiment, good, refusal
 
 

@@ -340,9 +340,9 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 @pytest.mark.parametrize(
     "where",
     [
-        "attncli.experiment.judge",
-        "attncli.runs.saving.save_named",
-        "attncli.runs.run_folder._point_to_latest",
+        "attncli.engine.experiment.judge",
+        "attncli.engine.runs.saving.save_named",
+        "attncli.engine.runs.run_folder._point_to_latest",
     ],
 )
 def test_a_run_is_written_before_the_command_ends(where: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ def test_more_signals_lose_nothing_of_a_stopped_run(here: Path, monkeypatch: pyt
     (here / "own.yaml").write_text(f"{{{keys}}}")
     press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # which stops the work
     press_before("attncli.studies.bench.study.facts_of", monkeypatch)  # while its result is made
-    press_before("attncli.runs.saving.save_named", monkeypatch)
+    press_before("attncli.engine.runs.saving.save_named", monkeypatch)
     result = attncli("run", "own.yaml", "--no-plots", "--quiet", "--out", "out")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted; what was finished is in out/\n"

@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 import attncli
+from attncli.engine.sweeps.views import tables_of
 from attncli.show.terminal.tables import SCREEN, findings, recorded
-from attncli.sweeps.views import tables_of
 from tests import cli
 from tests.cli import good
 from tests.studies.bench.small import hurry

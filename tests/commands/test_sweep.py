@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import attncli as package
+from attncli.engine.sweeps import points
 from attncli.errors import InputError
 from attncli.results import SweepResult
-from attncli.sweeps import points
 from tests.cli import attncli, experiment, good, refusal
-from tests.sweeps.jobs import table, without_time
+from tests.engine.sweeps.jobs import table, without_time
 
 pytestmark = pytest.mark.usefixtures("here")
 

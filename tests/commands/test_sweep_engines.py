@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from attncli.engine.sweeps import running
 from attncli.results import Row
-from attncli.sweeps import running
 from tests.cli import attncli, experiment
-from tests.sweeps.jobs import kept
+from tests.engine.sweeps.jobs import kept
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attncli.runs.resolved import dump_yaml
+from attncli.engine.runs.resolved import dump_yaml
 from tests.config.documents import data_of
 
 WORDS = [

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from attncli.config.expectations import KINDS, Expectation, factor_of, share_of
-from attncli.runs.resolved import config_of, dump_yaml
+from attncli.engine.runs.resolved import config_of, dump_yaml
 from tests.config.documents import GOOD, options_of
 
 SAID: dict[str, dict[str, Any]] = {

@@ -163,7 +163,7 @@ def test_no_entry_on_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "stream"),
+    ("entry", "seed_name"),
     [
         ("{scorer: additive}", "additive"),
         ("{scorer: additive, normalizer: relu}", "additive"),

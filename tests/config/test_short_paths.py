@@ -8,9 +8,9 @@ import pytest
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.sweep import typed_axes
+from attncli.engine.runs.resolved import dump_yaml
+from attncli.engine.sweeps.points import SweepPlan, plan_of
 from attncli.errors import InputError
-from attncli.runs.resolved import dump_yaml
-from attncli.sweeps.points import SweepPlan, plan_of
 from tests.config.documents import options_of, problems_of
 
 DATA = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}}\n"

@@ -10,10 +10,10 @@ import yaml
 from torch import Tensor
 from torch.testing import assert_close
 
+from attncli.engine.runs.saving import save_named
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs
 from attncli.inputs.source import read_source
-from attncli.runs.saving import save_named
 from tests.experiments import inputs_of, result_of
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attncli.building import OwnNormalizer
+from attncli.engine.runs.resolved import config_of
 from attncli.normalizers import NORMALIZERS
-from attncli.runs.resolved import config_of
 from attncli.studies.attention.options import AttentionOptions
 from tests.cli import attncli, swept
 from tests.common.pairs.samples import swept as paired

@@ -403,7 +403,7 @@ def test_views_of_many_layers_open_files_as_often_as_of_few(tmp_path: Path, monk
         opened.append(str(path))
         return safe_open(path, **options)
 
-    monkeypatch.setattr("attncli.runs.loading.safe_open", counted)
+    monkeypatch.setattr("attncli.engine.runs.loading.safe_open", counted)
     counts = list[int]()
     for layers in (2, 3):
         folder = tmp_path / str(layers)

@@ -13,16 +13,16 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
+from attncli.engine.runs.loading import StoredRun
+from attncli.engine.sweeps.views import listings_of
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
 from attncli.results import Column, Comparison, Row, SweepResult, nan_to_null
-from attncli.runs.loading import StoredRun
 from attncli.show.page.matrices import COLOURS
 from attncli.show.page.note import as_html
 from attncli.show.page.svg import PAGE_THEMES
 from attncli.show.pictures.themes import THEMES
 from attncli.show.terminal.comparison import Section, sections
-from attncli.sweeps.views import listings_of
 
 MOST_ROWS = 2000  # of a table
 LONGEST_CONFIG = 100_000  # characters

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from attncli.engine.runs.loading import StoredRun, reading
+from attncli.engine.sweeps.figure import runs_figures
+from attncli.engine.sweeps.views import figures_of
 from attncli.errors import printable
 from attncli.results import STAGES, Comparison, Result, Row, SweepResult, tensor_name
-from attncli.runs.loading import StoredRun, reading
 from attncli.show.page.matrices import views
 from attncli.show.page.page import page, section_of
 from attncli.show.page.svg import pictures
-from attncli.sweeps.figure import runs_figures
-from attncli.sweeps.views import figures_of
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from attncli.common.pairs import parts
+from attncli.engine.runs.saving import save_named
 from attncli.errors import InputError
 from attncli.results import Row
-from attncli.runs.saving import save_named
 from attncli.studies import load_study
 from tests.common.pairs.samples import by_place, prepared, swept
 from tests.experiments import Notes

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.config.looks import Look
+from attncli.engine.runs.saving import save_named
 from attncli.numbers import number
 from attncli.results import Result
-from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.pictures.figures import save_figure
 from attncli.show.pictures.themes import sheet_of

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import attncli
+from attncli.engine.experiment import compare_stored
+from attncli.engine.runs.loading import StoredRun, read_run
 from attncli.errors import printable
-from attncli.experiment import compare_stored
 from attncli.numbers import MISSING
 from attncli.results import Result
-from attncli.runs.loading import StoredRun, read_run
 from attncli.show.page.page import embedded
 from attncli.show.page.report import names_of, report
 from attncli.studies import STUDIES, load_study

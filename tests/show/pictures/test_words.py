@@ -14,16 +14,16 @@ from pypdf import PdfReader
 
 import attncli
 from attncli.config.looks import HeatmapLook, Look
+from attncli.engine.sweeps.figure import figures as sweep_figures
 from attncli.errors import InputError
 from attncli.interactive import Result
 from attncli.show.pictures.figures import check_words, save_figure
-from attncli.sweeps.figure import figures as sweep_figures
 from tests.cli import good, refusal
+from tests.engine.sweeps.test_shown import SEEDS
+from tests.engine.sweeps.test_summary import attention, swept
 from tests.show.pictures.drawn import bar_labels, check_texts, heatmap, weights
 from tests.studies.train.test_shown import result_of as train
 from tests.studies.variance.test_shown import draw, result_of
-from tests.sweeps.test_shown import SEEDS
-from tests.sweeps.test_summary import attention, swept
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"
 SERIF, BOLD = FONTS / "DejaVuSerif.ttf", FONTS / "DejaVuSans-Bold.ttf"

@@ -1,0 +1,1 @@
+"""How an experiment is prepared, run, judged, kept, swept, loaded and compared."""

@@ -1,0 +1,177 @@
+"""Judge whether the expectations of a result hold."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from attncli.config.expectations import Expectation, factor_of, share_of
+from attncli.engine.expect.asking import asked, without_ones
+from attncli.errors import InputError
+from attncli.results import STAGES, Result, Row, Rows
+
+ULPS = 8  # allowed rounding error of stages, in units in the last place
+
+
+class Limits(NamedTuple):
+    """The smallest and the largest accepted value of a metric, both inclusive."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def accept(self, number: float) -> bool:
+        """Whether `number` is within the limits."""
+        return self.low <= number <= self.high
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one expectation for one row of the result.
+
+    `index` is the position in the list `expect`, and `where` identifies the row. `expected` has the YAML keys of the
+    bound, such as `above`, and under `value` the metric of the row to compare with, if any. `got` is the metric's
+    value, nested lists for a stage. `holds` is None if the expectation could not be judged, because of `problem` or an
+    interruption. `reason` explains a failure in words.
+    """
+
+    index: int
+    expectation: Expectation
+    where: Row
+    expected: Row
+    got: Any = None
+    holds: bool | None = None
+    reason: str | None = None
+    limits: Limits | None = None
+    problem: InputError | None = None
+
+    @property
+    def record(self) -> Row:
+        """The row for `expectations` in results.json."""
+        claim, source, metric = self.expectation.claim, self.expectation.source, self.expectation.metric
+        head = {"claim": claim, "source": source, "where": self.where, "metric": metric}
+        return {**head, "expected": self.expected, "got": self.got, "holds": self.holds, "reason": self.reason}
+
+
+def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -> list[Verdict]:
+    """Return a verdict for every row of every expectation. Errors become verdicts with a `problem`.
+
+    `expected` describes the rows known before the run. If the run was interrupted, all verdicts have `holds` None.
+    """
+    shapes: dict[str, dict[str, Sequence[int]]] = {}
+    for name, tensor in result.tensors.items() if expected.shapes else ():
+        label, _, stage = name.rpartition("/")
+        shapes.setdefault(label, {})[stage] = tensor.shape
+    rows = replace(
+        expected,
+        records=result.records,
+        comparisons=result.comparisons,
+        heads=result.heads,
+        head_comparisons=result.head_comparisons,
+        shapes=shapes,
+    )
+    return [
+        verdict
+        for index, expectation in enumerate(expectations)
+        for verdict in _verdicts(index, expectation, result, rows)
+    ]
+
+
+def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) -> Iterator[Verdict]:
+    """Yield a verdict for each row that an expectation selects."""
+    metric, kind, expected = expectation.metric, expectation.kind, expectation.expected
+    unjudged = Verdict(index, expectation, expectation.where, expected)
+    if result.interrupted:
+        yield replace(unjudged, reason="interrupted before it was measured")
+        return
+    try:
+        found = asked(expectation, rows)
+    except InputError as error:
+        yield replace(unjudged, reason=error.problems[0].message, problem=error)
+        return
+    for row, other in found:
+        if other is not None:
+            expected = expected | {kind: {column: other[column] for column in expectation.other_row}}
+        where = {column: row[column] for column in expectation.where}
+        verdict = replace(unjudged, where=where, expected=expected, got=row.get(metric))
+        if rows.shapes and metric in STAGES:
+            yield _verdict_of_stage(verdict, result, row["label"])
+        else:
+            yield _verdict_of_figure(verdict, [] if other is None else [other[metric]])
+
+
+def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
+    got, expectation = verdict.got, verdict.expectation
+    kind, by = expectation.kind, expectation.by
+    if not all(map(_is_measured, (got, *others))):
+        return replace(verdict, holds=False, reason=f"no value{' to compare with' if _is_measured(got) else ''}")
+    if kind == "equal":
+        return replace(verdict, holds=got == expectation.equal)
+    if kind in ("between", "about"):
+        limits = _limits_around(expectation)
+    else:
+        (limit,) = others or [getattr(expectation, kind)]
+        if others:
+            verdict = replace(verdict, expected=verdict.expected | {"value": limit})
+        if limit < 0 and factor_of(by) is not None:
+            return replace(verdict, holds=False, reason="no factor of a negative number")
+        limits = _limits_beyond(limit, by, kind == "above")
+    return replace(verdict, holds=limits.accept(got), limits=limits)
+
+
+def _is_measured(figure: Any) -> bool:
+    return figure is not None and not (isinstance(figure, float) and not math.isfinite(figure))
+
+
+def _limits_around(expectation: Expectation) -> Limits:
+    """Return the limits given by `between`, or by `about` and `within`."""
+    if expectation.between is not None:
+        return Limits(*expectation.between)
+    middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
+    margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
+    return Limits(float(middle - margin), float(middle + margin))
+
+
+def _limits_beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
+    """Return limits of values above `number` (below unless `upwards`) by at least the amount or factor `by`, if any."""
+    factor, amount = factor_of(by), 0.0 if by is None or isinstance(by, str) else by
+    if factor is not None:
+        bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
+    else:
+        bound = _exact(number) + _exact(amount) if upwards else _exact(number) - _exact(amount)
+    limit = float(bound)
+    if by is None or (factor is not None and number == 0):  # the number itself is not accepted
+        limit = math.nextafter(limit, math.inf if upwards else -math.inf)
+    return Limits(low=limit) if upwards else Limits(high=limit)
+
+
+def _exact(number: float | str) -> Decimal:
+    """Return the number as a Decimal, for which 0.7 + 0.1 is exactly 0.8."""
+    return Decimal(str(number))
+
+
+def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
+    """Return the verdict on a stage's tensor, compared with the expected values; leading axes of size 1 are ignored.
+
+    The tolerance of each value is `within`, by default ULPS units in the last place of the largest expected value, in
+    the coarser dtype of queries and stage. NaN equals NaN.
+    """
+    expectation, stage = verdict.expectation, result.tensors[f"{label}/{verdict.expectation.metric}"]
+    wanted = torch.tensor(expectation.equal, dtype=torch.float64)
+    wanted = wanted.reshape(without_ones(wanted.shape))
+    got = stage.detach().cpu().double().reshape(wanted.shape)
+    within = expectation.within
+    if within is None:
+        eps = max(torch.finfo(result.inputs["queries"].dtype).eps, torch.finfo(stage.dtype).eps)
+        within = ULPS * eps * float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().max())
+    alike = (got == wanted) | ((got - wanted).abs() <= float(within)) | (got.isnan() & wanted.isnan())
+    if bool(alike.all()):
+        return replace(verdict, got=got.tolist(), holds=True)
+    excess = (got - wanted).abs().nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
+    place = list(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
+    here = f"at {place}: got {float(got[tuple(place)]):.7g}, expected {float(wanted[tuple(place)]):.7g}"
+    reason = f"{int((~alike).sum())} of {alike.numel()} numbers differ, most {here}"
+    return replace(verdict, got=got.tolist(), holds=False, reason=reason)

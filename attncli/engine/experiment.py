@@ -1,0 +1,179 @@
+"""How an experiment is prepared, run, judged and kept, whoever asks for it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attncli.config.document import REPORT, Document, read_document
+from attncli.config.looks import Look, is_default
+from attncli.config.models import Experiment
+from attncli.config.overrides import Override
+from attncli.config.strict import validated
+from attncli.engine.expect.asking import check_expectations
+from attncli.engine.expect.judging import Verdict, judge
+from attncli.engine.runs.comparing import compare_runs
+from attncli.engine.runs.loading import StoredRun
+from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
+from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, free_place, new_folder, writer_of
+from attncli.engine.runs.saving import FinishedRun, results_of, save_run
+from attncli.engine.sweeps.views import Drawers, columns_of
+from attncli.errors import InputError, Problem, below, got
+from attncli.results import Comparison as StudyComparison
+from attncli.results import Explanation as StudyExplanation
+from attncli.results import Result as StudyResult
+from attncli.results import SweepResult as StudySweepResult
+from attncli.stopping import Progress, signals
+from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies.study import PreparedStudy, Study
+
+if TYPE_CHECKING:
+    pass
+
+NO_QUERIES = "only experiments of the study attention have queries to explain"
+
+
+@contextmanager
+def isolated(document: Document) -> Iterator[None]:
+    """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
+    from attncli.modes import torch_isolated
+
+    with torch_isolated(), document.locating():
+        yield
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """An experiment with valid options: its document, study and options."""
+
+    document: Document
+    study: Study[Any, Any]
+    options: Experiment
+
+    def check(self, progress: Progress) -> None:
+        """Raise an InputError, with places in the file, if the experiment could not run."""
+        with isolated(self.document):
+            self.prepare(progress)
+
+    def prepare(self, progress: Progress) -> PreparedStudy:
+        """Check the look and the expectations, and return the study prepared to run."""
+        look = self.options.figure
+        if not is_default(look):
+            from attncli.show.pictures.heatmaps import check_look
+
+            check_look(look)
+        prepared: PreparedStudy = self.study.prepare(self.options, progress)
+        if self.options.expect:
+            check_expectations(self.options.expect, self.study.expected_rows(prepared))
+        return prepared
+
+    def explain(self, progress: Progress, where: str, **choice: Any) -> StudyExplanation:
+        """Return how one query gets its output. `choice` are the arguments of the study's `explain`.
+
+        Raises:
+            InputError: the experiment cannot run, or is of another study, or has no such place. Problems of a choice
+                are located at `where` and the name of the argument.
+        """
+        with isolated(self.document):
+            if self.study.explain is None:
+                raise InputError.of(got(self.options.study, NO_QUERIES), ["study"])
+            prepared = self.prepare(progress)
+            try:
+                found = self.study.explain(prepared, **choice)
+            except InputError as error:
+                raise InputError(
+                    replace(each, where=f"{where}{each.path[0]}", path=()) if {*each.path} & {*choice} else each
+                    for each in error.problems
+                ) from error
+        return found
+
+    def run(
+        self,
+        progress: Progress,
+        command: str | None,
+        out: Path | None,
+        overwrite: bool = False,
+        pictures: bool = True,
+        report: bool = False,
+    ) -> FinishedRun:
+        """Run the study, judge its expectations, and save the run in `out`, or in outputs/<name>/ if that is None.
+
+        `report` adds a page to explore the run. `command` is the command line, None for `attncli.run`.
+
+        Raises:
+            InputError: the experiment cannot run, or its folder cannot be written.
+        """
+        options, started = self.options, datetime.now().astimezone()
+        words = COMMAND_LINE if command else IN_PYTHON
+        with isolated(self.document):
+            free_place(options.name, out, overwrite, started, words)  # before the work that preparing may be
+            prepared = self.prepare(progress)
+            with new_folder(options.name, out, overwrite, started, words) as folder:
+                result, verdicts = self.work(prepared, progress)
+                progress.step(0, 1, "writing the run folder")
+                drawers = Drawers(result, options.figure, progress.note) if pictures else None
+                files: Mapping[str, Callable[[Path], None]] = drawers or {}
+                config, command = config_of(options), command or "attncli.run"
+                content = results_of(result, verdicts, options.seed, prepared.device, started, command)
+                if report:
+                    from attncli.show.page.report import report as page_of
+
+                    run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
+                    files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
+                save_run(folder.path, result, content, config, files, progress.note)
+            if drawers is not None:
+                with below("figure"):
+                    drawers.check(folder.place)  # after the work, which is kept
+        picture = next((folder.place / name for name in files if name in content["files"]), None)
+        return FinishedRun(result, content, folder.place, self.document, verdicts, picture)
+
+    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
+        """Run the prepared study, and return its result and the verdicts on its expectations."""
+        result = replace(self.study.run(prepared, progress), about=self.options.about)
+        signals.wait()  # whatever the study has finished must be saved
+        return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
+
+
+def load_experiment(document: Document, *, in_python: bool = False) -> LoadedExperiment:
+    """Return the experiment of a document, with its options validated.
+
+    If `in_python`, errors suggest Python code in place of options of commands.
+
+    Raises:
+        InputError: the document has problems, or is a sweep.
+    """
+    name = document.study(STUDIES)
+    if document.data.get("sweep") is not None:
+        cure = f"`attncli sweep {document.path}` runs it, `--set sweep=null` the experiment without it"
+        if in_python:
+            cure = "`attncli.sweep` runs it, and `sweep=None` drops it"
+        raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
+    document = document.of_study(options_model(name))
+    return LoadedExperiment(document, load_study(name), document.validate(options_model(name)))
+
+
+def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
+    """Return the look of a run's pictures: `figure` of its config, with overrides applied.
+
+    Raises:
+        InputError: keys or values under `figure` are wrong.
+    """
+    model: type[Look] = options_model(stored.result.study).model_fields["figure"].annotation  # type: ignore[assignment]
+    if stored.config is None:
+        return model()
+    document = read_document(stored.path / "config.yaml", overrides)
+    if isinstance(stored.result, StudySweepResult):  # its own picture ignores keys for heatmaps of its points
+        model = Look
+    known = [*model.model_fields, *(each.path[1] for each in overrides if len(each.path) > 1)]
+    look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key
+    with document.locating(), below("figure"):
+        return validated(model, look, {"folder": stored.path})
+
+
+def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
+    """Return the differences between two stored runs, by the columns of their study if this version has the study."""
+    if a.result.study not in STUDIES:
+        return compare_runs(a, b, {})
+    return compare_runs(a, b, columns_of(a.result), load_study(a.result.study).between)

@@ -1,0 +1,58 @@
+"""Write the file of `attncli capture`: tensors of attention calls, and JSON about them."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.engine.runs.run_folder import COMMAND_LINE, OptionNames, check_file, save_file_at
+from attncli.engine.runs.saving import fingerprint, save_named
+from attncli.errors import InputError
+from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
+from attncli.models.capture import Capture
+
+
+def check_place(place: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
+    """Raise an InputError unless a file of captured calls can be written to this path."""
+    if place.suffix.lower() != ".safetensors":
+        raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
+    check_file(place, overwrite, words)
+
+
+def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: OptionNames = COMMAND_LINE) -> None:
+    """Write captured calls to a .safetensors file, completely or not at all.
+
+    Tensors are named `<layer>[#call].queries`, `.keys` and so on. Equal masks and biases of several calls are written
+    once. The JSON metadata names the tensors of each call and has the facts in `about`, such as model and text.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()
+    for record in seen.records:
+        masks: dict[str, str | None] = dict.fromkeys(SHARED)
+        for part in TENSORS:
+            tensor = getattr(record, part)
+            if tensor is None:
+                continue
+            name = f"{record.name}.{part}"
+            if part in masks:
+                name = masks[part] = shared.setdefault(json.dumps(fingerprint(tensor)), name)
+            tensors.setdefault(name, tensor)
+        layers[record.name] = {**_entry(record), **masks}
+    for missed in seen.missed:
+        layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
+    known = {"model": None, "revision": None, "text": None, "tokens": None, "transformers": None}
+    metadata = {"version": VERSION, **known, **about, "torch": torch.__version__, "layers": layers}
+    text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    save_file_at(place, lambda path: save_named(path, tensors, {METADATA: text}), words)
+
+
+def _entry(record: AttentionCall) -> dict[str, Any]:
+    facts = {key: getattr(record, key) for key in FACTS}
+    facts |= {} if record.heads is None else {"num_heads": record.num_heads}
+    return {"class": record.kind, **facts, "error": record.error if math.isfinite(record.error) else None}

@@ -1,0 +1,298 @@
+"""Create run folders and files: they appear complete or not at all, and replace nothing by accident.
+
+Unfinished files are in a hidden folder, locked by the process that writes them. If a process was killed, the next
+process that writes to the same place removes its hidden folder.
+"""
+
+import errno
+import itertools
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from attncli.config.opening import open_file
+from attncli.engine.runs.locks import is_locked, lock
+from attncli.errors import InputError, refusal
+from attncli.stopping import signals
+
+OUTPUTS = Path("outputs")
+OLD, NEW = "old", "new"  # folders inside a hidden folder: for the replaced run, and the new run
+JOURNAL = "points.jsonl"  # in the folder of a sweep, written while it runs
+HIDDEN, PARTIAL = ".attncli.", ".partial"  # start and end of the names of hidden folders
+LOCK, UNLOCKED = ".lock", ".unlocked"  # the locked file in a hidden folder, and its name before it is locked
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+LONGEST_MACHINE = 100  # characters of the name of a machine
+OLDEST = 30 * 86400  # seconds without a change after which a run without a usable lock counts as dead
+IN_USE = "into which a sweep writes; expected a folder not in use; `attncli sweep --status {}` says how far it is"
+
+
+class OptionNames(NamedTuple):
+    """The names, in error messages, of the options for the place of the output and for overwriting it."""
+
+    out: str = "--out"
+    overwrite: str = "--overwrite"
+
+
+COMMAND_LINE, IN_PYTHON = OptionNames(), OptionNames("attncli.run: out", "overwrite=True")
+
+
+@dataclass
+class Folder:
+    """The hidden folder `path` into which a run is written, and `place`, to which it is moved at the end."""
+
+    path: Path
+    place: Path
+
+
+def free_place(
+    name: str, out: Path | None, overwrite: bool, started: datetime, words: OptionNames = COMMAND_LINE
+) -> Path:
+    """Return the place of a new run folder.
+
+    Raises:
+        InputError: as `new_folder`, as far as this can be known without writing.
+    """
+    place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
+    if ".." in place.parts:  # resolve it, since its last part must be a name
+        place = Path(os.path.realpath(place))
+    with writing(out or place, words):
+        if out is None:
+            _check_outputs(OUTPUTS / name)
+        elif refused := _refusal(place, overwrite, words):
+            raise InputError.of(f'got "{out}", {refused}', where=words.out)
+    return place
+
+
+@contextmanager
+def new_folder(
+    name: str, out: Path | None, overwrite: bool, started: datetime, words: OptionNames = COMMAND_LINE
+) -> Iterator[Folder]:
+    """Yield a folder to write a run into. It is moved to its place at the end, and removed on errors.
+
+    The place is `out`. By default it is outputs/<name>/<started>, with a number added if that exists, and the link
+    outputs/<name>/latest is made to point to it.
+
+    Raises:
+        InputError: `out` holds other files, or a run and `overwrite` is False; or the place cannot be written.
+    """
+    place = free_place(name, out, overwrite, started, words)
+    with ExitStack() as stack:
+        with writing(place, words):
+            hidden = stack.enter_context(hidden_folder(place))
+            folder = Folder(hidden / NEW, place)
+            folder.path.mkdir()
+        yield folder
+        with writing(place, words), signals.waiting():
+            if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # it is still free
+                _replace(place, folder.path, hidden / OLD)
+            else:
+                folder.place = _renamed_to_free_place(folder.path, place)
+            if out is None:
+                _point_to_latest(folder.place, hidden)
+
+
+def _check_outputs(place: Path) -> None:
+    above = next(folder for folder in (place, *place.absolute().parents) if os.path.lexists(folder))
+    if not above.is_dir():
+        message = f'got a file at "{above}"; expected a folder for the runs; move the file, or use --out'
+        raise InputError.of(message, where=str(place))
+
+
+def _refusal(place: Path, overwrite: bool, words: OptionNames) -> str | None:
+    """Return why a run cannot be written to this place, or None if it is free or holds a run that may be replaced."""
+    if place.is_symlink():
+        return "a link; expected a folder that is new or empty"
+    if not place.exists():
+        return None
+    if not place.is_dir():
+        return "a file; expected a folder that is new or empty"
+    if is_written(place):
+        return IN_USE.format(place)
+    if os.path.ismount(place) or Path.cwd().is_relative_to(place.resolve()):
+        return "which is in use and cannot be replaced as a whole; expected a new folder inside it"
+    names = {path.name for path in place.iterdir()}
+    if strange := sorted(names - _files_of_run(place)):
+        return f'which has "{strange[0]}", not a file of a run; expected a new or empty folder'
+    if names and not overwrite:
+        return f"which holds a run; expected a new or empty folder; {words.overwrite} replaces this run"
+    return None
+
+
+def is_written(folder: Path) -> bool | None:
+    """Whether a running sweep has locked its journal in the folder; None if that cannot be determined."""
+    try:
+        with open_file(folder / JOURNAL) as file:
+            return is_locked(file.fileno())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+
+
+def _files_of_run(folder: Path) -> set[str]:
+    """Return the names of the files that belong to the run in a folder; empty if it holds no run."""
+    try:
+        with open_file(folder / "results.json") as file:
+            content = json.load(file)
+        return set(content["files"]) if "attncli" in content else set()
+    except (OSError, ValueError, LookupError, TypeError):
+        unfinished = {JOURNAL, "config.yaml"}  # files of an unfinished sweep
+        return unfinished if (folder / JOURNAL).is_file() else set()
+
+
+def _replace(place: Path, new: Path, aside: Path) -> None:
+    aside.mkdir()
+    old = place.rename(aside / place.name)
+    try:
+        new.rename(place)
+    except OSError:
+        old.rename(place)
+        raise
+
+
+def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
+    for place in _numbered(wanted, wanted.name):
+        if not os.path.lexists(place):
+            try:
+                return path.rename(place)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # not taken by another run meanwhile
+                    raise
+    raise AssertionError
+
+
+def _numbered(place: Path, name: str, ending: str = "") -> Iterator[Path]:
+    """Yield the place, then places beside it with numbers from 2 added to the name, without end."""
+    yield place
+    yield from (place.with_name(f"{name}-{number}{ending}") for number in itertools.count(2))
+
+
+def _point_to_latest(place: Path, hidden: Path) -> None:
+    """Make or replace the link `latest` beside a run, atomically. Leave a file or folder of this name as it is."""
+    latest = place.parent / "latest"
+    if latest.is_symlink() or not latest.exists():
+        with suppress(OSError):  # the file system has no links
+            (hidden / "latest").symlink_to(place.name)
+            (hidden / "latest").replace(latest)
+
+
+def check_file(out: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
+    """Raise an InputError unless a file can be written to `out`: it must be new, or `overwrite` given."""
+    with writing(out, words):
+        if out.exists() and (out.is_dir() or not overwrite):
+            message = f'got "{out}", which exists; expected a new file; {words.overwrite} replaces it'
+            raise InputError.of(message, where=words.out)
+        above = next(folder for folder in out.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
+def writer_of(text: str) -> Callable[[Path], None]:
+    """Return a function that writes a text to a path."""
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
+    """Write a file to this place, with a number added to the name if the place is taken. Return the path."""
+    free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
+    return save_file_at(free, write)
+
+
+def save_file_at(place: Path, write: Callable[[Path], None], words: OptionNames = COMMAND_LINE) -> Path:
+    """Write a file in a hidden folder, then move it to its place, and return the place."""
+    with writing(place, words), hidden_folder(place.absolute()) as hidden:
+        unfinished = hidden / place.name  # keep the ending, which decides the format
+        write(unfinished)
+        return unfinished.replace(place)
+
+
+@contextmanager
+def hidden_folder(place: Path) -> Iterator[Path]:
+    """Yield a new locked folder beside `place`. Remove it at the end, and new parents of `place` if they are empty.
+
+    Raises:
+        OSError: the folder cannot be created.
+    """
+    with signals.cleaning_up() as stack:
+        with signals.waiting():
+            for parent in [folder for folder in reversed(place.parents) if not folder.exists()]:
+                with suppress(FileExistsError):  # another process was faster
+                    parent.mkdir()
+                    stack.callback(_remove_if_empty, parent)
+            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", place.parent))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            file = stack.enter_context((folder / UNLOCKED).open("xb"))
+            lock(file.fileno())
+            with suppress(PermissionError):  # on Windows, where locks are not used
+                (folder / UNLOCKED).rename(folder / LOCK)
+            _remove_abandoned(place.parent)
+        yield folder
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # it is in use
+        folder.rmdir()
+
+
+@contextmanager
+def writing(place: Path, words: OptionNames = COMMAND_LINE) -> Iterator[None]:
+    """Turn errors of the system in the `with` block into an InputError with the path."""
+    try:
+        if "\0" in str(place):  # one error for all versions of Python
+            raise ValueError("embedded null byte")
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        message = f'got "{place}"; cannot write there: {refusal(error)}; expected a writable place'
+        raise InputError.of(message, where=words.out) from error
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the hidden folders of processes that have ended."""
+    with suppress(OSError):  # `parent` cannot be read
+        for folder in list(parent.glob(f"{HIDDEN}*{PARTIAL}")):
+            with suppress(OSError), ExitStack() as stack:  # a folder cannot be opened or moved
+                if _is_abandoned(folder, stack):
+                    for old in (folder / OLD).glob("*"):  # the process was killed while it replaced a run
+                        if not os.path.lexists(parent / old.name):
+                            old.rename(parent / old.name)
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
+    """Whether the process that made a hidden folder has ended. If the lock is free, it is held until `stack` closes.
+
+    If the folder was made on this machine, a free lock is proof. Locks of other machines may be invisible here, since
+    some network file systems lock per machine, so their folders count as abandoned only after OLDEST seconds.
+    """
+    free = None
+    with suppress(FileNotFoundError):  # the folder is not locked yet, or made by an earlier version
+        free = lock(stack.enter_context((folder / LOCK).open("r+b")).fileno())
+    if free is False:
+        return False
+    if free and folder.name.startswith(f"{HIDDEN}{_machine()}-"):
+        return True
+    last = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    return time.time() - last > OLDEST
+
+
+def _machine() -> str:
+    """Return an identifier of the machine, valid until it restarts and the same in its containers."""
+    try:
+        return BOOT.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):  # not on Linux
+        return platform.node()[:LONGEST_MACHINE]

@@ -1,0 +1,311 @@
+"""The plan of a sweep: its points, all valid and different."""
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attncli.config.document import Document
+from attncli.config.looks import is_default
+from attncli.config.models import Experiment
+from attncli.config.overrides import Override
+from attncli.config.scorer_entries import refuse_functions
+from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, keys_of, places_of, replaced
+from attncli.engine.expect.asking import check_expectations
+from attncli.engine.runs.resolved import config_of
+from attncli.engine.sweeps.columns import in_words, renamed, swept_column, with_sweep
+from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
+from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
+from attncli.results import INTERVAL, Row, Rows
+from attncli.stopping import Progress
+from attncli.studies import STUDIES, load_study, options_model
+
+MOST_POINTS = 100_000
+MOST_HEADS = 250_000  # rows by head of all points together; they take about 60 MB in results.json
+MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with one value changed, with several
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One experiment of a sweep: its `key` (a hash), the values by swept key, and the config with all defaults.
+
+    The config has absolute paths, and lacks the keys COSMETIC_KEYS, which change no number.
+    """
+
+    key: str
+    sweep: Row
+    config: Row
+
+    @property
+    def text(self) -> str:
+        """Return the swept values in words: `d = 16, seed = 0`."""
+        return in_words(self.sweep)
+
+
+@dataclass(frozen=True)
+class PointTrial:
+    """Facts about the points, known from preparing some of them without running them.
+
+    `rows` maps each prepared point, a hash of its config without the seed, to the expected rows; `device` is the device
+    of the first prepared point.
+    """
+
+    rows: Mapping[str, Rows]
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A sweep with valid points.
+
+    `document` is the config without its sweep; `options` and `device` belong to the first point. `rows` has the columns
+    of the result. `metric` is the metric to draw and report, None for the default. `heads` is the largest number of
+    rows by batch element and head of any point that was prepared.
+    """
+
+    document: Document
+    axes: Sequence[Axis]
+    options: Experiment
+    points: Sequence[GridPoint]
+    device: torch.device
+    rows: Rows
+    metric: str | None
+    heads: int = 0
+
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether the rows by head of all points are few enough to be kept."""
+        return self.heads * len(self.points) <= MOST_HEADS
+
+    @property
+    def config(self) -> Row:
+        """Return the content of config.yaml: the config as written, with absolute paths.
+
+        Entries in a short form have the labels that they have at the points, without values of swept options.
+        """
+        data = type(self.options).normalised(self.document.data)
+        entries, labels = data.get("scorers", []), [entry["label"] for entry in self.points[0].config["scorers"]]
+        if len(entries) == len(labels):  # the list of scorers may be swept
+            named = zip(entries, labels, strict=True)
+            data["scorers"] = [{**each, "label": label} if "label" in each else each for each, label in named]
+        folder = self.document.path.absolute().parent
+        whole: Row = _with_whole_paths(data, config_of(self.options), folder)
+        head = {"study": self.options.study, "name": self.options.name}
+        return {**head, **whole, "sweep": as_data(self.axes, self.metric)}
+
+
+def plan_of(
+    document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
+) -> SweepPlan:
+    """Return the plan for a config with the key `sweep`, or with axes and a metric from the command line.
+
+    The axes in `typed` replace the axes of the config that share a key with them. If `elsewhere`, the points run on
+    other machines, with unknown devices.
+
+    Raises:
+        InputError: all problems of the points, without repetitions, each located in the config.
+    """
+    study = document.study(STUDIES)
+    written, metric_written = document.sweep()
+    axes, base = replaced(written, typed), _unswept(document).of_study(options_model(study))
+    _check_axes(axes, str(document.path))
+    points, options = _points(base, axes)
+    _check_given_once(base, changes_at(axes, (0,) * len(axes)))
+    if not is_default(options.figure):
+        from attncli.show.pictures.heatmaps import check_look
+
+        with document.locating():
+            check_look(options.figure)
+    trial = _trial(base, axes, points, elsewhere)
+    rows = _rows(study, keys_of(axes), trial)
+    if options.expect:
+        with document.locating():
+            check_expectations(options.expect, replace(rows, records=_records(points.values(), trial)))
+    _check_metric(metric, rows, keys_of(axes), "--metric")
+    with document.locating():
+        _check_metric(metric_written, rows, keys_of(axes))
+    heads = max((len(each.heads) for each in trial.rows.values()), default=0)
+    return SweepPlan(base, axes, options, [*points.values()], trial.device, rows, metric or metric_written, heads)
+
+
+def _unswept(document: Document) -> Document:
+    """Return the document without its sweep, also in its overrides."""
+    overrides = [each for each in document.overrides if each.path[0] != "sweep"]
+    written = {key: value for key, value in (document.written or {}).items() if key != "sweep"}
+    return replace(document, written=written, overrides=overrides)
+
+
+def _check_axes(axes: Sequence[Axis], where: str) -> None:
+    """Raise InputError if there are no axes, too many points, or keys that cannot be swept."""
+    if not axes:
+        expected = "expected --over KEY=VALUES, or the key `sweep` in the file"
+        raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
+    for key in keys_of(axes):
+        if key.partition(".")[0] in ("study", *COSMETIC_KEYS):
+            message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
+            raise InputError.of(f"{message}; expected another key of the config", where=where)
+    count = math.prod(len(axis.places) for axis in axes)
+    if count > MOST_POINTS:
+        raise InputError.of(f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}", where=where)
+
+
+def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridPoint], Experiment]:
+    """Return the points by their places on the axes, and the options of the first point.
+
+    Raises:
+        InputError: the configs of points have problems, or two points are the same experiment.
+    """
+    model, code = options_model(base.study(STUDIES)), code_version()
+    points, found, first, options = dict[GridIndex, GridPoint](), dict[object, Problem](), dict[str, GridPoint](), None
+    for place in places_of(axes):
+        changes = changes_at(axes, place)
+        try:
+            changed = base.changed([*changes.values()])
+            valid = changed.validate(model, absolute=True)
+            with changed.locating():
+                refuse_functions(valid.scorers, "which the processes of a sweep cannot load")
+        except InputError as error:
+            for each in error.problems:
+                found.setdefault((each.message, each.path), each)
+            continue
+        options = options or valid
+        config = result_config(config_of(valid))
+        point = GridPoint(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
+        if (other := first.setdefault(point.key, point)) is not point:
+            message = f"got {point.text}, the same experiment as {other.text}; expected each once"
+            found[message] = Problem(message, where=str(base.path))
+        points[place] = point
+    if found:
+        raise InputError(not_too_many([*found.values()], str(base.path)))
+    assert options is not None, "every point is valid, and there is one"
+    return points, options
+
+
+def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
+    """Raise InputError if an option such as `--seed 3` changes a swept key; `swept` has the overrides of any point."""
+    full = base.changed([*swept.values()]).full_overrides
+    for given in [each for paths in base.full_overrides.values() for each in paths]:
+        for index, key in enumerate(swept, len(base.overrides)):
+            if any(given.path[: len(change.path)] == change.path for change in full[index]):
+                message = f"got a value for `{key}`, which the sweep varies; leave out one of them"
+                raise InputError.of(message, where=given.place(base.path))
+
+
+def check_same(plan: SweepPlan, before: Document) -> None:
+    """Raise InputError if a plan differs from `before`, the config of the resumed sweep, beyond the swept values."""
+    study, first = before.study(STUDIES), changes_at(plan.axes, (0,) * len(plan.axes))
+    old, new = {"study": study}, {"study": plan.options.study}
+    if old == new:
+        options = _unswept(before).changed([*first.values()]).validate(options_model(study), absolute=True)
+        old, new = _leaves(result_config(config_of(options))), _leaves(plan.points[0].config)
+    for key in dict.fromkeys((*new, *old)):
+        if old.get(key) != new.get(key):
+            message = f"got {show(new.get(key))} for {key}, which is {show(old.get(key))} in {before.path}"
+            cure = "expected the experiment of that sweep; leave out --resume for another one"
+            raise InputError.of(f"{message}; {cure}", where=str(plan.document.path))
+
+
+def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
+    """Return the single values of a config by their dotted keys, such as `scorers[0].scale`."""
+    if not isinstance(value, dict | list) or not value:
+        return {dotted(path): value}
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    return {leaf: found for name, each in parts for leaf, found in _leaves(each, (*path, name)).items()}
+
+
+def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: str = "") -> None:
+    figures = (column.key for column in rows.columns if not column.text and column.kind != "place")
+    known = [key for key in figures if key not in (*keys, *rows.left_out) and not key.endswith(INTERVAL)]
+    if metric is not None and metric not in known:
+        message = got(metric, "unknown metric", did_you_mean(metric, known))
+        raise InputError.of(message, () if where else ("sweep", "metric"), where)
+
+
+def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, GridPoint], elsewhere: bool) -> PointTrial:
+    """Prepare points without running them, to find errors such as tensors that do not fit together.
+
+    Raises:
+        InputError: points have problems.
+    """
+    model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
+    rows, found, devices = dict[str, Rows](), dict[Problem, GridPoint](), list[torch.device]()
+    for place in _worth_trying(points):
+        document = base.changed([*changes_at(axes, place).values()])
+        options = document.validate(model, absolute=True)
+        if elsewhere:
+            options = options.model_copy(update={"device": "cpu"})
+        try:
+            with document.locating():
+                prepared = study.prepare(options, Progress())
+                expected = study.expected_rows(prepared)
+                if study.swept == "heads":
+                    expected = replace(expected, columns=expected.head_columns, records=expected.heads, heads=())
+                rows[_seedless(points[place])] = expected
+        except InputError as error:
+            for problem in error.problems:
+                found.setdefault(problem, points[place])
+            continue
+        devices.append(prepared.device)
+    if found:
+        problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
+        raise InputError(not_too_many(problems, str(base.path)))
+    return PointTrial(rows, next(iter(devices), torch.device("cpu")))
+
+
+def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> list[GridIndex]:
+    """Choose the points to prepare: first, last, all that differ from the first in one axis, and other combinations.
+
+    Of points that differ only in the seed, only the first is considered. Of more than MOST_SINGLE points that differ
+    in one axis, or MOST_SEVERAL other combinations, a random sample is chosen, always the same.
+    """
+    distinct = dict[str, GridIndex]()
+    for place, point in points.items():
+        distinct.setdefault(_seedless(point), place)
+    (first, *others), last = distinct.values(), distinct[_seedless(points[max(points)])]
+    single = [place for place in others if sum(map(bool, place)) == 1]
+    several = [place for place in others if sum(map(bool, place)) > 1]
+    chosen = {first, last, *_sample(single, MOST_SINGLE), *_sample(several, MOST_SEVERAL)}
+    return sorted(chosen)
+
+
+def _sample(places: Sequence[GridIndex], most: int) -> Sequence[GridIndex]:
+    return places if len(places) <= most else random.Random(0).sample(places, most)
+
+
+def _seedless(point: GridPoint) -> str:
+    return key_of({**point.config, "seed": 0}, "")
+
+
+def _rows(study: str, keys: Sequence[str], trial: PointTrial) -> Rows:
+    """Return the expected columns of the result, without records."""
+    tried = trial.rows.values()
+    known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
+    known = known or list(load_study(study).columns["records"])
+    own = (replace(column, key=renamed(column.key, keys)) for column in known)
+    left_out = {key: option for rows in tried for key, option in rows.left_out.items()}
+    columns = [*map(swept_column, keys), *own]
+    layers = {number: name for rows in tried for number, name in rows.layers.items()}
+    return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
+
+
+def _records(points: Iterable[GridPoint], trial: PointTrial) -> list[Row]:
+    """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
+    records = list[Row]()
+    for point in points:
+        own = trial.rows.get(_seedless(point))
+        records += [with_sweep(point.sweep, record) for record in (own.records if own else [{}])]
+    return records
+
+
+def _with_whole_paths(written: Any, resolved: Any, folder: Path) -> Any:
+    """Return the config `written`, with file paths, relative to `folder`, replaced by absolute paths of `resolved`."""
+    if isinstance(written, dict) and isinstance(resolved, dict):
+        return {key: _with_whole_paths(value, resolved.get(key), folder) for key, value in written.items()}
+    if isinstance(written, list) and isinstance(resolved, list) and len(written) == len(resolved):
+        return [_with_whole_paths(*each, folder) for each in zip(written, resolved, strict=True)]
+    is_file = isinstance(written, str) and isinstance(resolved, str) and resolved == str(folder / written)
+    return resolved if is_file else written

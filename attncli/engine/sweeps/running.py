@@ -1,0 +1,156 @@
+"""Run a sweep: rows go into the journal as points finish, and all results are written at the end."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from attncli.config.sweep import as_data
+from attncli.engine.expect.judging import judge
+from attncli.engine.runs.run_folder import COMMAND_LINE, JOURNAL, OptionNames
+from attncli.engine.runs.saving import FinishedRun, begin_sweep, results_of, save_config, save_sweep
+from attncli.engine.sweeps.cluster import on_cluster
+from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
+from attncli.engine.sweeps.findings import findings_of
+from attncli.engine.sweeps.journal import STATES, Journal, PointRow, rows_of
+from attncli.engine.sweeps.points import GridPoint, SweepPlan
+from attncli.engine.sweeps.processes import on_processes
+from attncli.engine.sweeps.summary import summary
+from attncli.engine.sweeps.views import Drawers
+from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
+from attncli.errors import below
+from attncli.numbers import several
+from attncli.results import Row, SweepResult
+from attncli.stopping import Keeping, Progress
+
+MISSING = "missing"  # the status of a point that was not computed
+NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
+
+
+@dataclass(frozen=True)
+class SweepTask:
+    """The plan of a sweep and the options of the command; `command` is the command line, which results.json records.
+
+    `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
+    `jobs` processes of this machine, each point for at most `timeout` seconds. `words` are the names of options in
+    errors, which differ between the command line and Python.
+    """
+
+    plan: SweepPlan
+    command: str
+    resume: Path | None = None
+    out: Path | None = None
+    overwrite: bool = False
+    jobs: int | None = None
+    cluster: str | None = None
+    timeout: float | None = None
+    fail_fast: bool = False
+    pictures: bool = True
+    words: OptionNames = COMMAND_LINE
+
+
+def run_sweep(task: SweepTask, progress: Progress) -> tuple[FinishedRun, str | None]:
+    """Run all points that are not done, write the results, and return the run and the reason for an early stop or None.
+
+    Raises:
+        InputError: the folder or the journal cannot be written, or is in use.
+    """
+    plan, started = task.plan, datetime.now().astimezone()
+    folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config, task.words)
+    folder, problem = folder.absolute(), None
+    journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
+    with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
+        if task.resume is not None:
+            save_config(folder, plan.config)
+        waiting = [point for point in plan.points if point.key not in journal.done]
+        done = f"; {len(journal.done)} done already" if journal.done else ""
+        again = journal.outdated
+        other = f"; {again} done by another version of attncli, which run again" if again else ""
+        progress.note(f"{several(len(plan.points), 'point')}{done}{other}")
+        if waiting:
+            problem = journal_rows(_rows(task, waiting, progress), journal, progress, task.fail_fast)
+    progress.step(0, 1, "writing the results")
+    result, points = result_of(plan, folder, kept.interrupted)
+    verdicts = judge(result, plan.options.expect, plan.rows)
+    pictures = task.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
+    drawers = Drawers(result, plan.options.figure, progress.note) if pictures else None
+    drawn: Mapping[str, Callable[[Path], None]] = drawers or {}
+    content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
+    save_sweep(folder, result, content, points, summary(result), drawn)
+    if drawers is not None:
+        with plan.document.locating(), below("figure"):
+            drawers.check(folder)  # after the work, which is kept
+    picture = next((folder / name for name in drawn if name in content["files"]), None)
+    return FinishedRun(result, content, folder, plan.document, verdicts, picture), problem
+
+
+def _rows(task: SweepTask, points: Sequence[GridPoint], progress: Progress) -> Generator[Row]:
+    """Compute points on this machine or on a cluster, and yield their rows."""
+    code, plan = code_version(), task.plan
+    heads = plan.keeps_heads
+    jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
+    if not heads:
+        cure = "`heads: [...]` and `batch: [...]` in the config choose some"
+        progress.note(f"metrics by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
+    alone = plan.options.measures_time
+    if alone and task.jobs != 1:
+        progress.note("points of a study that measures time run one at a time")
+    if task.cluster is not None:
+        return on_cluster(jobs, task.cluster, alone, progress.note, task.fail_fast)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    wanted = 1 if alone else task.jobs or cores or 1
+    return on_processes(jobs, min(wanted, len(jobs)), task.timeout, task.fail_fast)
+
+
+def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
+    """Write rows into the journal; return the reason if the sweep stops before the last row, else None.
+
+    Raises:
+        InputError: the journal cannot be written.
+        KeyboardInterrupt: the user has stopped the sweep; finished points are kept.
+    """
+    first, tally = list[str | None](), journal.tally
+    try:
+        with closing(rows):
+            for row in rows:
+                sweep = journal.add(row)
+                progress.step(tally.finished, tally.total, tally.words or "all points")
+                if fail_fast and row["error"]:
+                    return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
+                if len(first) < ALIKE:
+                    first.append(row["error"] and re.sub(r"[\d.]+", "0", row["error"]))
+                    if len(first) == ALIKE and first[0] and len(set(first)) == 1 and tally.finished < tally.total:
+                        return f"the first {ALIKE} points fail alike: {row['error']}"
+    except EngineLostError as error:
+        return str(error)
+    return None
+
+
+def result_of(plan: SweepPlan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
+    """Return the result of the finished points, in the order of the plan, and the state of every point."""
+    wanted = {point.key for point in plan.points}
+    finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
+    records, heads, points = list[Row](), list[Row](), list[Row]()
+    for point in plan.points:
+        row = finished.get(point.key, {"key": point.key, "status": MISSING, "records": []}) | {"sweep": point.sweep}
+        points.append({key: row.get(key) for key in PointRow.model_fields if key not in NOT_LISTED})
+        records += [with_sweep(point.sweep, record) for record in row["records"]]
+        heads += [with_sweep(point.sweep, record) for record in row.get("heads", ()) if plan.keeps_heads]
+    states = Counter(point["status"] for point in points)
+    result = SweepResult(
+        plan.options.study,
+        plan.options.name,
+        records,
+        heads=heads,
+        interrupted=interrupted,
+        random=list(dict.fromkeys(label for row in finished.values() for label in row.get("random", ()))),
+        axes=as_data(plan.axes, None)["over"],
+        chosen=plan.metric,
+        points={state: states[state] for state in (*STATES, MISSING)},
+    )
+    result = replace(result, metric=plan.metric or default_metric(result) or "")
+    return replace(result, about=plan.options.about, findings=findings_of(result)), points

@@ -1,0 +1,120 @@
+"""The tables of a sweep: the metric by swept key and label, with its interval over seeds."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.engine.sweeps.columns import (
+    REPLICATES,
+    axes_of,
+    changing,
+    columns_of,
+    companions,
+    figures_of,
+    is_repeated,
+    names_of,
+)
+from attncli.engine.sweeps.summary import short, summary, summary_names
+from attncli.numbers import finite, several
+from attncli.results import Column, Row, SweepResult
+from attncli.show.terminal.tables import pivot, remark, titled
+from attncli.show.terminal.tables import tables as blocks
+
+STD = "standard deviation"
+INTERVAL = (
+    "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %), "
+    "or the range of the seeds where that would have impossible values"
+)
+
+
+def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield the metric by swept keys and label, averaged over everything else, in tables of at most `most` rows.
+
+    If `most` is None, yield all rows and metrics. `csv`, which other studies' tables refer to, is not used.
+    """
+    yield Text(heading(result))
+    if not result.records:
+        return
+    columns, metric = columns_of(result), result.metric
+    if most is None:
+        yield from _all_rows(result, width)
+        return
+    swept = [columns[key] for key in swept_axes(result)]
+    if not swept or not metric:  # only the seed
+        yield from _all_rows(result, width, [metric] * bool(metric), most)
+        return
+    rows = _means(result, [each.key for each in swept], metric)
+    table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
+    yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
+
+
+def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
+    """Return a row for each label and combination of values of `keys`: the metric's mean and deviation over seeds."""
+    groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
+    for row in result.records:
+        group = groups.setdefault((*(row.get(key) for key in keys), row["label"]), {})
+        group.setdefault(next((row[seed] for seed in REPLICATES if seed in row), None), []).extend(
+            finite([row[metric]])
+        )
+    rows = []
+    for (*values, label), by_seed in groups.items():
+        means = [fmean(numbers) for numbers in by_seed.values() if numbers]
+        found = {metric: fmean(means) if means else None, STD: stdev(means) if len(means) > 1 else None}
+        rows.append({**dict(zip(keys, values, strict=True)), "label": label, **found})
+    return rows
+
+
+def _averaged(result: SweepResult) -> str:
+    """Return in words how the table averages, such as `mean over head ± standard deviation over the seeds`."""
+    others = [key for key in axes_of(result) if key not in result.swept]
+    over = f" over {' and '.join(others)}" if others else ""
+    return f"mean{over} ± standard deviation over the seeds" if is_repeated(result) else f"mean{over}"
+
+
+def swept_axes(result: SweepResult) -> list[str]:
+    """Return the swept keys that vary, without the seed."""
+    axes = axes_of(result)
+    keys = [key for key in axes if key in result.swept]
+    return [*keys, *(each for key in keys for each in companions(result, key))]
+
+
+def _all_rows(
+    result: SweepResult, width: int, metrics: Sequence[str] = (), most: int | None = None
+) -> Iterator[RenderableType]:
+    """Yield a table of `metrics`, by default all that vary, by the columns that identify a row.
+
+    If there are seeds, yield a table for each metric, with the mean over the seeds. Tables have at most `most` rows.
+    """
+    columns, axes = columns_of(result), axes_of(result)
+    shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
+    places = [columns[key] for key in names_of(result) if key in shown]
+    metrics = metrics or list(dict.fromkeys([result.metric, *changing(result, figures_of(result))]))
+    yield Text()
+    if not is_repeated(result):
+        yield from blocks(places, [columns[key] for key in metrics], result.records, width, most)
+        return
+    _, mean, std, low, high, count = summary_names(result).values()
+    for metric in metrics:
+        figures = [
+            Column(mean, columns[metric].heading, "", format=columns[metric].format),
+            Column(std, "±", "", format=short),
+            Column(low, "95 %\ninterval", "", format=short),
+            Column(count, "runs", ""),
+        ]
+        rows = summary(result, [metric])
+        for row in rows:
+            row[low] = None if row[low] is None else [row[low], row[high]]
+        yield from blocks(places, figures, rows, width, most)
+        yield from remark(INTERVAL)
+
+
+def heading(result: SweepResult) -> str:
+    """Return a heading such as `12 points over seed (3) and d (4): 11 done, 1 failed`."""
+    counts, axes = result.points, result.axes
+    over = " and ".join(f"{' with '.join(axis)} ({len(next(iter(axis.values())))})" for axis in axes)
+    states = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count or status == "done")
+    return f"{several(sum(counts.values()), 'point')} over {over}: {states}"

@@ -1,0 +1,85 @@
+"""The tables, pictures and columns of a result, from the modules of its study or of sweeps."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attncli import studies
+from attncli.config.looks import Look
+from attncli.engine.sweeps.columns import columns_of as swept_columns_of
+from attncli.engine.sweeps.columns import is_repeated
+from attncli.engine.sweeps.summary import summary, summary_columns
+from attncli.engine.sweeps.tables import tables
+from attncli.results import Column, Listing, Result, Row, RowKind, SweepResult
+from attncli.studies import load_study
+from attncli.studies.study import TITLES
+
+if TYPE_CHECKING:
+    from attncli.show.pictures.figures import Note, Picture
+
+
+def tables_of(result: Result) -> Callable[..., Iterator[Any]]:
+    """Return the function that yields the tables of a result, with the arguments of `Study.tables` but the first."""
+    if isinstance(result, SweepResult):
+        return partial(tables, result)
+    return partial(load_study(result.study).tables, result)
+
+
+def figures_of(result: Result, note: "Note", look: Look) -> "Mapping[str, Callable[[], Picture]]":
+    """Return the functions that draw the pictures of a result, by name, the main picture first."""
+    if isinstance(result, SweepResult):
+        from attncli.engine.sweeps.figure import figures  # loads matplotlib
+
+        return figures(result, note, look)
+    return studies.figures_of(result.study)(result, note, look)
+
+
+def columns_of(result: Result) -> dict[RowKind, Sequence[Column]]:
+    """Return the columns of each kind of rows that a result may have, such as `records`."""
+    if isinstance(result, SweepResult):
+        return {"records": [*swept_columns_of(result).values()], "heads": [*swept_columns_of(result, "heads").values()]}
+    return {**load_study(result.study).columns}
+
+
+def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Row]]]:
+    """Return the kinds of rows that a result has, with functions that return the rows."""
+    frames: dict[str, Callable[[], Sequence[Row]]] = {
+        kind: partial(result.rows.__getitem__, kind) for kind in columns_of(result) if kind != "heads" or result.heads
+    }
+    return {**frames, "summary": partial(summary, result)} if isinstance(result, SweepResult) else frames
+
+
+def listings_of(result: Result) -> list[Listing]:
+    """Return the tables of all rows of a result, one for each kind; for a sweep over seeds, the summary and records."""
+    columns = columns_of(result)
+    if isinstance(result, SweepResult) and is_repeated(result):
+        means = Listing(TITLES["records"], summary_columns(result), summary(result))
+        return [means, Listing("Records", columns["records"], result.records)]
+    study = load_study(result.study)
+    columns["heads"] = (*columns.get("heads", ()), *study.call_columns)
+    titles = TITLES if isinstance(result, SweepResult) else study.titles
+    return [Listing(title, columns.get(kind, ()), result.rows[kind]) for kind, title in titles.items()]
+
+
+class Drawers(dict[str, Callable[[Path], None]]):
+    """Functions that draw the pictures of a result at a path, by file name; `note` receives remarks on omissions."""
+
+    def __init__(self, result: Result, look: Look, note: "Note") -> None:
+        figures = figures_of(result, note, look)
+        super().__init__({f"{name}.{look.format}": partial(self._draw, make) for name, make in figures.items()})
+        self.look, self.texts = look, set[str]()
+
+    def _draw(self, make: "Callable[[], Picture]", path: Path) -> None:
+        from attncli.show.pictures.figures import save_figure
+
+        picture = make()
+        self.texts |= picture.untranslated
+        save_figure(picture, path)
+
+    def check(self, folder: Path) -> None:
+        """Raise an InputError for words of the look that no drawn picture of the run in `folder` has."""
+        from attncli.show.pictures.figures import check_words
+
+        if self.texts:
+            check_words(self.look, self.texts, f"; the run is in {folder}, and `attncli figure` draws it again")

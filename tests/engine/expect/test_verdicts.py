@@ -1,0 +1,94 @@
+"""Expectations in words and as a table: read back from the text for a terminal or a pipe."""
+
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from attncli.config.expectations import Expectation
+from attncli.engine.expect.judging import Verdict, judge
+from attncli.engine.expect.tables import expected_words, failure, got_words, verdict_tables
+from attncli.results import Result
+from tests.engine.expect.rows import rows_of
+from tests.show.samples import printed
+
+CLAIM = "Dividing by the square root of d keeps the variance of scores at 1"
+SOURCE = "Vaswani et al. 2017, section 3.2.1"
+
+
+def verdicts(figures: list[Any], *expectations: dict[str, Any]) -> list[Verdict]:
+    rows = [{"label": "dot", "d": 2**i, "variance": figure} for i, figure in enumerate(figures)]
+    made = [Expectation.model_validate({"metric": "variance", **each}) for each in expectations]
+    result = Result("variance", "test", rows)
+    return judge(result, made, rows_of(result))
+
+
+def one(*figures: Any, **keys: Any) -> Verdict:
+    (verdict,) = verdicts(list(figures), {"where": {"d": 1}, **keys})
+    return verdict
+
+
+def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
+    return printed(verdict_tables(named, width, None), width)
+
+
+@pytest.mark.parametrize(
+    ("got", "keys", "expected", "measured"),
+    [
+        (1.0123456, {"between": [0.95, 1.05]}, "0.95 to 1.05", "1.012"),
+        (512.25, {"about": 1, "within": "5 %"}, "1 ± 5 %", "512.2"),
+        (0.1, {"about": 0.1, "within": 0.025}, "0.1 ± 0.025", "0.1000"),
+        (0.9999999999, {"above": 1}, "above 1", "1.000"),
+        (None, {"below": 3, "by": 0.5}, "at most 3 - 0.5", "no value"),
+        (1.0, {"above": 3, "by": "2 x"}, "at least 2 x 3", "1.000"),
+        (1.0, {"above": {"d": 2}}, "above 0.2501 (d = 2)", "1.000"),
+        (1.0, {"below": {"d": 2}, "by": "2 x"}, "at most 0.2501 (d = 2) / 2", "1.000"),
+        (1.0, {"above": {"d": 4}}, "above the value of d = 4", "1.000"),
+        (0.250052, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250052"),
+        (0.250051, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250051"),
+        (184, {"equal": 184}, "184", "184"),
+        (0.30000000000000004, {"equal": 0.3}, "0.3", "0.300000000000000044"),
+    ],
+)
+def test_what_was_measured_is_told_from_what_was_expected(
+    got: Any, keys: dict[str, Any], expected: str, measured: str
+) -> None:
+    verdict = one(got, 0.250051, None, **keys)
+    assert (expected_words(verdict), got_words(verdict)) == (expected, measured)
+
+
+def lines(found: list[Verdict]) -> list[str]:
+    """Return the lines of the table without its head."""
+    return [" ".join(line.split()) for line in shown(("variance", found)).splitlines()[4:]]
+
+
+def test_what_cannot_be_judged_is_a_dash() -> None:
+    assert lines(verdicts([1.0], {"where": {"d": 7}, "equal": 1})) == [
+        "- variance (d = 7)",
+        "expected 1; measured -",
+        "The expectation could not be judged",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 120])
+def test_numbers_stay_whole_at_any_width(width: int) -> None:
+    found = verdicts(
+        [1.0, 4.0],
+        {"where": {"d": [1, 2]}, "about": 1, "within": "5 %", "claim": CLAIM * 3, "source": SOURCE},
+        {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
+    )
+    text = shown(("variance", found), ("another with a long name", found), width=width)
+    assert text.splitlines()[-1] == "2 of 4 expectations hold"
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "…" not in text
+    for part in ("1 ± 5 %", "at least 2.5 x 1", "yes", "NO"):
+        assert part in text
+    assert text.count("claim") == 1 + 3 * CLAIM.count("claim"), "one table"
+
+
+def test_claims_are_text_and_never_markup_or_control() -> None:
+    keys = {"claim": "[bold]x[/]\n\x1b[31m", "source": "[y]\x07"}
+    assert failure(one(1.0, equal=2, **keys)).startswith(r'"[bold]x[/] \x1b[31m" ([y]\x07) does not hold')
+    text = shown(("a", verdicts([1.0], {"equal": 1, **keys})))
+    assert r"[bold]x[/] \x1b[31m" in text
+    assert "[y]" in text

@@ -1,0 +1,324 @@
+"""A run folder appears complete or not at all, and never replaces anything else."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from attncli.engine.runs import run_folder
+from attncli.engine.runs.locks import is_locked, lock
+from attncli.engine.runs.run_folder import LOCK, OLDEST, new_folder, save_file_at
+from attncli.errors import InputError
+from tests.cli import names_in
+
+pytestmark = pytest.mark.usefixtures("here")
+
+STARTED = datetime(2024, 2, 29, 23, 59, 58)
+STAMP = "2024-02-29T23-59-58"
+FILES = ["config.yaml", "results.json", "weights.csv"]
+
+
+def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", overwrite: bool = False) -> Path:
+    """Write a run folder with the files of a run, as a run does."""
+    with new_folder(name, out, overwrite, STARTED) as folder:
+        for name in ("config.yaml", "weights.csv"):
+            (folder.path / name).write_text(text)
+        (folder.path / "results.json").write_text(json.dumps({"attncli": "0", "files": FILES}))
+    return folder.place
+
+
+def refused(out: Path, overwrite: bool = False) -> str:
+    with pytest.raises(InputError) as caught, new_folder("d2l", out, overwrite, STARTED):
+        pytest.fail("the work began")
+    return str(caught.value)
+
+
+def test_appears_complete(here: Path) -> None:
+    with new_folder("d2l", None, False, STARTED) as folder:
+        (folder.path / "a").write_text("1")
+        assert not (here / "outputs" / "d2l" / STAMP).exists()
+    assert folder.place == here / "outputs" / "d2l" / STAMP
+    assert names_in(here / "outputs") == ["d2l", f"d2l/{STAMP}", f"d2l/{STAMP}/a", "d2l/latest"]
+
+
+def test_a_taken_time_gets_a_number(here: Path) -> None:
+    places = [write_run(text=str(index)) for index in range(3)]
+    assert [place.name for place in places] == [STAMP, f"{STAMP}-2", f"{STAMP}-3"]
+    assert [(place / "config.yaml").read_text() for place in places] == ["0", "1", "2"]
+    latest = here / "outputs" / "d2l" / "latest"
+    assert str(latest.readlink()) == f"{STAMP}-3", "relative, so that outputs/ can be moved"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
+def test_something_else_called_latest(kind: str, here: Path) -> None:
+    latest = here / "outputs" / "d2l" / "latest"
+    latest.parent.mkdir(parents=True)
+    if kind == "file":
+        latest.write_text("mine")
+    elif kind == "folder":
+        latest.mkdir()
+    else:
+        latest.symlink_to("gone")
+    write_run()
+    assert latest.is_symlink() == (kind == "dangling link")
+    assert (latest / "config.yaml").exists() == (kind == "dangling link")
+
+
+def test_a_file_system_without_links(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(path: Path, target: str) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    write_run()
+    assert names_in(here / "outputs" / "d2l") == [STAMP, *(f"{STAMP}/{name}" for name in FILES)]
+
+
+CHILD = """
+import os, signal, sys
+from datetime import datetime
+from pathlib import Path
+from attncli.engine.runs.run_folder import new_folder, save_file_at
+
+def wait(folder):
+    print(folder, flush=True)
+    sys.stdin.read()
+
+def picture(path):
+    path.write_text("half")
+    wait(path.parent)
+
+def run(out):
+    with new_folder("d2l", out, True, datetime(2024, 1, 1)) as folder:
+        (folder.path / "config.yaml").write_text("new")
+        (folder.path / "results.json").write_text('{"attncli": "0", "files": ["config.yaml", "results.json"]}')
+        wait(folder.path.parent)
+
+"""
+REPLACING = """
+rename = Path.rename
+Path.rename = lambda path, place: os.kill(os.getpid(), signal.SIGKILL) if path.name == "new" else rename(path, place)
+"""
+
+
+@contextmanager
+def child(code: str, container: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Start a process that stops in the middle of writing until its stdin is closed; yield it and its hidden folder."""
+    command = [*container, sys.executable, "-c", CHILD + code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, Path(process.stdout.readline().rstrip())
+        process.kill()
+
+
+WRITERS = [
+    ("run(None)", lambda: write_run()),
+    ("run(Path('there'))", lambda: write_run(Path("there"), overwrite=True)),
+    ("save_file_at(Path('a.png'), picture)", lambda: save_file_at(Path("b.png"), lambda path: path.touch())),
+]
+
+
+@pytest.mark.parametrize(("code", "again"), WRITERS, ids=["outputs", "out", "picture"])
+def test_the_next_removes_what_killed_ones_left_and_leaves_living_ones_alone(
+    code: str, again: Callable[[], object]
+) -> None:
+    with child(code) as (killed, left), child(code) as (living, used):
+        assert left.parent == used.parent
+        again()
+        assert left.exists()
+        assert used.exists()
+        killed.kill()
+        killed.wait()
+        assert left.exists()
+        again()
+        assert not left.exists()
+        assert used.exists()
+        living.communicate(timeout=300)
+        assert living.returncode == 0
+        assert not [path for path in used.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_that_is_killed_while_it_replaces_another(here: Path) -> None:
+    write_run(Path("run"), text="old")
+    with child(f"{REPLACING}run(Path('run'))") as (killed, left):
+        killed.communicate(timeout=300)
+    assert names_in(here / "run") == [], "it is gone for now"
+    write_run(Path("other"))
+    assert (here / "run" / "config.yaml").read_text() == "old"
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("out", ["deep/er/new", "empty", "deep/../new"])
+def test_out_that_is_new_or_empty(out: str, here: Path) -> None:
+    (here / "empty").mkdir()
+    (here / "deep").mkdir()
+    assert write_run(Path(out)) == (here / out).resolve()
+    assert names_in(here / out) == ["config.yaml", "results.json", "weights.csv"]
+    assert not (here / "outputs").exists()
+    assert not [name for name in names_in(here) if "." in Path(name).name[:1]], "nothing hidden is left"
+
+
+OTHER_FILES = [None, "[1]", '{"files": ["a"]}', '{"attncli": "0"}', '{"attncli": "0", "files": ["results.json"]}']
+STRANGE = 'which has "mine.txt", not a file of a run; expected a new or empty folder'
+IN_USE = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
+TAKEN = {
+    "mine": STRANGE,
+    "file": "a file; expected a folder that is new or empty",
+    "link": "a link; expected a folder that is new or empty",
+    "dangling": "a link; expected a folder that is new or empty",
+    ".": IN_USE,
+    "gone/..": IN_USE,
+    "disk": IN_USE,
+}
+
+
+@pytest.mark.parametrize("out", TAKEN)
+def test_out_that_is_taken(out: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("mine", "target", "disk"):
+        (here / folder).mkdir()
+    (here / "mine" / "mine.txt").write_text("mine")
+    (here / "file").write_text("mine")
+    (here / "link").symlink_to("target")
+    (here / "dangling").symlink_to("gone")
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "disk")
+    before = names_in(here)
+    for results in OTHER_FILES if out == "mine" else [None]:
+        if results is not None:
+            (here / "mine" / "results.json").write_text(results)
+        for overwrite in (False, True):
+            assert refused(Path(out), overwrite) == f'--out: got "{out}", {TAKEN[out]}'
+    (here / "mine" / "results.json").unlink(missing_ok=True)
+    assert names_in(here) == before
+    assert write_run(Path("disk/new")) == here / "disk" / "new"
+
+
+def test_out_with_a_run(here: Path) -> None:
+    write_run(Path("run"), text="old")
+    assert "which holds a run" in refused(Path("run"))
+    with suppress(KeyboardInterrupt), new_folder("d2l", Path("run"), True, STARTED) as folder:
+        (folder.path / "deep").mkdir()
+        (folder.path / "deep" / "file").write_text("")
+        raise KeyboardInterrupt
+    assert (here / "run" / "config.yaml").read_text() == "old"
+    write_run(Path("run"), text="new", overwrite=True)
+    assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
+    assert (here / "run" / "config.yaml").read_text() == "new"
+
+
+def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(Path("run"), text="old")
+    rename = Path.rename
+
+    def fails_once(path: Path, target: Path) -> Path:
+        if path.name == "new":
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails_once)
+    with pytest.raises(InputError, match="cannot write there: Input/output error"):
+        write_run(Path("run"), text="new", overwrite=True)
+    assert (here / "run" / "config.yaml").read_text() == "old"
+    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) -> None:
+    with new_folder("d2l", Path("run"), overwrite, STARTED) as folder:
+        (folder.path / "config.yaml").write_text("ours")
+        (here / "run").mkdir()
+        (here / "run" / "theirs").write_text("")
+    assert folder.place == here / "run-2"
+    assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
+
+
+def a_container() -> list[str]:
+    """Return the words that start a command in a separate namespace of processes; skip the test if that fails."""
+    line = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which(line[0]) is None or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a run in another container, because `unshare` may not make namespaces of processes here")
+    return line
+
+
+def test_a_run_in_another_container_is_left_alone() -> None:
+    """The process number in a container belongs to another process here, or to none."""
+    with child("run(None)", a_container()) as (process, used):
+        write_run()
+        assert used.exists()
+        process.communicate(timeout=300)
+        assert process.returncode == 0
+    with child("run(None)", a_container()) as (process, left):
+        process.kill()
+        process.wait()
+        until_unlocked(left)
+        write_run()
+        assert not left.exists()
+
+
+def until_unlocked(folder: Path) -> None:
+    """Wait for the end of the container, which is killed with its parent."""
+    with (folder / LOCK).open("r+b") as file:
+        while is_locked(file.fileno()):
+            time.sleep(0.01)
+
+
+def left_behind(name: str, *, locked: bool = True) -> Path:
+    """Make a hidden folder as a killed process leaves it, with its lock file."""
+    folder = Path("other", name)
+    (folder / "new").mkdir(parents=True)
+    (folder / "new" / "results.json").touch()
+    if locked:
+        (folder / LOCK).touch()
+    return folder
+
+
+def grow_old(folder: Path) -> None:
+    for path in (folder, *folder.iterdir()):
+        os.utime(path, (0, time.time() - OLDEST - 60))
+
+
+@pytest.mark.parametrize(
+    ("name", "locked"),
+    [
+        (".attncli.another-x.partial", True),  # its locks may be invisible from here
+        (f".attncli.{run_folder._machine()}-x.partial", False),  # it may be about to lock the file
+        (".attncli.host-1-0-x.partial", False),  # of an earlier version
+    ],
+    ids=["another machine", "not locked yet", "earlier version"],
+)
+def test_where_a_lock_says_nothing_age_does(name: str, locked: bool) -> None:
+    folder = left_behind(name, locked=locked)
+    write_run(Path("other/a"))
+    assert folder.exists()
+    grow_old(folder)
+    write_run(Path("other/b"))
+    assert not folder.exists()
+
+
+def test_a_hidden_folder_is_left_alone_before_it_is_locked(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[Path]()
+
+    def late(descriptor: int) -> bool | None:
+        if not seen:
+            seen.append(here)
+            run_folder._remove_abandoned(here / "other")  # by another process
+            seen.extend((here / "other").glob(".attncli.*"))
+        return lock(descriptor)
+
+    monkeypatch.setattr(run_folder, "lock", late)
+    write_run(Path("other/run"))
+    assert len(seen) == 2
+    assert names_in(here / "other") == ["run", *(f"run/{name}" for name in FILES)]
+
+
+def test_out_with_a_name_that_is_too_long(here: Path) -> None:
+    assert "cannot write there: File name too long" in refused(Path("x" * 300))
+    assert names_in(here) == []
+    assert write_run(Path("new") / ("x" * 250)).name == "x" * 250

@@ -1,0 +1,127 @@
+"""Points for engines: small studies of attention, and scorers that misbehave."""
+
+import csv
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.engine.sweeps.journal import rows_of
+from attncli.engine.sweeps.work import code_version
+from attncli.results import Row
+from attncli.scorers.dot import Dot
+
+
+def config(seed: int, scorer: str = "additive", **keys: Any) -> dict[str, Any]:
+    """Return the part of a resolved config that a point needs."""
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
+    return {"study": "attention", "seed": seed, "data": data, "scorers": [{"scorer": scorer}], **keys}
+
+
+def job(key: str, config: dict[str, Any]) -> dict[str, Any]:
+    return {"key": key, "config": config, "code": code_version()}
+
+
+def jobs(count: int, scorer: str = "additive") -> list[dict[str, Any]]:
+    """Return points that differ in their seed."""
+    return [job(f"{scorer}-{seed}", config(seed, scorer)) for seed in range(count)]
+
+
+def bad(name: str) -> dict[str, Any]:
+    """Return a point with one of the scorers below."""
+    return job(name, config(0, f"{__name__}:{name}"))
+
+
+def swept(points: Sequence[dict[str, Any]]) -> dict[str, Row]:
+    """Return the swept values of points by key, as a journal needs them."""
+    return {each["key"]: {"seed": index} for index, each in enumerate(points)}
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the parts of rows that do not depend on time and machine, by key; assert that each key occurs once."""
+    found = {row["key"]: [row["status"], without_time(row["records"]), row.get("heads")] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """Return the same parts of the rows of a journal."""
+    return figures(list(rows_of(folder)))
+
+
+def without_time(records: Sequence[Row]) -> list[Row]:
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def table(folder: Path, name: str = "records.csv") -> list[Row]:
+    """Return the rows in a file of a sweep, without times."""
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return without_time(list(csv.DictReader(file)))
+
+
+class Raises(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        raise ArithmeticError("three\nlines\nof text")
+
+
+class Leaves(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        raise SystemExit(3)
+
+
+class EndsBadly(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os._exit(5)
+
+
+class IsKilled(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+class IsKilledOnce(Dot):
+    def __init__(self, query_size: int, key_size: int, *, file: str) -> None:
+        super().__init__(query_size, key_size)
+        self.file = Path(file)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        if not self.file.exists():
+            self.file.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(queries, keys)
+
+
+class IsTerminated(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError
+
+
+class EatsMemory(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.empty(2**50)
+
+
+class NeverEnds(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        while True:
+            time.sleep(60)
+
+
+class Prints(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        sys.stdout.write("from the scorer\n")
+        return super().forward(queries, keys)
+
+
+class Slow(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        time.sleep(0.1)
+        return super().forward(queries, keys)

@@ -1,0 +1,184 @@
+"""Points on a real Dask cluster: a scheduler and two workers on this machine."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+import attncli
+from attncli.engine.sweeps import cluster as engine
+from attncli.engine.sweeps.cluster import check_cluster, on_cluster
+from attncli.engine.sweeps.processes import on_processes
+from attncli.engine.sweeps.work import EngineLostError
+from attncli.errors import InputError
+from tests.cli import experiment
+from tests.engine.sweeps.jobs import bad, figures, jobs, kept, table
+from tests.engine.sweeps.test_killed import SLOW, ended, lines, start, until
+
+ROOT = Path(attncli.__file__).parents[1]
+LONG = 120.0  # seconds; nothing takes so long, unless it is broken
+
+
+@dataclass
+class Cluster:
+    """Processes of Dask, to be killed by the tests."""
+
+    folder: Path
+    processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "scheduler.json"
+
+    def start(self, *args: object, path: Path = ROOT) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "dask", *map(str, args), "--no-dashboard", "--scheduler-file", str(self.file)]
+        # The working directory must not be the source tree, which Python would put first.
+        environment = {**os.environ, "PYTHONPATH": str(path)}
+        with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
+        self.processes.append(process)
+        return process
+
+    def worker(self, *args: object, path: Path = ROOT) -> "subprocess.Popen[bytes]":
+        return self.start("worker", "--nthreads", 1, "--host", "127.0.0.1", *args, path=path)
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process and its children."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Start a scheduler without workers."""
+    cluster = Cluster(tmp_path)
+    cluster.start("scheduler", "--host", "127.0.0.1", "--port", 0)
+    try:
+        until(cluster.file.exists)
+        yield cluster
+    finally:
+        for process in reversed(cluster.processes):
+            kill(process)
+
+
+def test_figures_are_those_of_processes_whoever_dies(cluster: Cluster) -> None:
+    cluster.worker()
+    first = cluster.worker("--no-nanny")
+    points, rows = [*jobs(6), bad("Raises"), *jobs(12)[6:]], []
+    for row in on_cluster(points, str(cluster.file)):
+        rows.append(row)
+        if len(rows) == 4:
+            kill(first)
+    assert figures(rows) == figures(list(on_processes(points, 2)))
+
+
+def test_a_scheduler_that_dies_is_told(cluster: Cluster) -> None:
+    cluster.worker("--no-nanny")
+    rows = on_cluster([*jobs(2), bad("NeverEnds")], str(cluster.file))
+    assert [next(rows)["status"] for _ in range(2)] == ["done", "done"]
+    kill(cluster.processes[0])
+    with pytest.raises(EngineLostError, match=r"the Dask scheduler at .*scheduler.json is gone"):
+        next(rows)
+
+
+def test_workers_with_another_attncli_are_named(cluster: Cluster, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "attncli", tmp_path / "old/attncli", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "old/attncli/__init__.py").write_text('__version__ = "0.1.0"\n')
+    (tmp_path / "none/attncli").mkdir(parents=True)
+    (tmp_path / "none/attncli/__init__.py").touch()
+    cluster.worker("--name", "good")
+    cluster.worker("--name", "old", path=tmp_path / "old")
+    cluster.worker("--name", "none", path=tmp_path / "none")
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(3, LONG)
+        address = {worker["name"]: address for address, worker in client.scheduler_info()["workers"].items()}
+    with pytest.raises(InputError) as caught:
+        next(on_cluster(jobs(1), str(cluster.file)))
+    (problem,) = caught.value.problems
+    assert f"{address['old']} has 0.1.0+" in problem.message
+    assert f"{address['none']} has none (ModuleNotFoundError(" in problem.message
+    assert address["good"] not in problem.message
+
+
+def test_a_scheduler_without_workers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PATIENCE", 0.5)
+    message = f'got "{cluster.file}", a scheduler without workers; expected one worker at least; '
+    cure = f"`dask worker --scheduler-file {cluster.file}` starts one"
+    with pytest.raises(InputError, match=re.escape(f"--cluster: {message}{cure}")):
+        next(on_cluster(jobs(1), str(cluster.file)))
+    notes = list[str]()
+    with pytest.raises(InputError):
+        check_cluster(str(cluster.file), notes.append)
+    assert notes == ["waiting for workers, up to 0.5 s"]
+
+
+@pytest.mark.slow
+def test_the_command_goes_on_without_its_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    config = experiment(tmp_path / "slow.yaml", scorers=[{"scorer": SLOW}])
+    lost, alone = tmp_path / "lost", tmp_path / "alone"
+    cluster.worker()
+    sweep = start(config, "--over", "seed=0..23", "--out", lost, engine=("--cluster", cluster.file))
+    until(lambda: len(lines(lost)) >= 3)
+    kill(cluster.processes[0])
+    gone = f"stopped: the Dask scheduler at {cluster.file} is gone; `attncli sweep --resume "
+    code, told = ended(sweep)
+    assert (code, told.startswith(gone)) == (1, True)
+    before = lines(lost)
+    assert 3 <= len(before) < 24
+    assert ended(start("--resume", lost)) == (0, "")
+    assert lines(lost)[: len(before)] == before
+    assert ended(start(config, "--over", "seed=0..23", "--out", alone)) == (0, "")
+    assert (kept(lost), table(lost)) == (kept(alone), table(alone))
+
+
+@pytest.mark.slow
+def test_workers_that_all_die(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PATIENCE", 1.0)
+    worker = cluster.worker("--no-nanny")
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(1, LONG)
+    rows = on_cluster([*jobs(1), bad("NeverEnds")], str(cluster.file))
+    next(rows)
+    kill(worker)
+    with pytest.raises(EngineLostError, match="there have been no Dask workers for 1 s"):
+        next(rows)
+
+
+@pytest.mark.slow
+def test_points_that_kill_workers_die_in_the_end(cluster: Cluster) -> None:
+    """No other point dies, although a dying worker also loses the points in its queue."""
+    cluster.worker()  # with a nanny, which starts it again
+    rows = list(on_cluster([bad("EndsBadly"), *jobs(2), bad("Leaves")], str(cluster.file)))
+    states = {row["key"]: row["status"] for row in rows}
+    assert states == {"additive-0": "done", "additive-1": "done", "EndsBadly": "died", "Leaves": "failed"}
+    (died,) = (row["error"] for row in rows if row["status"] == "died")
+    assert died == "4 workers died of it in a row"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
+def test_schedulers_that_are_not_there(here: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr(engine, "PATIENCE", 0.5)
+    reason = "expected the address of a Dask scheduler, or its scheduler file, that answers; "
+    with pytest.raises(InputError, match=re.escape(f'--cluster: got "{address}"; {reason}')):
+        next(on_cluster(jobs(1), address))
+    with pytest.raises(InputError, match=re.escape(address)):
+        check_cluster(address)
+
+
+def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    message = 'got "tcp://x:1", which needs the packages dask and distributed; install them with '
+    with pytest.raises(InputError, match=re.escape(f"{message}`pip install dask distributed`")):
+        next(on_cluster(jobs(1), "tcp://x:1"))

@@ -1,0 +1,252 @@
+"""Sentences about sweeps, from results made by hand: how a metric changes with a number, and extremes among names."""
+
+import math
+import re
+from collections.abc import Callable
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attncli
+from attncli.engine.sweeps.findings import SMALL, findings_of
+from attncli.results import Result, Row
+from tests.engine.sweeps.test_summary import swept
+
+Over = list[dict[str, list[Any]]]
+WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
+
+
+def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, **more: Any) -> list[str]:
+    """Return the findings of a sweep whose metric is a function of the swept values and the label."""
+    keys = [key for axis in over for key in axis]
+    rows = []
+    for place in product(*(list(zip(*axis.values(), strict=True)) for axis in over)):
+        values = dict(zip(keys, [value for part in place for value in part], strict=True))
+        for label in labels or ("dot",):
+            row = {**values, "scorer": label, "label": label, "normalizer": "softmax"}
+            rows.append({**row, "entropy": entropy(row), **more})
+    return [finding.text for finding in findings_of(swept("attention", over, rows))]
+
+
+def line(values: list[float | None], *, places: list[Any] | None = None) -> str:
+    """Return the finding about values at d = 1, 2, 4, ..., or at `places`."""
+    places = places or [2**index for index in range(len(values))]
+    (text,) = sentences([{"d": places}], lambda row: values[places.index(row["d"])])
+    return text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([2.30, 1.6, 0.11], "falls from 2.30 to 0.110 as d rises from 1 to 4"),
+        ([0.5, 0.9, 4.0], "rises from 0.500 to 4.00 as d rises from 1 to 4"),
+        ([0.0, 0.0, 0.0, 2.0], "rises from 0 to 2.00 as d rises from 1 to 8"),
+        ([1.0, 1.0, 1.0], "stays at 1.00 as d rises from 1 to 4"),
+        ([1.0, 1.00001, 0.99999], "stays at 1.00 as d rises from 1 to 4"),
+        ([0.0, 0.0], "stays at 0 as d rises from 1 to 2"),
+        ([0.126, 0.124, 0.129, 0.125], "stays between 0.124 and 0.129 as d rises from 1 to 8"),
+        ([1.0, 3.0, 0.5], "rises from 1.00 to 3.00 at d = 2, then falls to 0.500 as d rises from 1 to 4"),
+        ([3.0, 1.0, 1.0, 2.0], "falls from 3.00 to 1.00 at d = 2 to 4, then rises to 2.00 as d rises from 1 to 8"),
+        ([1.0, 3.0, 0.5, 2.0], "goes up and down between 0.500 and 3.00 as d rises from 1 to 8"),
+        ([1.0, 2.0, 1.95, 3.0], "on the whole rises from 1.00 to 3.00 as d rises from 1 to 8"),
+        ([3.0, 1.9, 2.0, 1.0], "on the whole falls from 3.00 to 1.00 as d rises from 1 to 8"),
+        ([2.0, None, 1.0], "falls from 2.00 to 1.00 as d rises from 1 to 4"),
+    ],
+)
+def test_a_number(values: list[float | None], text: str) -> None:
+    assert line(values) == f"dot: entropy {text}."
+
+
+def test_a_number_in_any_order() -> None:
+    assert (
+        line([1.0, 4.0, 0.5], places=[1.0, 4.0, 0.5])
+        == "dot: entropy rises from 0.500 to 4.00 as d rises from 0.5 to 4."
+    )
+
+
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=9))
+def test_sentences_are_true(values: list[int]) -> None:
+    text, steps = line([float(each) for each in values]), [b - a for a, b in pairwise(values)]
+    numbers = [float(each) for each in re.findall(r"[\d.]+(?= at| as|,)", text.partition(" as d")[0] + " as")]
+    if match := re.search("entropy (rises|falls) from ([0-9.]+) to ([0-9.]+) as", text):
+        assert (float(match[2]), float(match[3])) == (values[0], values[-1])
+        assert all(step >= 0 if match[1] == "rises" else step <= 0 for step in steps)
+    elif "then" in text:
+        up = text.startswith("dot: entropy rises")
+        top = max(values) if up else min(values)
+        assert numbers[0] == top
+        at = [index for index, value in enumerate(values) if value == top]
+        where = [
+            int(math.log2(int(each))) for each in re.findall(r"\d+", text.partition(" at d = ")[2].partition(",")[0])
+        ]
+        assert where == sorted({at[0], at[-1]})
+    elif "on the whole" in text:
+        sign = 1 if "rises from" in text.partition(" as d")[0] else -1
+        assert sign * (values[-1] - values[0]) > 0
+        turns = [0, *(index for index in range(1, len(steps)) if steps[index] * steps[index - 1] < 0), len(values) - 1]
+        assert (
+            min(sign * (values[b] - values[a]) for a, b in pairwise(turns)) >= -SMALL * (max(values) - min(values)) - 1
+        )
+    elif "between" in text:
+        low, high = (float(each) for each in re.findall(r"between ([\d.]+) and ([\d.]+)", text)[0])
+        assert (low, high) == (min(values), max(values))
+    else:
+        assert text.startswith(f"dot: entropy stays at {values[0]}.")
+
+
+def test_several_labels_have_a_sentence_each() -> None:
+    over: Over = [{"scale": [0.5, 4.0]}]
+    texts = sentences(over, lambda row: 1.5 if row["label"] == "dot" else row["scale"], "dot", "cosine")
+    assert texts == [
+        "dot: entropy stays at 1.50 as scale rises from 0.5 to 4.",
+        "cosine: entropy rises from 0.500 to 4.00 as scale rises from 0.5 to 4.",
+    ]
+
+
+def test_keys_that_change_together() -> None:
+    over: Over = [{"scorers[0].scale": [1.0, 4.0], "scorers[1].scale": [3.0, 7.0]}]
+    (text,) = sentences(over, lambda row: row["scorers[1].scale"])
+    expected = "rises from 3.00 to 7.00 as scorers[0].scale rises from 1 to 4 with scorers[1].scale from 3 to 7"
+    assert text == f"dot: entropy {expected}."
+
+
+@pytest.mark.parametrize(
+    ("values", "wiggle", "text"),
+    [
+        ([3.0, 2.0, 1.0], 1.0, "falls from 3.00 to 1.00 as scale rises from 0 to 2"),
+        ([3.0, 2.99, 3.01, 1.0], 1.0, "falls from 3.00 to 1.00 as scale rises from 0 to 3"),
+        ([1.0, 1.2, 1.1], 10.0, "lies between 1.00 and 1.20, within the noise of 3 seeds, as scale rises from 0 to 2"),
+        ([1.0, 2.0, 1.0], 1.0, "rises from 1.00 to 2.00 at scale = 1, then falls to 1.00 as scale rises from 0 to 2"),
+        ([5.00, 5.02, 5.01], 1.0, "stays between 5.00 and 5.02 as scale rises from 0 to 2"),
+    ],
+)  # fmt: skip
+def test_a_number_over_seeds(values: list[float], wiggle: float, text: str) -> None:
+    """Steps within the noise are no turning points; sentences have the means."""
+    over: Over = [{"seed": [0, 1, 2]}, {"scale": [*range(len(values))]}]
+
+    def entropy(row: Row) -> float:
+        return values[row["scale"]] + wiggle * WIGGLES[(row["seed"] + row["scale"]) % 3]
+
+    assert sentences(over, entropy) == [f"dot: entropy {text}."]
+
+
+def test_equal_seeds_are_compared_with_each_other() -> None:
+    """Every seed falls by 0.5, although the seeds lie far apart."""
+    over: Over = [{"seed": [0, 1, 2]}, {"scale": [1, 2]}]
+    (text,) = sentences(over, lambda row: 10.0 * row["seed"] + 0.001 * row["seed"] * row["scale"] - 0.5 * row["scale"])
+    assert text == "dot: entropy falls from 9.50 to 9.00 as scale rises from 1 to 2."
+
+
+def test_each_of_several_numbers_has_a_clause_where_it_matters_most() -> None:
+    """A single key has entropy 0 at every scale: this corner of the grid is not the result."""
+    over: Over = [{"scale": [0.01, 1.0, 2.0]}, {"keys": [1, 16, 256]}]
+    (text, same) = sentences(
+        over, lambda row: math.log(row["keys"]) / (1 + row["scale"] * (row["label"] == "dot")), "dot", "other"
+    )
+    assert text == (
+        "dot: entropy falls from 5.49 to 1.85 as scale rises from 0.01 to 2 (keys = 256); "
+        "it rises from 0 to 5.49 as keys rises from 1 to 256 (scale = 0.01)."
+    )
+    assert same == (
+        "other: entropy does not change with scale; it rises from 0 to 5.55 as keys rises from 1 to 256 (scale = 0.01)."
+    )
+
+
+def test_a_direction_that_is_not_the_same_everywhere() -> None:
+    over: Over = [{"scale": [1, 2, 3]}, {"dtype": ["float32", "float16"]}]
+    (text,) = sentences(over, lambda row: row["scale"] * (1.0 if row["dtype"] == "float32" else -0.5) + 2)
+    assert text == (
+        "dot: entropy rises from 3.00 to 5.00 as scale rises from 1 to 3 (dtype = float32), "
+        "but falls from 1.50 to 0.500 (dtype = float16); "
+        "it is lowest, 0.500 at dtype = float16, and highest, 5.00 at dtype = float32 (scale = 3)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"a": 2.0, "b": 0.5, "c": 3.0}, "is lowest, 0.500 at fill = b, and highest, 3.00 at fill = c"),
+        ({"a": 1.0, "b": 1.0, "c": 3.0}, "is lowest, 1.00 at fill = a and b, and highest, 3.00 at fill = c"),
+        ({"a": 1.0, "b": 1.001}, "stays at 1.00 at every fill"),
+        ({**dict.fromkeys("abcd", 1), "e": 2}, "is lowest, 1.00 at 4 values of fill, and highest, 2.00 at fill = e"),
+        ({"1/d": 3.0, 0.5: 2.0, 1: 1.0}, "is lowest, 1.00 at fill = 1, and highest, 3.00 at fill = 1/d"),
+        ({True: 1.0, False: 2.0}, "is lowest, 1.00 at fill = true, and highest, 2.00 at fill = false"),
+    ],
+)  # fmt: skip
+def test_names(values: dict[Any, float], text: str) -> None:
+    assert sentences([{"fill": [*values]}], lambda row: values[row["fill"]]) == [f"dot: entropy {text}."]
+
+
+def test_names_over_seeds() -> None:
+    """Names that noise may have exchanged are named together."""
+    over: Over = [{"seed": [0, 1, 2]}, {"fill": ["a", "b", "c"]}]
+    values = {"a": 1.0, "b": 1.01, "c": 3.0}
+
+    def noisy(size: float) -> Callable[[Row], float]:
+        return lambda row: values[row["fill"]] + size * WIGGLES[(row["seed"] + ord(row["fill"])) % 3]
+
+    (text,) = sentences(over, noisy(1.0))
+    assert text == "dot: entropy is lowest, 1.00 at fill = a and b, and highest, 3.00 at fill = c."
+    (text,) = sentences(over, noisy(40.0))
+    assert text == "dot: entropy lies between 1.00 and 3.00, within the noise of 3 seeds, at every fill."
+
+
+def test_layers_have_their_numbers() -> None:
+    over: Over = [{"scale": [1, 2]}]
+    keys = ["encoder.0", "encoder.1"]
+    rows = [
+        {
+            "scale": scale,
+            "scorer": "dot",
+            "label": "dot",
+            "normalizer": "softmax",
+            "layer": layer,
+            "entropy": depth * scale,
+        }
+        for scale in (1, 2)
+        for depth, layer in enumerate(keys, 1)
+    ]
+    (finding,) = findings_of(swept("attention", over, rows))
+    assert finding.text == "dot: entropy rises from 2.00 to 4.00 as scale rises from 1 to 2 (layer = 1)."
+    assert finding.numbers == {"lowest": 1.0, "highest": 4.0}
+
+
+def test_nothing_to_tell() -> None:
+    assert sentences([{"seed": [0, 1]}], lambda row: row["seed"]) == []
+    assert sentences([{"scale": [1, 2]}], lambda row: 1.0 if row["scale"] == 1 else None) == []
+    assert sentences([{"scale": [1, 2]}], lambda row: None) == []
+
+
+def entropy_by_hand(queries: np.ndarray, keys: np.ndarray, scale: float) -> float:
+    """Return the mean entropy of softmax(scale * q . k) in nats, by loops."""
+    found = []
+    for query in queries:
+        scores = [scale * float(query @ key) for key in keys]
+        powers = [math.exp(score - max(scores)) for score in scores]
+        shares = [power / sum(powers) for power in powers]
+        found.append(-math.fsum(share * math.log(share) for share in shares if share))
+    return math.fsum(found) / len(found)
+
+
+def test_a_real_sweep_over_the_scale() -> None:
+    """Bare names have the option, too; the numbers of the sentences are those of loops in float64."""
+    draw = np.random.default_rng(0)
+    queries, keys = draw.standard_normal((5, 4)), draw.standard_normal((10, 4))
+    data = {"queries": queries[None], "keys": keys[None]}
+    experiment = {"data": data, "scorers": ["scaled_dot", "cosine", "dot"], "dtype": "float64"}
+    result: Result = attncli.sweep(experiment, over={"scale": [0.01, 1, 10]}, jobs=1)
+    unit_queries, unit_keys = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, keys))
+    ends = {
+        "scaled_dot": [entropy_by_hand(queries, keys, scale) for scale in (0.01, 10)],
+        "cosine": [entropy_by_hand(unit_queries, unit_keys, scale) for scale in (0.01, 10)],
+    }
+    expected = [
+        f"{label}: entropy falls from {high:.2f} to {low:.3g} as scale rises from 0.01 to 10."
+        for label, (high, low) in ends.items()
+    ]
+    expected.append(f"dot: entropy stays at {entropy_by_hand(queries, keys, 1):.2f} as scale rises from 0.01 to 10.")
+    assert [finding.text for finding in result.findings] == expected

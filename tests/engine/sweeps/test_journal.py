@@ -1,0 +1,184 @@
+"""The journal: one writer, whole lines, strict JSON; a second terminal can read it."""
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.engine.runs import run_folder
+from attncli.engine.runs.locks import is_locked
+from attncli.engine.runs.run_folder import JOURNAL
+from attncli.engine.sweeps.journal import Journal, rows_of
+from attncli.engine.sweeps.tally import Tally
+from attncli.errors import InputError
+from attncli.results import Row
+
+SWEPT: dict[str, Row] = {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 2}}
+
+
+def row(key: str, status: str = "done", seconds: float = 1.0) -> Row:
+    error = None if status == "done" else "wrong"
+    return {"key": key, "status": status, "error": error, "seconds": seconds, "host": "here", "records": [{"x": None}]}
+
+
+def written(folder: Path, *rows: Row) -> bytes:
+    with Journal(folder, SWEPT) as journal:
+        for each in rows:
+            journal.add(each)
+    return (folder / JOURNAL).read_bytes()
+
+
+def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
+    with Journal(tmp_path, SWEPT) as journal:
+        journal.add(row("b"))
+        (line,) = (tmp_path / JOURNAL).read_text().splitlines()
+        assert list(rows_of(tmp_path)) == [json.loads(line)]
+    content = json.loads(line)
+    assert datetime.fromisoformat(content.pop("finished")).tzinfo is not None
+    assert content == {**row("b"), "sweep": {"seed": 1}}
+    assert next(iter(content)) == "key"
+
+
+def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    before = written(tmp_path, row("a"), row("b", "failed"))
+    with Journal(tmp_path, SWEPT) as journal:
+        assert journal.done == {"a"}
+    assert written(tmp_path, row("b")).startswith(before)
+    with Journal(tmp_path, SWEPT) as journal:
+        assert journal.done == {"a", "b"}
+        assert journal.tally.line(True, "").startswith("2 of 3 points done, about ")
+
+
+def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
+    written(tmp_path, row("a"), row("b"))
+    with Journal(tmp_path, {"b": {"seed": 1}, "new": {"seed": 7}}) as journal:
+        assert journal.done == {"b"}
+        assert journal.tally.line(True, "").startswith("1 of 2 points done, about ")
+
+
+@pytest.mark.parametrize("torn", [b'{"key": "b", "sta', b"{", b"\0\0\0"])
+def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
+    before = written(tmp_path, row("a"))
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(torn)
+    assert [each["key"] for each in rows_of(tmp_path)] == ["a"]
+    assert (tmp_path / JOURNAL).read_bytes() == before + torn, "readers change nothing"
+    written(tmp_path, row("b"))
+    assert [each["key"] for each in rows_of(tmp_path)] == ["a", "b"]
+
+
+WHOLE = {**row("b"), "sweep": {"seed": 1}, "finished": "2026-01-01T00:00:00+00:00"}
+WRONG = {
+    "key": [],
+    "sweep": 1,
+    "status": "well",
+    "error": 1,
+    "seconds": "1",
+    "host": None,
+    "finished": "",
+    "records": [1],
+}
+LINES = [
+    "",
+    "nonsense",
+    "[1]",
+    "[" * 100_000,
+    '{"key": "b"}',
+    *(json.dumps({**WHOLE, key: WRONG[key]}) for key in WRONG),
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
+    first = written(tmp_path, row("a"))
+    damaged = first + line.encode() + b"\n" + first
+    (tmp_path / JOURNAL).write_bytes(damaged)
+    expected = (
+        rf"{JOURNAL}:2: got .*; expected a finished point of a sweep; remove the line, and the sweep runs its point"
+    )
+    for read in (lambda: list(rows_of(tmp_path)), lambda: Journal(tmp_path, SWEPT)):
+        with pytest.raises(InputError, match=expected):
+            read()
+    assert (tmp_path / JOURNAL).read_bytes() == damaged
+
+
+def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path, SWEPT) as journal:
+        with pytest.raises(InputError, match=rf'got "{tmp_path}", into which a sweep writes; .* --status'):
+            Journal(tmp_path, SWEPT)
+        journal.add(row("a"))
+        assert len(list(rows_of(tmp_path))) == 1, "readers need no lock"
+    Journal(tmp_path, SWEPT).__exit__()
+
+
+def test_asking_whether_a_sweep_writes_stands_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, row("a"))
+
+    def slow(descriptor: int) -> bool | None:
+        answer = is_locked(descriptor)
+        with Journal(tmp_path, SWEPT) as journal:  # `--resume` begins beside `--status`
+            journal.add(row("b"))
+            assert is_locked(descriptor) is True
+        return answer
+
+    monkeypatch.setattr(run_folder, "is_locked", slow)
+    assert run_folder.is_written(tmp_path) is False
+
+
+def test_a_folder_without_a_journal_has_no_rows(tmp_path: Path) -> None:
+    assert list(rows_of(tmp_path)) == []
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).mkdir()
+    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be written: Is a directory"):
+        Journal(tmp_path, SWEPT)
+    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: it is a folder"):
+        list(rows_of(tmp_path))
+
+
+def test_a_full_disk_is_told() -> None:
+    journal = Journal.__new__(Journal)
+    journal._swept, journal._path = SWEPT, Path("/dev/full")
+    with Path("/dev/full").open("wb", buffering=0) as journal._file, pytest.raises(InputError, match="No space left"):
+        journal.add(row("a"))
+
+
+NOON = datetime.fromisoformat("2026-01-01T12:00:00+00:00")
+
+
+def told(*rows: tuple[int, float, float, str], points: int = 10) -> Tally:
+    """Return a tally of rows (seed, seconds, finished at, status)."""
+    tally = Tally({"seed": seed} for seed in range(points))
+    for seed, seconds, at, status in rows:
+        finished = (NOON + timedelta(seconds=at)).isoformat()
+        tally.add({"sweep": {"seed": seed}, "seconds": seconds, "finished": finished, "status": status})
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ([(0, 4.0, 4.0, "done"), (1, 4.0, 8.0, "done")], 8 * 4.0),  # one at a time
+        ([(0, 4.0, 4.0, "done"), (1, 4.0, 4.0, "done")], 8 * 2.0),  # two at a time
+        ([(0, 4.0, 4.0, "done"), (1, 4.0, 9004.0, "done")], 8 * 4.0),  # resumed after a pause
+        ([(0, 4.0, 4.0, "failed"), (0, 4.0, 8.0, "done")], 9 * 8.0),  # tried again
+        ([], 0.0),
+    ],
+)
+def test_time_left(rows: Any, left: float) -> None:
+    assert told(*rows).seconds_left == pytest.approx(left)
+
+
+def test_states_and_time_in_words() -> None:
+    assert told().line(True, "") == "0 of 10 points done"
+    assert told((0, 1.0, 1.0, "done")).line(True, "") == "1 of 10 points done, about 9 s left"
+    rows = [(0, 90.0, 90.0, "failed"), (1, 90.0, 180.0, "died"), (2, 90.0, 270.0, "done"), (2, 1.0, 271.0, "done")]
+    assert told(*rows).line(True, "") == "1 of 10 points done, 1 failed, 1 died, about 11 min left"
+    assert told(*rows).line(None, "") == "1 of 10 points done, 1 failed, 1 died"
+    assert told(*rows).line(False, "this") == "1 of 10 points done, 1 failed, 1 died; stopped; `this` goes on"
+    assert told((0, 9000.0, 9000.0, "done")).words == "about 22 h left"
+    assert told((0, 90000.0, 90000.0, "done")).words == "about 9 d left"
+    assert told((0, 1.0, 1.0, "done"), points=1).line(False, "") == "1 of 1 points done"

@@ -1,0 +1,161 @@
+"""The plan of a sweep: points by hand, equal points, and errors before the work."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.config.document import read_document
+from attncli.config.overrides import parse_override
+from attncli.config.sweep import keys_of, typed_axes
+from attncli.engine.runs.resolved import config_of, dump_yaml
+from attncli.engine.sweeps import points
+from attncli.engine.sweeps.points import SweepPlan, plan_of
+from attncli.engine.sweeps.work import code_version, key_of
+from attncli.errors import MOST_PROBLEMS, InputError
+from attncli.stopping import Progress
+from attncli.studies import load_study, options_model
+from tests.cli import experiment
+
+TWO = [{"scorer": "scaled_dot"}, {"scorer": "additive", "num_hiddens": 4}]
+
+
+def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **more: Any) -> SweepPlan:
+    pairs = [(option, text) for option, _, text in (each.partition(" ") for each in over)]
+    return plan_of(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **more)
+
+
+def refused(path: Path, *over: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        planned(path, *over)
+    return [str(problem).replace(str(path), "x.yaml") for problem in caught.value.problems]
+
+
+def test_points_by_hand(tmp_path: Path) -> None:
+    """Points are the product of the axes, the last axis fastest; each has the same config as with --set."""
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    plan = planned(path, "over seed=3..4", "over scorers[0].scale=0.5,2", "with num_hiddens=2,8")
+    keys = ["seed", "scorers[0].scale", "num_hiddens"]
+    assert keys_of(plan.axes) == keys
+    expected = [dict(zip(keys, (seed, *pair), strict=True)) for seed, pair in product((3, 4), ((0.5, 2), (2, 8)))]
+    assert [point.sweep for point in plan.points] == expected
+    for point in plan.points:
+        sets = [parse_override(f"{key}={value}") for key, value in point.sweep.items()]
+        options = read_document(path, sets).validate(options_model("attention"))
+        own = {key: value for key, value in config_of(options).items() if key != "name"}
+        assert point.config == own
+        assert point.key == key_of(own, code_version())
+    assert plan.points[3].text == "seed = 4, scorers[0].scale = 2, num_hiddens = 8"
+
+
+def test_identity_is_of_what_changes_numbers() -> None:
+    config = {"study": "attention", "name": "a", "seed": 1, "expect": [1], "figure": {"dpi": 9}}
+    assert key_of(config, "1") == key_of({"study": "attention", "seed": 1}, "1")
+    assert len({key_of(config, "1"), key_of(config, "2"), key_of({**config, "seed": 2}, "1")}) == 3
+
+
+def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:
+    path = experiment(tmp_path / "x.yaml", sweep={"over": [{"seed": "0..1"}, {"keys.shape[1]": [5, 6]}]})
+    assert len(planned(path).points) == 4
+    plan = planned(path, "over seed=7", "over dtype=float32,float64")
+    assert keys_of(plan.axes) == ["seed", "keys.shape[1]", "dtype"]
+    assert [point.sweep["keys.shape[1]"] for point in plan.points] == [5, 5, 6, 6]
+
+
+def test_config_of_the_folder_plans_the_same_points_anywhere(tmp_path: Path) -> None:
+    """The config has absolute paths, and the axes with their overrides."""
+    (tmp_path / "bias.csv").write_text("0,1,2,3,4\n" * 3)
+    path = experiment(tmp_path / "x.yaml", data={"bias": {"file": "bias.csv"}}, scorers="dot")
+    plan = planned(path, "over seed=0..2", "over data.keys.fill=normal,ones", sets=("device=cpu",))
+    assert plan.points[0].config["data"]["bias"]["file"] == str(tmp_path / "bias.csv")
+    again = tmp_path / "elsewhere" / "config.yaml"
+    again.parent.mkdir()
+    again.write_text(dump_yaml(plan.config))
+    assert [(point.key, point.sweep) for point in planned(again).points] == [
+        (point.key, point.sweep) for point in plan.points
+    ]
+    assert planned(again).options.name == "x"
+
+
+def test_problems_are_told_once_with_their_place(tmp_path: Path) -> None:
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    wrong = refused(path, "over seed=0..99", "over scorers[0].scale=1,-1", "over scorers[1].num_hidden=1")
+    assert [problem.partition("; ")[0] for problem in wrong] == [
+        "x.yaml: --over scorers[1].num_hidden=1: scorers[1].num_hidden: unknown key",
+        "x.yaml: --over scorers[0].scale=-1: scorers[0].scale: got -1",
+    ]
+    several = refused(path, "over seed=-50..-1")
+    assert several[0].startswith("x.yaml: --over seed=-50: seed: got -50; expected an integer of at least 0")
+    assert several[-1] == "x.yaml: and 30 more problems"
+    assert len(several) == MOST_PROBLEMS + 1
+
+
+def test_problems_in_a_file_have_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "data: {queries: {shape: [1, 2, 4]}, keys: {shape: [1, 3, 4]}}\nscorers: [dot]\n"
+        "sweep:\n  over:\n    - {seed: [0, -1]}\n    - {dtype: [float32, float8], train: [1, true]}\n"
+    )
+    assert [problem.partition("; ")[0] for problem in refused(path)] == [
+        "x.yaml:6:42: train: got 1",
+        'x.yaml:6:25: dtype: got "float8"',
+        "x.yaml:5:18: seed: got -1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        (["over dtype=float32", "over seed=1,1.0"], "x.yaml: --over seed=1.0: seed: got 1.0; expected an integer"),
+        (["over study=attention"], "x.yaml: got `study` as a key to sweep over, which changes no number"),
+        (["over scorers[7].scale=1"], "x.yaml: --over scorers[7].scale=1: got scorers[7]; scorers is a list of 2"),
+    ],
+)
+def test_sweeps_that_make_no_sense(tmp_path: Path, over: list[str], message: str) -> None:
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    assert refused(path, *over)[0].startswith(message)
+
+
+def test_combinations_are_tried_before_the_work(tmp_path: Path) -> None:
+    """Fewer keys and larger valid lengths are wrong only in combination."""
+    path = experiment(tmp_path / "x.yaml", data={"valid_lens": [2, 2]})
+    (problem,) = refused(path, "over keys.shape[1]=5,3", "over valid_lens[0]=2,4,3", "over seed=0..9")
+    assert "at keys.shape[1] = 3, valid_lens[0] = 4, seed = 0: " in problem
+
+
+def test_what_is_tried_depends_on_the_sweep_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of points that differ only in their seed one is tried; of many points always the same sample."""
+    study, tried = load_study("attention"), list[tuple[object, ...]]()
+    prepare = study.prepare
+
+    def noted(options: Any, progress: Progress) -> Any:
+        tried.append((options.seed, options.scorers[0].options["scale"], options.data.keys.shape[1]))
+        return prepare(options, progress)
+
+    monkeypatch.setattr(points, "load_study", lambda name: replace(study, prepare=noted))
+    monkeypatch.setattr(points, "MOST_SINGLE", 8)
+    monkeypatch.setattr(points, "MOST_SEVERAL", 8)
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    for values, singles, several in [("1..3", 2 + 4, 2 * 4), ("1..50", 8, 8)]:
+        over = ("over seed=0..4", f"over scorers[0].scale={values}", "over keys.shape[1]=1..5")
+        plans = []
+        for _ in range(2):
+            tried.clear()
+            planned(path, *over)
+            plans.append([*tried])
+        assert plans[0] == plans[1]
+        assert {seed for seed, *_ in tried} == {0}
+        changed = [sum((scale != 1, keys != 1)) for _, scale, keys in tried]
+        assert changed.count(0) == 1
+        assert singles == changed.count(1)
+        assert several <= changed.count(2) <= several + 1, "and the last"
+
+
+def test_rows_have_the_swept_columns_first(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("study: train\nscorers: [dot]\n")
+    columns = [column.key for column in planned(path, "over seed=0..1", "with d=8,16").rows.columns]
+    assert columns[:6] == ["seed", "d", "scorer", "label", "normalizer", "record.d"]
+    assert "record.seed" in columns

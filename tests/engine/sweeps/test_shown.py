@@ -1,0 +1,288 @@
+"""sweep.png and the page of a sweep: values of matplotlib's artists against means by hand."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import PowerNorm
+from rich.console import Console
+
+from attncli.config.looks import Look
+from attncli.engine.runs.loading import StoredRun
+from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
+from attncli.engine.sweeps.tables import heading, tables
+from attncli.engine.sweeps.views import columns_of
+from attncli.results import Result, SweepResult
+from attncli.show.page.report import report
+from attncli.show.pictures.figures import Picture
+from attncli.show.pictures.looks import looks_of
+from tests.engine.sweeps.test_summary import NOISE, attention, swept
+from tests.show.page.reading import Read
+
+Over = list[dict[str, list[Any]]]
+SEEDS = {"seed": [0, 1, 2]}
+MEAN = sum(NOISE.values()) / 3
+
+
+def numbers(line: Any) -> tuple[list[float], list[float]]:
+    """Return the ends of the segments of a line."""
+    x, y = line.get_data()
+    return [float(each) for each in x], [float(each) for each in y]
+
+
+def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Picture, SweepResult]:
+    result = swept("attention", over, attention(over, *labels))
+    note = notes.append if notes is not None else pytest.fail
+    return figures(result, note, Look())["sweep"](), result
+
+
+def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
+    figure, _ = drawn([SEEDS, {"scorers[0].scale": [0.1, 1.0, 10.0]}])
+    (axes,) = figure.axes
+    lines = {line.get_gid(): line for line in axes.lines}
+    assert set(lines) == {"entropy-dot", "entropy-cosine"}
+    assert numbers(lines["entropy-dot"])[0] == pytest.approx([0.1, 1, 10])
+    assert numbers(lines["entropy-cosine"])[1] == pytest.approx([each + 1 + MEAN for each in (0.1, 1, 10)])
+    assert lines["entropy-dot"].get_color() == looks_of(["dot"])["dot"].light
+    assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
+    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scale", "entropy (nats)")
+
+
+def test_keys_that_go_together_are_named_together() -> None:
+    together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
+    figure, result = drawn([SEEDS, together])
+    assert figure.axes[0].get_xlabel() == "scale of dot\nwith scale of cosine"
+    (*_, table) = tables(result, width=100, most=40, csv=None)
+    console = Console(width=100)
+    with console.capture() as printed:
+        console.print(table)
+    assert "scorers[1].scale" in printed.get()
+
+
+@pytest.mark.parametrize(
+    ("over", "heads", "x"),
+    [
+        ([{"scorers[0].scale": [1.0, 2.0]}], False, "scale"),
+        ([{"scorers[1].normalizer.alpha": [1.0, 2.0]}], False, "alpha"),
+        ([{"keys.shape[1]": [4, 16]}], False, "keys"),
+        ([{"data.keys.shape[1]": [4, 16], "data.queries.shape[1]": [4, 16]}], False, "keys\nwith queries"),
+        ([{"keys.shape[2]": [4, 16]}], False, "size of keys"),
+        ([{"keys.shape[2]": [4, 16]}], True, "keys"),
+        ([{"queries.shape[1]": [4, 16]}], True, "heads"),
+        ([{"keys.shape[0]": [4, 16]}], False, "batch"),
+        ([{"keys.shape[7]": [4, 16]}], False, "keys.shape[7]"),
+        ([{"keys.std": [1.0, 2.0], "queries.std": [1.0, 3.0]}], False, "std of keys\nwith std of queries"),
+        ([{"d": [16, 64]}], False, "d"),
+    ],
+)
+def test_axes_are_named_in_words(over: Over, heads: bool, x: str) -> None:
+    result = swept("attention", over, attention(over))
+    result = replace(result, heads=[{**row, "batch": 0, "head": 0} for row in result.records] if heads else [])
+    (axes,) = figures(result, pytest.fail, Look())["sweep"]().axes
+    assert axes.get_xlabel() == x
+
+
+def test_panels_and_tables_of_a_sweep_are_named_in_words() -> None:
+    figure, _ = drawn(
+        [{"scorers[0].scale": [1.0, 2.0]}, {"keys.shape[1]": [4, 16, 64]}, {"dtype": ["float64", "float32"]}]
+    )
+    assert figure.axes[0].get_title() == "scale = 1\ndtype = float64"
+    assert figure.axes[2].get_xlabel() == "keys"
+    table, _ = drawn([{"scorers[0].scale": [1.0, 2.0]}, {"keys.shape[1]": [4, 16, 64]}])
+    assert table.get_supylabel() == "scale"
+    assert "keys" in {axes.get_xlabel() for axes in table.axes}
+
+
+def spread_over(low: float) -> SweepResult:
+    """Return a sweep over three seeds, of two scorers from 1 down to 0.001, where a seed has `low` at the largest d."""
+    rows = [
+        {"seed": seed, "d": d, "scorer": label, "label": label, "normalizer": "softmax", "entropy": value}
+        for seed in range(3)
+        for label in ("dot", "cosine")
+        for d, value in zip((16, 64, 256), (1.0, 0.03, low if seed == 0 else 0.0015), strict=True)
+    ]
+    return swept("attention", [SEEDS, {"d": [16, 64, 256]}], rows)
+
+
+@pytest.mark.parametrize(("low", "cut"), [(1e-12, True), (0.00149, False)])
+def test_a_band_does_not_swallow_the_lines(low: float, cut: bool) -> None:
+    figure = figures(spread_over(low), pytest.fail, Look())["sweep"]()
+    (axes,) = figure.axes
+    assert axes.get_yscale() == "log"
+    values = np.concatenate([np.asarray(line.get_ydata()) for line in axes.lines])
+    bottom, top = axes.get_ylim()
+    assert bottom < values.min() < values.max() < top
+    assert math.log(values.max() / values.min()) > 0.45 * math.log(top / bottom)
+    bands = [each.get_datalim(axes.transData) for each in axes.collections if isinstance(each, PolyCollection)]
+    assert (min(box.y0 for box in bands) < bottom) == cut
+    assert (
+        figure.subtitle.get_text()
+        == "means of 3 runs; bands: 95 % intervals" + "; bands far beyond the lines are cut off" * cut
+    )
+
+
+def test_values_out_of_order_and_words() -> None:
+    figure, _ = drawn([{"scale": [3, 1, 2]}], "dot")
+    assert numbers(figure.axes[0].lines[0])[0] == [1, 2, 3]
+    assert figure.axes[0].get_xscale() == "linear"
+    figure, _ = drawn([{"dtype": ["float64", "float32"]}], "dot")
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["float64", "float32"]
+
+
+def test_two_keys_are_heatmaps_on_one_scale() -> None:
+    figure, _ = drawn([SEEDS, {"scale": [2.0, 1.0]}, {"d": [8, 16, 32]}])
+    images = [axes.images[0] for axes in figure.axes if axes.images]
+    assert len(images) == 2
+    expected = np.array([[2.0] * 3, [1.0] * 3]) + MEAN  # upwards
+    np.testing.assert_allclose(np.asarray(images[0].get_array()), expected)
+    np.testing.assert_allclose(np.asarray(images[1].get_array()), expected + 1)
+    assert {image.get_clim() for image in images} == {(0, 3 + MEAN)}
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1.9"] * 3 + ["0.9"] * 3
+
+
+@pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18, theme="dark")])
+@pytest.mark.parametrize("steep", [1.0, 3.0])
+def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Look, steep: float) -> None:
+    over: Over = [{"scale": [1.0, 2.0]}, {"d": [*range(12)]}]
+    result = swept("saturation", over, attention(over), "jacobian_median")
+    cells = [
+        {**row, "keys": 4, "jacobian_median": 10 ** (-steep * row["d"] / 11) * (1 if row["label"] == "dot" else 0.5)}
+        for row in result.records
+    ]
+    cells[0]["jacobian_median"] = 0.0
+    result = swept("saturation", over, cells, "jacobian_median")
+    figure = figures(result, pytest.fail, look)["sweep"]()
+    images = [axes.images[0] for axes in figure.axes if axes.images]
+    assert len({(type(image.norm), image.norm.vmin, image.norm.vmax) for image in images}) == 1
+    positive = sorted(row["jacobian_median"] for row in cells if row["jacobian_median"])
+    is_root = sum(row["jacobian_median"] < 0.05 * positive[-1] for row in cells) > len(cells) / 2
+    assert is_root == (steep == 3.0)
+    assert isinstance(images[0].norm, PowerNorm) == is_root
+    assert (images[0].norm.vmin, images[0].norm.vmax) == (0, positive[-1])
+    bar = figure.axes[-1]
+    words = f"{bar.get_xlabel()}{bar.get_ylabel()}".replace("\n", " ")  # the bar lies or stands
+    assert words == "Jacobian median" + ", square root" * is_root
+    figure.canvas.draw()
+
+
+@pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18)])
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, factor: float) -> None:
+    """The axis is logarithmic over more than two decades; only the first panel of a row has ticks and a title."""
+    over: Over = [{"d": [8, 16, 32]}, {"scale": [1.0, 2.0, 4.0]}, {"dtype": ["float32", "float64"]}]
+    rows = attention(over)
+    for row in rows:
+        row["entropy"] *= factor if row["dtype"] == "float32" and row["scale"] == 4 else 1
+    figure = figures(swept("attention", over, rows), pytest.fail, look)["sweep"]()
+    figure.canvas.draw()
+    panels = [axes for axes in figure.axes if axes.lines]
+    assert len(panels) == 6
+    assert {axes.get_ylim() for axes in panels} == {panels[0].get_ylim()}
+    assert {axes.get_yscale() for axes in panels} == {"log" if factor > 1 else "linear"}
+    low, high = panels[0].get_ylim()
+    assert low < min(row["entropy"] for row in rows) < max(row["entropy"] for row in rows) < high
+    for axes in panels:
+        place: Any = axes.get_subplotspec()
+        named = [text.get_text() for text in axes.get_yticklabels() if text.get_visible() and text.get_text()]
+        assert bool(named) == bool(axes.get_ylabel()) == place.is_first_col()
+        assert bool(axes.get_xlabel()) == place.is_last_row()
+
+
+def test_three_keys_are_small_multiples() -> None:
+    figure, _ = drawn([{"scale": [1.0, 2.0]}, {"d": [8, 16, 32]}, {"dtype": ["float32", "float64"]}])
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == [f"scale = {scale}\ndtype = {dtype}" for scale in (1, 2) for dtype in ("float32", "float64")]
+    assert [len(axes.lines) for axes in figure.axes] == [2] * 4
+    assert numbers(figure.axes[0].lines[0])[0] == [8, 16, 32]
+    notes = list[str]()
+    many, _ = drawn([{"scale": [*range(1, 9)]}, {"d": [*range(20)]}, {"m": [1, 2, 3]}], notes=notes)
+    assert len(many.axes) <= MOST_PANELS + 2
+    assert notes == ["the picture has 16 of 24 combinations of scale, m"]
+
+
+def test_nothing_but_seeds_is_one_point_a_scorer() -> None:
+    figure, result = drawn([SEEDS])
+    assert [numbers(line)[1] for line in figure.axes[0].lines] == [[pytest.approx(1 + MEAN)], [pytest.approx(2 + MEAN)]]
+    assert heading(result) == "1 point over seed (3): 1 done"
+
+
+def test_a_value_that_is_missing_leaves_a_gap() -> None:
+    over: Over = [{"scale": [1.0, 2.0]}, {"d": [8, 16]}]
+    result = swept("attention", over, attention(over, "dot")[:3])
+    image = figures(result, pytest.fail, Look())["sweep"]().axes[0].images[0]
+    assert (np.asarray(image.get_alpha()) == 0).tolist() == [[False, True], [False, False]]
+    unknown = [{**row, "entropy": None} for row in result.records]
+    for keys in (over, over[:1]):
+        for records in ([], unknown):
+            assert figures(swept("attention", keys, records), pytest.fail, Look()) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2, 4, 8], True),
+        ([0.01, 0.1, 1], True),
+        ([1, 2, 5, 10, 20, 50, 100], True),
+        ([1, 2, 3, 4], False),
+        ([0, 1, 10], False),
+        ([-1, 1, 10], False),
+        ([1, 100], False),
+        (["a", "b", "c"], False),
+        ([True, False, True], False),
+    ],
+)
+def test_geometric_values(values: list[Any], expected: bool) -> None:
+    assert is_geometric(values) == expected
+
+
+def test_columns_of_a_sweep_begin_with_its_keys() -> None:
+    over: Over = [SEEDS, {"scale": [1.0, 2.0]}, {"d": [8, 16]}]
+    result = swept("attention", over, attention(over, "dot"))
+    columns = [column.key for column in columns_of(result)["records"]]
+    assert columns == ["seed", "scale", "d", "scorer", "label", "normalizer", "entropy", "empty_rows"]
+
+
+def test_a_page_begins_with_the_means_over_seeds() -> None:
+    over: Over = [SEEDS, {"scale": [1.0, 2.0]}]
+    result = swept("attention", over, attention(over))
+    page = Read(report([StoredRun(Path("x"), result, {"study": "attention", "seed": 0})]))
+    assert page.all("h2")[0].text.endswith("study attention"), "the seed is swept: none of them is the sweep's"
+    assert len(page.all("svg", role="img")) == 2, "sweep.png in both themes"
+    tables = page.tables()
+    assert list(tables)[:2] == ["Summary", "Records"]
+    assert len(tables["Records"]) == 1 + len(result.records)
+    head, *rows = tables["Summary"]
+    places = {cell.text: place for place, cell in enumerate(head)}
+    entropy = [row for row in rows if row[places["figure"]].text == "entropy"]
+    means = [float(str(row[places["mean"]].attributes["data-value"])) for row in entropy]
+    assert means == pytest.approx([scale + number + MEAN for scale in (1, 2) for number in (0, 1)])
+    assert {row[places["runs"]].text for row in entropy} == {"3"}
+    alone = swept("attention", over[1:], attention(over[1:]))
+    assert "Records" not in Read(report([StoredRun(Path("x"), alone, {})])).tables()
+
+
+def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scorer() -> None:
+    """The runs may have different scorers and sizes."""
+    rows = [
+        [{"scorer": label, "label": label, "d": d, "variance": place + d} for label in labels for d in sizes]
+        for place, (labels, sizes) in enumerate(((("dot", "cosine"), (4, 16, 64)), (("dot",), (4, 16))))
+    ]
+    results = {name: Result("variance", "v", each) for name, each in zip(("before", "after"), rows, strict=True)}
+    figure = runs_figures(results, Look(), pytest.fail)["runs"]()
+    assert [axes.get_title() for axes in figure.axes] == ["dot", "cosine"]
+    found = [
+        {line.get_gid(): numbers(line)[1] for line in axes.lines if np.size(line.get_xdata())} for axes in figure.axes
+    ]
+    assert found[0] == {"variance-before": [4, 16, 64], "variance-after": [5, 17]}
+    assert found[1] == {"variance-before": [4, 16, 64]}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["before", "after"]
+    assert figure.axes[0].get_xlabel() == "d"
+
+
+def test_runs_that_depend_on_no_number_have_no_picture() -> None:
+    rows = [{"scorer": "dot", "label": "dot", "entropy": 1.0}, {"scorer": "cosine", "label": "cosine", "entropy": 2.0}]
+    assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", rows)), Look(), pytest.fail) == {}

@@ -1,0 +1,120 @@
+"""Means and intervals over seeds, against SciPy and slow loops; columns that identify rows, and metrics."""
+
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from attncli.common.intervals import student_t
+from attncli.engine.sweeps.columns import axes_of, default_metric, figures_of, names_of
+from attncli.engine.sweeps.summary import FIGURES, spread, summary
+from attncli.results import Row, SweepResult
+
+NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
+
+
+def swept(study: str, over: list[dict[str, list[Any]]], records: list[Row], metric: str = "entropy") -> SweepResult:
+    points = {"done": 1, "failed": 0, "died": 0, "missing": 0}
+    return SweepResult(study, "x", records, axes=over, metric=metric, points=points)
+
+
+def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Row]:
+    """Return rows of two scorers; their entropy is a known function of the swept values."""
+    keys = [key for axis in over for key in axis]
+    places = product(*(list(zip(*axis.values(), strict=True)) for axis in over))
+    rows = []
+    for place in places:
+        values = dict(zip(keys, [value for part in place for value in part], strict=True))
+        scale = next((value for key, value in values.items() if "scale" in key), 1.0)
+        for number, label in enumerate(names or ("dot", "cosine")):
+            head = {"scorer": label, "label": label, "normalizer": "softmax"}
+            rows.append({**values, **head, "entropy": number + scale + NOISE[values.get("seed", 0)], "empty_rows": 0})
+    return rows
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 40), 99, 100, 2001])
+def test_quantiles_of_student_are_those_of_scipy(freedom: int) -> None:
+    assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-10)
+
+
+@pytest.mark.parametrize("numbers", [[1.0, 2.0], [0.5, 0.7, 0.9, -3.0], [2.0] * 5])
+def test_intervals_are_those_of_scipy(numbers: list[float]) -> None:
+    found = spread(numbers)
+    n, mean = len(numbers), sum(numbers) / len(numbers)
+    std = math.sqrt(sum((each - mean) ** 2 for each in numbers) / (n - 1))
+    assert [found[key] for key in ("mean", "std", "count")] == pytest.approx([mean, std, n])
+    low, high = stats.t.interval(0.95, n - 1, mean, std / math.sqrt(n)) if std else (mean, mean)
+    assert (found["low"], found["high"]) == pytest.approx((low, high))
+
+
+def test_shares_do_not_leave_0_to_1() -> None:
+    near = [0.9, 1.0, 1.0]
+    assert spread(near, 0, 1)["high"] == 1.0
+    assert spread(near, 0, 1)["low"] == 0.9
+    assert spread(near)["high"] > 1
+    inside = [0.50, 0.52, 0.51]
+    assert spread(inside, 0, 1) == spread(inside)
+
+
+def test_weights_have_no_interval_beyond_1() -> None:
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}]
+    rows = [{**row, "max_weight": 0.7 + 0.2 * row["seed"]} for row in attention(over, "dot")]
+    (found,) = summary(swept("attention", over, rows), ["max_weight"])
+    assert (found["low"], found["high"]) == (0.7, pytest.approx(0.9))
+
+
+def test_figures_that_cannot_be_negative_have_no_interval_below_0() -> None:
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}]
+    rows = [{**row, "entropy": row["seed"] + 0.1, "score_mean": row["seed"] + 0.1} for row in attention(over, "dot")]
+    found = {row["metric"]: (row["low"], row["high"]) for row in summary(swept("attention", over, rows))}
+    assert found["entropy"] == (0.1, 2.1)
+    assert found["score_mean"] == pytest.approx(stats.t.interval(0.95, 2, 1.1, stats.sem([0.1, 1.1, 2.1])))
+    assert found["score_mean"][0] < 0
+
+
+def test_one_value_and_none_have_no_spread() -> None:
+    assert spread([3.0]) == dict(zip(FIGURES, (3.0, None, None, None, 1), strict=True))
+    assert spread([]) == dict(zip(FIGURES, (None, None, None, None, 0), strict=True))
+
+
+def test_summary_by_slow_loops() -> None:
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}, {"scorers[0].scale": [0.5, 2.0], "d": ["a", "b"]}]
+    rows = attention(over)
+    found = summary(swept("attention", over, rows))
+    assert len(found) == 2 * 2 * 2
+    for scale, label in product((0.5, 2.0), ("dot", "cosine")):
+        numbers = [row["entropy"] for row in rows if (row["scorers[0].scale"], row["label"]) == (scale, label)]
+        (row,) = (
+            each
+            for each in found
+            if (each["scorers[0].scale"], each["label"], each["metric"]) == (scale, label, "entropy")
+        )
+        assert row["mean"] == pytest.approx(sum(numbers) / 3)
+        assert (row["low"], row["high"]) == pytest.approx(
+            stats.t.interval(0.95, 2, sum(numbers) / 3, stats.sem(numbers))
+        )
+        assert (row["d"], row["count"], "seed" in row) == ({0.5: "a", 2.0: "b"}[scale], 3, False)
+
+
+def test_names_that_clash_have_a_prefix() -> None:
+    over: list[dict[str, list[Any]]] = [{"mean": [0, 1]}, {"seed": [0, 1]}]
+    (row, *_) = summary(swept("attention", over, attention(over)))
+    assert list(row)[:3] == ["mean", "scorer", "label"]
+    assert row["record.mean"] == 0.65 + 0.5
+
+
+def test_columns_of_a_study_of_sizes() -> None:
+    """If points have rows of several d, d identifies a row like a swept key; columns that depend on d are no axes."""
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}, {"lr": [0.1, 1.0]}, {"d": [8, 16]}]
+    rows: list[Row] = []
+    for seed, lr, d, model in product((0, 1), (0.1, 1.0), (8, 16), (0, 1)):
+        own = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "record.d": d, "record.seed": model, "keys": 4}
+        rows.append({"seed": seed, "lr": lr, "d": d, **own, "accuracy": 0.9, "loss": lr})
+    result = swept("train", over, rows, "accuracy")
+    assert names_of(result) == ["lr", "d", "scorer", "label", "normalizer", "record.d", "keys"]
+    assert figures_of(result) == ["accuracy", "loss"]
+    assert axes_of(result) == {"lr": [0.1, 1.0], "d": [8, 16]}
+    assert default_metric(result) == "accuracy"
+    assert [row["count"] for row in summary(result, ["loss"])] == [4] * 4

@@ -1,0 +1,111 @@
+"""One point: it has the result of a run, and errors name places in its config."""
+
+import json
+from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import attncli
+from attncli.engine.sweeps import work
+from attncli.engine.sweeps.work import Job, run_point, tried_twice
+from attncli.results import Row
+from attncli.studies import load_study
+from tests.engine.sweeps.jobs import config, figures, job, jobs
+
+
+def test_records_are_those_of_a_run() -> None:
+    row = run_point(jobs(3)[2])
+    result = attncli.run(config(2))
+    assert (row["status"], row["error"]) == ("done", None)
+    assert figures([row]) == figures([{**row, "records": result.records}])
+    assert row["seconds"] > 0
+    assert row["host"]
+
+
+def test_nan_is_null() -> None:
+    lengths = {"valid_lens": [0, 0]}
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, **lengths}
+    row = run_point(job("nan", config(0, data=data, mask={"empty_row": "nan"})))
+    assert row["records"][0]["entropy"] is None
+    assert "NaN" not in json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    ("keys", "error"),
+    [
+        ({"seed": -1}, "seed: got -1; expected an integer of at least 0"),
+        ({"scorers": [{"scorer": "dott"}]}, 'scorers[0].scorer: got "dott"; unknown scorer; did you mean `dot`?'),
+        ({"dtype": 3, "device": "tpu"}, "device: got "),
+        ({"study": "attend"}, 'study: got "attend"; unknown study'),
+    ],
+)
+def test_mistakes_are_told_on_one_line(keys: dict[str, Any], error: str) -> None:
+    row = run_point(job("bad", {**config(0), **keys}))
+    assert (row["status"], row["records"]) == ("failed", [])
+    assert row["error"].startswith(error)
+    assert "\n" not in row["error"]
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+def test_a_point_that_died_is_tried_once_more_in_the_end_alone(deaths: int) -> None:
+    points, calls = [job(key, {}) for key in "abc"], list[list[str]]()
+
+    def engine(jobs: Iterable[Job]) -> Generator[Row]:
+        calls.append([each["key"] for each in jobs])
+        for key in calls[-1]:
+            yield {"key": key, "status": "died" if key == "b" and len(calls) <= deaths else "done"}
+
+    rows = [(row["key"], row["status"]) for row in tried_twice(engine, points)]
+    assert sorted(rows) == [("a", "done"), ("b", "died" if deaths == 2 else "done"), ("c", "done")]
+    assert [key for key, _ in rows] == (["a", "c", "b"] if deaths else ["a", "b", "c"])
+    assert calls == [["a", "b", "c"], *[["b"]] * bool(deaths)]
+
+
+@pytest.mark.parametrize(
+    ("dying", "at_once", "calls"),
+    [
+        ("abc", False, ["abcde", "a", "b", "c", "de"]),  # the first three
+        ("bcd", False, ["abcde", "b", "c", "d"]),
+        ("b", True, ["abcde", "b", "cde"]),
+    ],
+)
+def test_points_that_died_are_tried_again_before_others(dying: str, at_once: bool, calls: list[str]) -> None:
+    called = list[str]()
+
+    def engine(jobs: Iterable[Job]) -> Generator[Row]:
+        called.append("".join(each["key"] for each in jobs))
+        for key in called[-1]:
+            yield {"key": key, "status": "died" if key in dying else "done"}
+
+    rows = list(tried_twice(engine, [job(key, {}) for key in "abcde"], at_once))
+    assert {row["key"]: row["status"] == "died" for row in rows} == {key: key in dying for key in "abcde"}
+    assert (len(rows), called) == (5, calls)
+
+
+def test_other_code_is_refused() -> None:
+    row = run_point({**jobs(1)[0], "code": "0.0.1+abc"})
+    assert row["status"] == "failed"
+    assert row["error"].endswith("on this worker; expected 0.0.1+abc, as where the sweep was started")
+
+
+def test_threads_take_turns() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(run_point, jobs(8)))
+    assert figures(rows) == figures([run_point(each) for each in jobs(8)])
+
+
+@pytest.mark.parametrize(("study", "threads"), [("attention", 1), ("bench", 3)])
+def test_studies_of_time_have_all_threads(monkeypatch: pytest.MonkeyPatch, study: str, threads: int) -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+    counting = replace(load_study(study), prepare=lambda *_: seen.append(torch.get_num_threads()))
+    monkeypatch.setattr(work, "load_study", lambda name: counting)
+    torch.set_num_threads(3)
+    try:
+        run_point(job("threads", config(0) if study == "attention" else {"study": "bench"}))
+        assert (seen, torch.get_num_threads()) == ([threads], 3)
+    finally:
+        torch.set_num_threads(before)
