@@ -17,7 +17,7 @@ from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
 from attncli.show.pictures.matrices import Panel
 from attncli.show.pictures.panels import drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
-from attncli.studies.swap.columns import COLUMNS, MAIN, SwapFacts
+from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.tables import TITLES
 from attncli.swapping import UNIFORM, ZERO
 
@@ -37,8 +37,7 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw a panel for each way to choose layers, with a curve for each entry, and dashed curves for references."""
     kinds = [by for by in CURVES if any(row["by"] == by for row in result.records)] or ["all"]
     known = SwapFacts.of(result)
-    key, layers = MAIN[known.kind], result.layers
-    column = next(column for column in COLUMNS if column.key == key)
+    column, layers = known.main, result.layers
     facts = [several(known.texts, "text")] if known.texts else []
     facts.append(f"{UNIFORM}: equal weights; {ZERO}: no output")
     figure, axes = panels(sheet, len(kinds), f"{known.model} with other scorers inside", facts)
@@ -48,11 +47,11 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     for each, by in zip(axes, kinds, strict=True):
         name(each, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
         for place, (label, rows) in enumerate(by_label(result.records).items()):
-            own = [row for row in rows if row["by"] == by and row[key] is not None]
+            own = [row for row in rows if row["by"] == by and row[column.key] is not None]
             if label == MODEL or not own:
                 continue
             x = [place] if by == "all" else [layers[row["layer"]] for row in own]
-            each.plot(x, [row[key] for row in own], zorder=3, **shown[label])
+            each.plot(x, [row[column.key] for row in own], zorder=3, **shown[label])
         each.set_ylim(bottom=min(0.0, each.get_ylim()[0]))
         each.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if by == "all":
@@ -63,8 +62,7 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
 
 def heads_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with a panel (layers, heads) of the main metric for each entry, on one scale."""
-    key, layers = MAIN[SwapFacts.of(result).kind], result.layers
-    column = next(column for column in COLUMNS if column.key == key)
+    column, layers = SwapFacts.of(result).main, result.layers
     panels_ = []
     for label, rows in by_label(result.records).items():
         own = [row for row in rows if row["by"] == "head"]
@@ -74,8 +72,8 @@ def heads_figure(result: Result, note: Note, look: Look) -> Picture:
         heads = sorted({row["head"] for row in own})
         grid = np.full((len(places), len(heads)), np.nan)
         for row in own:
-            if row[key] is not None:
-                grid[places.index(row["layer"]), heads.index(row["head"])] = row[key]
+            if row[column.key] is not None:
+                grid[places.index(row["layer"]), heads.index(row["head"])] = row[column.key]
         values = torch.from_numpy(grid)
         names = tuple(str(layers[layer]) for layer in places), tuple(map(str, heads))
         quantity = column.name_with_unit

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
-from attncli.studies.swap.columns import MAIN, SwapFacts
+from attncli.studies.swap.columns import SwapFacts
 from attncli.swapping import UNIFORM, ZERO
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
@@ -29,7 +29,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object
         if row["by"] == "all":
             texts.append(f"in all layers {_effect(row, result)}")
             numbers["relative_l2"] = row["relative_l2"]
-    key = MAIN[SwapFacts.of(result).kind]
+    key = SwapFacts.of(result).main.key
     for by in ("layer", "head"):
         own = [row for row in rows if row["by"] == by and finite([row[key]])]
         if len(own) > 1:

@@ -1,5 +1,6 @@
 """Run a model with its attention replaced, everywhere or layer by layer, and compare its outputs with its own."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import torch
 
 from attncli.building import formulas_of, names_of, random_labels
+from attncli.common.outputs import Changes, Outputs, Runner, output_columns
 from attncli.common.requests import request_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
@@ -22,10 +24,9 @@ from attncli.results import Result, Row, Rows
 from attncli.scorers import Scorer
 from attncli.stopping import Counter, Keeping, Progress
 from attncli.studies.study import Study
-from attncli.studies.swap.columns import COLUMNS, Kind, SwapFacts, columns_of
+from attncli.studies.swap.columns import COLUMNS, PLACE, SECONDS, SwapFacts
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
-from attncli.studies.swap.outputs import Changes, Outputs, outputs_of
 from attncli.studies.swap.tables import tables
 from attncli.swapping import UNIFORM, ZERO, Swap, entry_of
 
@@ -52,23 +53,19 @@ class SwappedPart:
 class PreparedSwap:
     """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
 
-    `heads` has the number of heads of each call by name, in the order of the calls. `known` has, for each batch, the
-    index of the reading (interpretation of the call's arguments) that reproduces the output of each call, by name.
-    `chosen` has the names of the calls to replace.
+    `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
+    `known` has, for each batch, the index of the reading (interpretation of the call's arguments) that reproduces the
+    output of each call, by name. `chosen` has the names of the calls to replace.
     """
 
     options: SwapOptions
     loaded: LoadedModel
+    runner: Runner
     own: Sequence[Outputs]
     heads: Mapping[str, int]
     known: Sequence[Mapping[str, int]]
     chosen: Sequence[str]
     device: torch.device
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the model's main output."""
-        return self.own[0].kind
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -125,19 +122,20 @@ def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
 
 def prepare_loaded(options: SwapOptions, loaded: LoadedModel, progress: Progress) -> PreparedSwap:
     """Run a loaded model once unchanged, and check the chosen layers and heads."""
+    runner = Runner(loaded)
     own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
             progress.step(index, len(loaded.batches), "the model as it is")
             with Survey() as survey:
                 survey.take_names(loaded.model)
-                own.append(outputs_of(loaded.outputs(batch), batch))
+                own.append(runner.run(batch))
             known.append(survey.candidates)
             heads, problems = heads | survey.counts, problems | survey.problems
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
-    prepared = PreparedSwap(options, loaded, own, heads, known, _chosen(options, heads, problems), device)
+    prepared = PreparedSwap(options, loaded, runner, own, heads, known, _chosen(options, heads, problems), device)
     runs = (len(options.scorers) + 3) * len(prepared.places) * len(loaded.batches)
     progress.note(
         f"{runs:,} runs of the model: {len(options.scorers) + 3} entries at {several(len(prepared.places), 'place')}"
@@ -175,7 +173,8 @@ def expected_rows(prepared: PreparedSwap) -> Rows:
     names = [names for names, _ in _entries(prepared.options)]
     rows = [{**each, **place.record} for each in names for place in prepared.places]
     layers = {number: name for name, number in prepared.numbers.items()}
-    return Rows(columns_of(prepared.kind), rows, layers=layers)
+    measured = output_columns(prepared.own[0].kind, prepared.runner.metric is not None)
+    return Rows((*PLACE, *measured, SECONDS), rows, layers=layers)
 
 
 def _entries(options: SwapOptions) -> list[tuple[Row, ScorerEntry | str]]:
@@ -194,21 +193,24 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     """
     options, entries, places = prepared.options, _entries(prepared.options), prepared.places
     counter = Counter(len(entries) * len(places) * len(prepared.loaded.batches), progress)
-    records, random = list[Row](), list[str]()
+    records, random, references = list[Row](), list[str](), list[Changes]()  # references: of the model's own scorer
     with Keeping(records) as kept, evaluating(prepared.loaded.model):
         _verify(prepared)
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-                for place in places:
+                for number_of_place, place in enumerate(places):
                     text = " ".join(str(each) for each in (names["label"], *place.record.values()) if each is not None)
-                    measured, scorers = _measure(prepared, entry, place, counter, text)
-                    records.append({**names, **place.record, **measured})
+                    started = time.perf_counter()
+                    changes, scorers = _measure(prepared, entry, place, counter, text)
+                    references += [changes] if index == 0 else []
+                    measured = changes.record(references[number_of_place])
+                    records.append({**names, **place.record, **measured, "seconds": time.perf_counter() - started})
                     if isinstance(entry, ScorerEntry):
                         random += random_labels([entry] * len(scorers), scorers)
     facts = SwapFacts(
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
-        kind=prepared.kind,
+        kind=prepared.own[0].kind,
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
     )
@@ -232,12 +234,12 @@ def _formulas(options: SwapOptions) -> dict[str, str]:
 
 def _verify(prepared: PreparedSwap) -> None:
     """Raise an InputError that names the worst layer if the model's own scorer changes its output by too much."""
-    own, eps = entry_of(MODEL), torch.finfo(prepared.own[0].main.dtype).eps
-    limit = max(TOLERANCE, ROUNDINGS * eps) if prepared.own[0].main.is_floating_point() else TOLERANCE
+    own, main = entry_of(MODEL), prepared.own[0].main
+    limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
     def error(layers: Sequence[str]) -> float:
-        measured = _measure(prepared, own, SwappedPart("all", layers))[0]["relative_l2"]
-        return float("inf") if measured is None or measured != measured else float(measured)
+        error = _measure(prepared, own, SwappedPart("all", layers))[0].error
+        return math.inf if math.isnan(error) else error
 
     total = error(prepared.chosen)
     if total > limit:
@@ -248,21 +250,21 @@ def _verify(prepared: PreparedSwap) -> None:
 
 def _measure(
     prepared: PreparedSwap, entry: ScorerEntry | str, place: SwappedPart, counter: Counter | None = None, text: str = ""
-) -> tuple[Row, list[Scorer]]:
-    """Run all batches with `entry` at `place`, and return the metrics of its row and the scorers of the last batch.
+) -> tuple[Changes, list[Scorer]]:
+    """Run all batches with `entry` at `place`, and return the changes of the outputs and the scorers of the last batch.
 
     `text` describes the progress.
     """
-    changes, started = Changes(prepared.loaded.pooling), time.perf_counter()
+    changes = Changes(prepared.loaded.pooling)
     heads = None if place.head is None else [place.head]
     for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):
         with Swap(entry, place.layers, heads, seed=prepared.options.seed, known=known) as swap:
             swap.take_names(prepared.loaded.model)
-            new = outputs_of(prepared.loaded.outputs(batch), batch)
+            new = prepared.runner.run(batch)
         changes.add(own, new)
         if counter is not None:
             counter.step(text)
-    return {**changes.record, "seconds": time.perf_counter() - started}, swap.scorers
+    return changes, swap.scorers
 
 
 STUDY = Study(prepare, expected_rows, run, tables, SwapFacts, {"records": COLUMNS}, "relative_l2")

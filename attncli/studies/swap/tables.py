@@ -11,7 +11,7 @@ from attncli.numbers import several
 from attncli.results import LABEL, Result
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
-from attncli.studies.swap.columns import ANY, MAIN, OF_KIND, PLACE, SwapFacts, columns_of
+from attncli.studies.swap.columns import PLACE, SECONDS, SwapFacts
 
 FEWEST = 8  # rows of a table that always have room
 TITLES = {
@@ -30,18 +30,14 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text(printable(f"{facts.model}: {layers} with attention{texts}; references: model, uniform, zero"))
     rows, names = numbered_layers(result.records, result.layers, most)
     yield from remark(names)
-    columns = columns_of(facts.kind)
     if whole := [row for row in rows if row["by"] == "all"]:
-        yield from titled(
-            "All layers", blocks([LABEL], [*ANY, *OF_KIND[facts.kind]], whole, width, most and max(most, FEWEST))
-        )
-    (metric,) = pick(columns, [MAIN[facts.kind]])
+        yield from titled("All layers", blocks([LABEL], facts.measured, whole, width, most and max(most, FEWEST)))
     for by, title in TITLES.items():
         own = [row for row in rows if row["by"] == by]
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
         if own and most is None:
-            yield from titled(title, blocks([LABEL, *places], [*columns[len(PLACE) :]], own, width))
+            yield from titled(title, blocks([LABEL, *places], [*facts.measured, SECONDS], own, width))
         elif own:
             own = [row for row in own if row["label"] != MODEL]  # verified to change nothing
-            yield from titled(f"{metric.name_with_unit}, {title}", pivot(places, metric, own, width, most))
+            yield from titled(f"{facts.main.name_with_unit}, {title}", pivot(places, facts.main, own, width, most))
     yield from formulas_if(most, result)

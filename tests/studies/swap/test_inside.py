@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import attncli
+from attncli.common.outputs import outputs_of
 from attncli.errors import InputError
-from attncli.studies.swap.outputs import outputs_of
 from tests.studies.swap.models import Mixed, Relu, Strides, Written, of_transformers, tower
 
 LESS = {"scorer": "scaled_dot", "scale": "1/d"}
@@ -28,7 +28,10 @@ def result(model: nn.Module, inputs: Any, entry: Any, **where: Any) -> tuple[Ten
     with swap:
         swap.take_names(model)
         given = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    return outputs_of(given, inputs).main, swap.swapped
+    args, named = ((), inputs) if isinstance(inputs, dict) else ((inputs,), {})
+    main = outputs_of(model, args, named, given).main
+    assert main is not None
+    return main, swap.swapped
 
 
 def relative(new: Tensor, own: Tensor) -> float:

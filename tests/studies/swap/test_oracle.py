@@ -190,9 +190,11 @@ def test_a_language_model_with_groups_of_heads() -> None:
             assert row["kl"] == pytest.approx(kl, abs=1e-3)
             same = (logs.argmax(-1) == new_logs.argmax(-1)).double().mean()
             assert row["top1_agreement"] == pytest.approx(float(same), abs=0.06)
-            changes = [
-                loss_of(new[[i]], tokens[[i]], valid[[i]])[0] - loss_of(own[[i]], tokens[[i]], valid[[i]])[0]
-                for i in range(2)
+            sizes = [int(each[1:].logical_and(each[:-1]).sum()) for each in valid]
+            totals = [
+                (loss_of(new[[i]], tokens[[i]], valid[[i]])[0] - loss_of(own[[i]], tokens[[i]], valid[[i]])[0]) * size
+                for i, size in enumerate(sizes)
             ]
-            error = float(torch.tensor(changes).std()) / math.sqrt(2)
+            rests = [total - (new_loss - loss) * size for total, size in zip(totals, sizes, strict=True)]
+            error = math.sqrt(2 * sum(rest**2 for rest in rests)) / sum(sizes)
             assert row["loss_change_se"] == pytest.approx(error, abs=1e-3)

@@ -1,0 +1,539 @@
+"""The outputs of a whole model, and the columns that tell how far a change inside of the model changes them.
+
+    runner = Runner(loaded)
+    before = [runner.run(batch) for batch in loaded.batches]
+    changes = Changes(loaded.pooling)
+    for batch, own in zip(loaded.batches, before, strict=True):
+        with attncli.Swap("sparsemax"):
+            changes.add(own, runner.run(batch))
+    row = changes.record(reference)  # the columns `output_columns(runner.kind)`
+
+`reference` has the changes by the model's own scorer, put into the model in the same way.
+"""
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attncli.errors import InputError
+from attncli.models.loading import LoadedModel, Pooling
+from attncli.numbers import number
+from attncli.results import Column, Row
+from attncli.scorers._custom import raised
+
+OutputKind = Literal["language", "logits", "states", "other"]
+Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
+HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
+LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # those that predict the next token
+IGNORED = -100  # target that does not count, as in transformers
+FEWEST_TEXTS = 3  # for a rank correlation of their pairs
+
+short = partial(number, digits=3)
+ANY = (
+    Column(
+        "relative_l2",
+        "relative\nL2",
+        "L2 norm of the change of the main output, over that of the own one.",
+        format=short,
+        least=1e-5,
+    ),
+    Column("largest", "largest\nchange", "Largest absolute change of the main output.", format=short, least=1e-5),
+)
+METRIC = (
+    Column("metric", "metric", "Number of the function `metric`, mean over batches.", signed=True),
+    Column(
+        "metric_change",
+        "metric\nchange",
+        "Metric less the metric with the model's own scorer.",
+        format=short,
+        signed=True,
+    ),
+    Column("metric_change_se", "±", "Standard error of the change of the metric, over the batches.", format=short),
+)
+PREDICTIONS = (
+    Column("kl", "KL", "Mean KL divergence of the new prediction from the own one.", "nats", short, least=1e-5),
+    Column(
+        "top1_agreement",
+        "top-1\nagreement",
+        "Share of predictions with the same most probable token or class.",
+        format=short,
+        most=1,
+    ),
+)
+LANGUAGE_COLUMNS = (
+    Column("loss", "loss", "Mean cross-entropy of the next token.", "nats"),
+    Column(
+        "loss_change",
+        "loss\nchange",
+        "Loss less the loss of the model's own scorer.",
+        "nats",
+        short,
+        signed=True,
+        least=1e-3,
+    ),
+    Column("loss_change_se", "±", "Standard error of the change of the loss, over the texts.", "nats", short),
+    Column("perplexity", "perplexity", "exp(loss)."),
+    *PREDICTIONS,
+)
+STATES = (
+    Column(
+        "token_cosine",
+        "token\ncosine",
+        "Mean cosine similarity of new and own states of tokens.",
+        format=short,
+        signed=True,
+        most=1,
+    ),
+    Column(
+        "pooled_cosine",
+        "pooled\ncosine",
+        "Mean cosine similarity of new and own pooled states.",
+        format=short,
+        signed=True,
+        most=1,
+    ),
+    Column(
+        "rank_correlation",
+        "rank\ncorrelation",
+        "Spearman correlation of new and own similarities of pairs of texts.",
+        format=short,
+        signed=True,
+        most=1,
+    ),
+)
+OF_KIND: Mapping[OutputKind, tuple[Column, ...]] = {
+    "language": LANGUAGE_COLUMNS,
+    "logits": PREDICTIONS,
+    "states": STATES,
+    "other": (),
+}
+ALL = (*ANY, *METRIC, *LANGUAGE_COLUMNS, *STATES)  # of all kinds of outputs
+
+
+def output_columns(kind: OutputKind, has_metric: bool = False) -> tuple[Column, ...]:
+    """Return the columns of `Changes.record` for a kind of output, and for a metric of the user's."""
+    return (*ANY, *(METRIC if has_metric else ()), *OF_KIND[kind])
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The main output of a model for one batch, on the CPU: logits (b, n, classes), states (b, n, d) or any numbers.
+
+    `valid` (b, n), or (b) for any numbers, is False at padding. `targets` (b, n) of a language model are the tokens to
+    predict, IGNORED where a prediction does not count. `metric` is the number of the user's function for the batch.
+    `main` is None if this function never called the model as a whole.
+    """
+
+    kind: OutputKind
+    main: Tensor | None
+    valid: Tensor
+    targets: Tensor | None = None
+    metric: float | None = None
+
+    @property
+    def tokens(self) -> Tensor:
+        """The rows (tokens, features) of the main output that are not padding, in float64."""
+        assert self.main is not None
+        return self.main[self.valid].double()
+
+
+class Runner:
+    """Runs a model on batches and reads its outputs.
+
+    `kind` is the kind of its outputs; None finds it for the first batch, and it is kept for the others. With `metric`,
+    a batch is run by `metric(model, batch)`, and the outputs are those of the first call of the model in it.
+    """
+
+    def __init__(self, loaded: LoadedModel, kind: OutputKind | None = None, metric: Metric | None = None) -> None:
+        self.loaded, self.kind, self.metric = loaded, kind, metric
+
+    def run(self, batch: Any) -> Outputs:
+        """Run the model on a batch.
+
+        Raises:
+            InputError: the model or the metric fails, or the output is not of this kind.
+        """
+        if self.metric is None:
+            args, kwargs = _arguments(batch)
+            outputs = self._read(args, kwargs, self.loaded.outputs(batch))
+        else:
+            calls = list[tuple[Any, Any, Any]]()
+            hook = self.loaded.model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
+            try:
+                value = _number_of(self.metric, self.loaded.model, batch)
+            finally:
+                hook.remove()
+            nothing = Outputs(self.kind or "other", None, torch.ones(1, 1, dtype=torch.bool))
+            outputs = replace(self._read(*calls[0]) if calls else nothing, metric=value)
+        self.kind = outputs.kind
+        return outputs
+
+    def _read(self, args: Any, kwargs: Any, output: Any) -> Outputs:
+        return outputs_of(self.loaded.model, args, kwargs, output, self.kind)
+
+
+def _arguments(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional arguments and the keyword arguments of the model for a batch."""
+    if isinstance(batch, Mapping):
+        return tuple(batch.get("args", ())), {key: value for key, value in batch.items() if key != "args"}
+    return tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}
+
+
+def _number_of(metric: Metric, model: nn.Module, batch: Any) -> float:
+    """Return the number that a user's function returns; raise an InputError if it fails or returns something else."""
+    try:
+        value = metric(model, batch)
+    except (InputError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError.of(f"the metric gave {raised(error)}; check the function and the batches") from error
+    if (isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()) or isinstance(value, Real):
+        return float(value)
+    shape = f" of shape {list(value.shape)}" if isinstance(value, Tensor) else ""
+    raise InputError.of(f"the metric gave {type(value).__name__}{shape}; expected a number")
+
+
+def is_language_model(model: nn.Module) -> bool:
+    """Whether a model predicts the next token.
+
+    The outermost module whose class states a task decides, so a wrapper does not matter: `LlamaForCausalLM` does,
+    `BertForMaskedLM` does not. If there is none, the config decides, by `architectures` or `is_decoder`.
+    """
+    for module in model.modules():
+        heads = [cls.__name__ for cls in type(module).__mro__ if HEAD.search(cls.__name__)]
+        if heads:
+            return any(name.endswith(LANGUAGE) for name in heads)
+    config = getattr(model, "config", None)
+    architectures = getattr(config, "architectures", None) or ()
+    return any(name.endswith(LANGUAGE) for name in architectures) or bool(getattr(config, "is_decoder", False))
+
+
+def outputs_of(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any, kind: OutputKind | None = None
+) -> Outputs:
+    """Return the main output of a model's call: logits, the last hidden state, or its first tensor.
+
+    Logits are those of a language model if the model is one, and if the call has tokens or labels to predict. In an
+    output without names, such as a tensor or a tuple, the first tensor is taken.
+
+    Raises:
+        InputError: the output has no numbers, or is not of the requested kind.
+    """
+    call = _Call(model, _named(model, args, kwargs), args, output)
+    kinds: tuple[OutputKind, ...] = (kind,) if kind else ("language", "logits", "states", "other")
+    for each in kinds:
+        outputs = call.read(each, is_requested=kind is not None)
+        if outputs is not None:
+            return outputs
+    names = ", ".join(output) if isinstance(output, Mapping) else ""
+    has = f"{type(output).__name__}{f' ({names})' if names else ''}"
+    if kind not in (None, "other"):
+        raise InputError.of(f"the model gives {has}; {EXPECTED[kind]}", ["outputs"])
+    dtypes = sorted({str(each.dtype).removeprefix("torch.") for each in _tensors(output)})
+    of = f"{has} of {', '.join(dtypes)}" if dtypes else f"{has} without a tensor"
+    raise InputError.of(f"the model gives {of}; expected floating-point logits or states")
+
+
+EXPECTED = {
+    "language": "expected logits (b, n, vocabulary), and for them tokens as `input_ids` or `labels`",
+    "logits": "expected logits (..., classes)",
+    "states": "expected states (..., d), as `last_hidden_state` or with `output_hidden_states=True`",
+}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a model: its arguments by name and its positional arguments, and the output."""
+
+    model: nn.Module
+    named: Mapping[str, Any]
+    args: tuple[Any, ...]
+    output: Any
+
+    def read(self, kind: OutputKind, is_requested: bool) -> Outputs | None:
+        """Return the outputs if they are of this kind."""
+        if kind == "other":
+            numbers = self._first()
+            return None if numbers is None else Outputs(kind, numbers, _everywhere(len(numbers)))
+        is_language = kind == "language" and (is_requested or is_language_model(self.model))
+        if kind == "language" and not is_language:
+            return None
+        main = self._of_kind(kind, may_be_unnamed=is_requested or is_language)
+        if main is None or main.ndim < 2 or main.numel() == 0:
+            return None
+        if kind != "states" and main.shape[-1] == 1:
+            return None  # one class has probability 1
+        if not is_requested and main.ndim > 3:
+            return None  # the axis of the classes is unknown
+        shape, decodes = main.shape[:-1], self._decodes(is_language)
+        labels = self._integers("labels", shape) if is_language else None
+        mask = self._integers("decoder_attention_mask" if decodes else "attention_mask", shape)
+        valid = _everywhere(*shape) if mask is None else mask.bool()
+        if mask is None and decodes and labels is not None:
+            valid = labels != IGNORED  # transformers makes the decoder's tokens from the labels
+        targets = self._targets(labels, valid, decodes, main.shape[-1]) if is_language and main.ndim == 3 else None
+        if is_language and targets is None:
+            return None
+        b = len(main)
+        return Outputs(kind, main.reshape(b, -1, main.shape[-1]), valid.reshape(b, -1), targets)
+
+    def _of_kind(self, kind: OutputKind, may_be_unnamed: bool) -> Tensor | None:
+        main = _field(self.output, "last_hidden_state" if kind == "states" else "logits")
+        if main is None and kind == "states" and (states := _field(self.output, "hidden_states")):
+            main = states[-1]
+        if isinstance(main, Tensor):
+            return _dense(main) if main.is_floating_point() else None
+        is_unnamed = isinstance(self.output, Tensor | tuple | list)
+        return self._first() if is_unnamed and may_be_unnamed else None
+
+    def _first(self) -> Tensor | None:
+        """Return the first floating-point tensor; a single number, such as a loss, only if there is nothing else."""
+        tensors = [tensor for tensor in _tensors(self.output) if tensor.is_floating_point() and tensor.numel()]
+        first = next((tensor for tensor in tensors if tensor.ndim), tensors[0] if tensors else None)
+        if first is None:
+            return None
+        dense = _dense(first)
+        return dense if dense.ndim else dense[None]
+
+    def _decodes(self, is_language: bool) -> bool:
+        """Whether the logits are for the tokens of a decoder, beside which an encoder has tokens of its own."""
+        config = getattr(self.model, "config", None)
+        is_pair = is_language and bool(getattr(config, "is_encoder_decoder", False))
+        return is_pair or self.named.get("decoder_input_ids") is not None
+
+    def _integers(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
+        """Return an argument of this shape on the CPU; None if there is none."""
+        tensor = self.named.get(name)
+        return tensor.cpu() if isinstance(tensor, Tensor) and tensor.shape == shape else None
+
+    def _targets(self, labels: Tensor | None, valid: Tensor, decodes: bool, vocabulary: int) -> Tensor | None:
+        """Return the token (b, n) that each position should predict, IGNORED where it does not count.
+
+        Labels count as in transformers. Of tokens, the next one counts if neither is padding.
+        """
+        if labels is not None:
+            targets = labels if decodes else _next(labels)
+        else:
+            tokens = self._integers("decoder_input_ids" if decodes else "input_ids", valid.shape)
+            if tokens is None and not decodes and self.args and isinstance(self.args[0], Tensor):
+                tokens = self.args[0].cpu() if self.args[0].shape == valid.shape else None
+            if tokens is None or tokens.is_floating_point():
+                return None
+            targets = _next(tokens.long().masked_fill(~valid, IGNORED)).masked_fill(~valid, IGNORED)
+        is_token = (targets >= 0) & (targets < vocabulary)
+        return targets.long() if bool((is_token | (targets == IGNORED)).all()) else None
+
+
+def _everywhere(*shape: int) -> Tensor:
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def _next(tokens: Tensor) -> Tensor:
+    """Return the tokens (b, n), each at the position before its own; IGNORED at the last one."""
+    return torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
+
+
+def _named(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model's call by the names of its parameters, as far as they have names."""
+    try:
+        bound = inspect.signature(model.forward).bind_partial(*args, **kwargs).arguments
+    except (TypeError, ValueError):  # no signature, or arguments that only a wrapper takes
+        bound = {}
+    return {**bound, **kwargs}
+
+
+def _field(output: Any, name: str) -> Any:
+    return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """Return a tensor on the CPU without gradients, and in the usual layout if it is sparse or nested."""
+    tensor = tensor.detach()
+    if tensor.is_nested:
+        tensor = torch.nested.to_padded_tensor(tensor, 0.0)
+    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu()
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Yield the tensors of an output in their order; a number in Python is one, too."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Real) and not isinstance(output, bool):
+        yield torch.tensor(float(output), dtype=torch.float64)
+    for part in output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ():
+        yield from _tensors(part)
+
+
+@dataclass
+class Changes:
+    """Changes of a model's outputs, summed over batches; `pooling` is that of a sentence encoder."""
+
+    pooling: Pooling = "mean"
+    kind: OutputKind = "other"
+    squares: float = 0.0
+    own_squares: float = 0.0
+    maxima: list[float] = field(default_factory=list)  # of each batch: the largest change
+    tokens: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)  # of each text with predictions, summed over these
+    counts: list[int] = field(default_factory=list)  # of these predictions
+    metrics: list[float] = field(default_factory=list)  # of each batch
+    pooled: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # own and new, (b, d)
+
+    def add(self, own: Outputs, new: Outputs) -> None:
+        """Add a batch: the model's own outputs, and the new ones.
+
+        Raises:
+            InputError: they have different shapes.
+        """
+        self.kind = own.kind
+        if new.metric is not None:
+            self.metrics.append(new.metric)
+        if own.main is None or new.main is None:
+            return
+        if own.main.shape != new.main.shape:
+            shapes = [list(each.main.shape) for each in (new, own) if each.main is not None]
+            raise InputError.of(f"the output has the shape {shapes[0]}; expected {shapes[1]}, as the model's own")
+        a, b = own.tokens, new.tokens  # tokens features
+        change = _difference(b, a)
+        self.squares += float(change.square().sum())
+        self.own_squares += float(a[a.isfinite()].square().sum())
+        self.maxima.append(float(change.abs().max()) if change.numel() else 0.0)
+        self.tokens += len(a)
+        if own.kind in ("language", "logits"):
+            self._add_predictions(own, new)
+        if own.kind == "states":
+            self._sum("token_cosine", torch.cosine_similarity(a, b, dim=-1).sum())
+            self.pooled.append((_pooled(own, self.pooling), _pooled(new, self.pooling)))
+
+    def _add_predictions(self, own: Outputs, new: Outputs) -> None:
+        counted = own.valid if own.targets is None else own.targets != IGNORED  # b n
+        for index, mask in enumerate(counted):  # text by text, since a vocabulary is large
+            p, q = (
+                each.main[index][mask].double().log_softmax(-1) for each in (own, new) if each.main is not None
+            )  # n classes
+            terms = p.exp() * (p - q)
+            self._sum("kl", terms.masked_fill(p == -math.inf, 0.0).sum())
+            same = (p.argmax(-1) == q.argmax(-1)).double()
+            self._sum("top1_agreement", same.masked_fill((p + q).isnan().any(-1), math.nan).sum())
+            self._sum("predictions", mask.sum())
+            if own.targets is not None and mask.any():
+                self.losses.append(float(-q.gather(-1, own.targets[index][mask][:, None]).sum()))
+                self.counts.append(int(mask.sum()))
+
+    def _sum(self, name: str, value: Tensor) -> None:
+        self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+    def _mean(self, name: str) -> float | None:
+        """Return the mean over predictions."""
+        count = self.sums.get("predictions")
+        return self.sums[name] / count if count else None
+
+    def record(self, model: "Changes | None" = None) -> Row:
+        """Return the metrics of `output_columns`; a metric is None if it needs more texts or tokens.
+
+        `model` has the changes by the model's own scorer, to which losses and metrics are compared; None: this is it.
+        """
+        model = self if model is None else model
+        row: Row = {"relative_l2": self.relative_l2, "largest": self.largest}
+        if self.metrics:
+            value, change, error = _ratio(self.metrics, model.metrics, [1] * len(self.metrics))
+            row |= {"metric": value, "metric_change": change, "metric_change_se": error}
+        if self.kind == "language":
+            loss, change, error = _ratio(self.losses, model.losses, self.counts)
+            perplexity = None if loss is None else float(torch.tensor(loss, dtype=torch.float64).exp())
+            row |= {"loss": loss, "loss_change": change, "loss_change_se": error, "perplexity": perplexity}
+        if self.kind in ("language", "logits"):
+            row |= {"kl": self._mean("kl"), "top1_agreement": self._mean("top1_agreement")}
+        if self.kind == "states":
+            own_pooled, new_pooled = (torch.cat(each) for each in zip(*self.pooled, strict=True))
+            row["token_cosine"] = self.sums["token_cosine"] / self.tokens if self.tokens else None
+            row["pooled_cosine"] = float(torch.cosine_similarity(own_pooled, new_pooled, dim=-1).mean())
+            row["rank_correlation"] = _rank_correlation(own_pooled, new_pooled)
+        return row
+
+    @property
+    def largest(self) -> float | None:
+        """The largest absolute change of a number."""
+        return float(np.max(self.maxima)) if self.maxima else None
+
+    @property
+    def error(self) -> float:
+        """The relative L2, or the largest change if the own output is 0; 0 if no outputs were compared."""
+        return next((error for error in (self.relative_l2, self.largest) if error is not None), 0.0)
+
+    @property
+    def relative_l2(self) -> float | None:
+        """The L2 norm of the change over that of the own output; None if only the own output is 0."""
+        if self.own_squares == 0 and self.squares > 0:
+            return None
+        return math.sqrt(self.squares / (self.own_squares or 1.0)) if self.tokens else None
+
+
+def _difference(new: Tensor, own: Tensor) -> Tensor:
+    """Return the change of each number: 0 for equal infinities, and NaN where one is NaN."""
+    return torch.where(new == own, 0.0, new - own)
+
+
+def _ratio(
+    sums: list[float], own_sums: list[float], counts: list[int]
+) -> tuple[float | None, float | None, float | None]:
+    """Return sum(sums) / sum(counts), its change from the same ratio of `own_sums`, and the change's standard error.
+
+    The change is a ratio estimator over independent texts, whose standard error is by the delta method
+    sqrt(N / (N - 1) sum_i (change_i - ratio * count_i)^2) / sum_i count_i (Cochran 1977). If all counts are equal, this
+    is the standard error of the mean of the paired changes.
+    """
+    if not sums:
+        return None, None, None
+    values, sizes = (torch.tensor(each, dtype=torch.float64) for each in (sums, counts))
+    changes = _difference(values, torch.tensor(own_sums, dtype=torch.float64))
+    total, n = sizes.sum(), len(sums)
+    change = changes.sum() / total
+    squares = (changes - change * sizes).square().sum()
+    error = float((n / (n - 1) * squares).sqrt() / total) if n > 1 else None
+    return float(values.sum() / total), float(change), error
+
+
+def _pooled(outputs: Outputs, pooling: Pooling) -> Tensor:
+    assert outputs.main is not None
+    states, valid = outputs.main.double(), outputs.valid[..., None]
+    if pooling == "cls":
+        return states[:, 0]
+    if pooling == "max":
+        return states.masked_fill(~valid, -math.inf).amax(1)
+    return states.masked_fill(~valid, 0.0).sum(1) / valid.sum(1).clamp(min=1)
+
+
+def _rank_correlation(own: Tensor, new: Tensor) -> float | None:
+    """Return Spearman's correlation of the cosines of all pairs of rows (texts, d); None if it is undefined."""
+    if len(own) < FEWEST_TEXTS:
+        return None
+    if bool((own + new).isnan().any()):
+        return math.nan
+    ranks = []
+    for states in (own, new):
+        unit = torch.nn.functional.normalize(states, dim=-1)
+        above = torch.ones(len(unit), len(unit), dtype=torch.bool).triu(1)
+        ranks.append(_ranks((unit @ unit.T)[above].numpy()))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    return correlation if math.isfinite(correlation) else None
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of the values; equal values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = counts.cumsum()
+    means: NDArray[np.float64] = (ends - (counts - 1) / 2)[inverse]
+    return means
