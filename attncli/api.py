@@ -1,6 +1,6 @@
 """Run, load, compare and save experiments in Python. The command line is a thin user of this module."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -137,6 +137,8 @@ def swap(
     model: Any,
     /,
     *args: Any,
+    metric: Callable[[Any, Any], Any] | None = None,
+    outputs: str | None = None,
     scorers: Sequence[Any] | None = None,
     by: Sequence[str] | str = ("all", "layer"),
     layers: Sequence[int | str] | None = None,
@@ -146,8 +148,16 @@ def swap(
     """Run a model with other scorers inside, and compare its outputs with its own. Nothing is written.
 
     Args:
-        model: a torch module. It runs as `model(*args, **kwargs)`, in evaluation mode and without gradients.
-        args: positional arguments of the model.
+        model: a torch module. It runs in evaluation mode and without gradients.
+        args: a batch, or a list or loader of batches. A batch is a mapping of keyword arguments, a tuple of positional
+            arguments, or a tensor. Several arguments are one batch, `model(*args, **kwargs)`.
+        metric: a function `metric(model, batch)` that runs the model on a batch in its own way and returns a number,
+            such as an accuracy. The column `metric` is the mean of the number over batches, `metric_change` the mean of
+            its paired differences from the number with the model's own scorer, and `metric_change_se` the standard
+            error of this mean: the standard deviation of the differences over the root of the number of batches. The
+            other columns are of the first call of the model for a batch.
+        outputs: `language` for logits of the next token, `logits` for others, `states` for hidden states; by default
+            the class and the config of the model decide.
         scorers: entries as in `attncli.run`, or names of normalisers, which are applied to the model's own scores; by
             default a few. The references `model`, `uniform` and `zero` always run.
         by: the places to replace in turn: `all`, `layer`, `head`, `up_to`, `from`.
@@ -155,8 +165,11 @@ def swap(
         heads: numbers of the heads to replace in turn by `head`; by default all.
         kwargs: keyword arguments of the model.
 
+    The column `loss_change` is the mean over tokens of the change of the loss, and `loss_change_se` its standard error
+    as a ratio estimator over texts.
+
     Raises:
-        InputError: an option is wrong, or the model's attention cannot be replaced.
+        InputError: an option is wrong, the model's attention cannot be replaced, or the metric fails.
     """
     from torch import nn
 
@@ -167,16 +180,37 @@ def swap(
 
     if not isinstance(model, nn.Module):
         raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")
-    chosen: dict[str, Any] = {"scorers": scorers, "layers": layers, "heads": heads}
+    if metric is not None and not callable(metric):
+        raise InputError.of(got(metric, "expected a function of the model and a batch"), where="attncli.swap: metric")
+    batches = _batches(args, kwargs)
+    chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
     data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
     document, progress = document_of_data("attncli.swap", data, []), Warnings()
     options = document.validate(SwapOptions)
     with isolated(document):
-        batch = {"args": args, **kwargs} if args and kwargs else kwargs or args
-        result = swap_study.run(swap_study.prepare_loaded(options, LoadedModel(model, [batch]), progress), progress)
-        result = replace(result, about=options.about)
+        prepared = swap_study.prepare_loaded(options, LoadedModel(model, batches), progress, metric)
+        result = replace(swap_study.run(prepared, progress), about=options.about)
     return Result(**vars(result), config=config_of(options))
+
+
+def _batches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return the batches that the arguments of `attncli.swap` describe.
+
+    Raises:
+        InputError: a list or loader has no batches.
+    """
+    from torch import Tensor
+
+    if kwargs or len(args) != 1:
+        return [{"args": args, **kwargs} if kwargs else args]
+    (data,) = args
+    if isinstance(data, Tensor | Mapping | tuple) or not isinstance(data, Iterable):
+        return [data]
+    batches = list(data)
+    if not batches:
+        raise InputError.of("got no batches; expected at least one", where="attncli.swap")
+    return batches
 
 
 def _document(config: Any, keys: Mapping[str, Any], where: str) -> Document:

@@ -35,6 +35,12 @@ OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
 HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
 LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # those that predict the next token
+NEEDED: Mapping[OutputKind, str] = {
+    "language": "logits (b, n, vocabulary), and the tokens (b, n) as `input_ids` or `labels`",
+    "logits": "logits (..., classes)",
+    "states": "states (..., d) as `last_hidden_state`, or with `output_hidden_states=True`",
+    "other": "floating-point numbers",
+}
 IGNORED = -100  # target that does not count, as in transformers
 FEWEST_TEXTS = 3  # for a rank correlation of their pairs
 
@@ -146,6 +152,11 @@ class Outputs:
         assert self.main is not None
         return self.main[self.valid].double()
 
+    @property
+    def nans(self) -> int:
+        """The number of NaN that are not at padding."""
+        return 0 if self.main is None else int(self.main[self.valid].isnan().sum())
+
 
 class Runner:
     """Runs a model on batches and reads its outputs.
@@ -156,6 +167,12 @@ class Runner:
 
     def __init__(self, loaded: LoadedModel, kind: OutputKind | None = None, metric: Metric | None = None) -> None:
         self.loaded, self.kind, self.metric = loaded, kind, metric
+
+    @property
+    def metric_name(self) -> str | None:
+        """The name of the metric; a function without a name is called `metric`."""
+        name = getattr(self.metric, "__name__", "metric")
+        return None if self.metric is None else name if name.isidentifier() else "metric"
 
     def run(self, batch: Any) -> Outputs:
         """Run the model on a batch.
@@ -235,20 +252,11 @@ def outputs_of(
         outputs = call.read(each, is_requested=kind is not None)
         if outputs is not None:
             return outputs
-    names = ", ".join(output) if isinstance(output, Mapping) else ""
-    has = f"{type(output).__name__}{f' ({names})' if names else ''}"
-    if kind not in (None, "other"):
-        raise InputError.of(f"the model gives {has}; {EXPECTED[kind]}", ["outputs"])
-    dtypes = sorted({str(each.dtype).removeprefix("torch.") for each in _tensors(output)})
-    of = f"{has} of {', '.join(dtypes)}" if dtypes else f"{has} without a tensor"
-    raise InputError.of(f"the model gives {of}; expected floating-point logits or states")
-
-
-EXPECTED = {
-    "language": "expected logits (b, n, vocabulary), and for them tokens as `input_ids` or `labels`",
-    "logits": "expected logits (..., classes)",
-    "states": "expected states (..., d), as `last_hidden_state` or with `output_hidden_states=True`",
-}
+    names = f" ({', '.join(map(str, output))})" if isinstance(output, Mapping) else ""
+    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in _tensors(output) if tensor.numel()})
+    of = f"of {', '.join(dtypes)}" if dtypes else "without numbers"
+    expected = "expected floating-point logits or states" if kind is None else f"`outputs: {kind}` needs {NEEDED[kind]}"
+    raise InputError.of(f"the model gives {type(output).__name__}{names} {of}; {expected}")
 
 
 @dataclass(frozen=True)
@@ -273,8 +281,8 @@ class _Call:
             return None
         if kind != "states" and main.shape[-1] == 1:
             return None  # one class has probability 1
-        if not is_requested and main.ndim > 3:
-            return None  # the axis of the classes is unknown
+        if not is_requested and (main.ndim > 3 or (is_language and main.shape[-1] < self._config("vocab_size", 0))):
+            return None  # the axis of the classes is unknown, or these are states of a model without its head
         shape, decodes = main.shape[:-1], self._decodes(is_language)
         labels = self._integers("labels", shape) if is_language else None
         mask = self._integers("decoder_attention_mask" if decodes else "attention_mask", shape)
@@ -307,9 +315,12 @@ class _Call:
 
     def _decodes(self, is_language: bool) -> bool:
         """Whether the logits are for the tokens of a decoder, beside which an encoder has tokens of its own."""
-        config = getattr(self.model, "config", None)
-        is_pair = is_language and bool(getattr(config, "is_encoder_decoder", False))
+        is_pair = is_language and bool(self._config("is_encoder_decoder", False))
         return is_pair or self.named.get("decoder_input_ids") is not None
+
+    def _config(self, key: str, default: int) -> int:
+        value = getattr(getattr(self.model, "config", None), key, default)
+        return value if isinstance(value, int) else default
 
     def _integers(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
         """Return an argument of this shape on the CPU; None if there is none."""

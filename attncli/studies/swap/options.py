@@ -76,6 +76,11 @@ class SwapOptions(Experiment):
     attn: Annotated[
         Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN
     ] = "auto"
+    outputs: Annotated[
+        Literal["language", "logits", "states"] | None,
+        Field(description="what its outputs are: predictions of the next token, other logits, or states"),
+        RUN,
+    ] = None
     revision: Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN] = None
     dtype: Annotated[DType | None, Field(description="dtype of the model; default: the file's")] = None  # type: ignore[assignment]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from attncli.building import formulas_of, names_of, random_labels
-from attncli.common.outputs import Changes, Outputs, Runner, output_columns
+from attncli.common.outputs import Changes, Metric, Outputs, Runner, output_columns
 from attncli.common.requests import request_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
@@ -114,15 +114,24 @@ def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
     """Load the model and run it once unchanged."""
     progress.step(0, 1, "loading the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": resolve_device(options.device)}
-    request = request_of(options.model, options.texts, options.attn, **more, has_head=True)
+    request = request_of(options.model, options.texts, options.attn, **more, has_head=options.outputs != "states")
     with below("model"):
         loaded = load(request, options.batch_size)
     return prepare_loaded(options, loaded, progress)
 
 
-def prepare_loaded(options: SwapOptions, loaded: LoadedModel, progress: Progress) -> PreparedSwap:
-    """Run a loaded model once unchanged, and check the chosen layers and heads."""
-    runner = Runner(loaded)
+def prepare_loaded(
+    options: SwapOptions, loaded: LoadedModel, progress: Progress, metric: Metric | None = None
+) -> PreparedSwap:
+    """Run a loaded model once unchanged, and check its outputs and the chosen layers and heads.
+
+    Args:
+        options: the options; the model and its texts are loaded already.
+        loaded: the model and its batches.
+        progress: receives the progress.
+        metric: a function of the model and a batch that runs the batch, and returns a number.
+    """
+    runner = Runner(loaded, options.outputs, metric)
     own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
@@ -130,6 +139,9 @@ def prepare_loaded(options: SwapOptions, loaded: LoadedModel, progress: Progress
             with Survey() as survey:
                 survey.take_names(loaded.model)
                 own.append(runner.run(batch))
+            if own[-1].nans:
+                message = f"{own[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
+                raise InputError.of(f"{message}; expected numbers; check the model and its inputs")
             known.append(survey.candidates)
             heads, problems = heads | survey.counts, problems | survey.problems
     for name, problem in problems.items():
@@ -211,6 +223,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
         kind=prepared.own[0].kind,
+        metric=prepared.runner.metric_name,
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
     )

@@ -1,0 +1,324 @@
+"""The columns of a whole model's outputs against loops in float64, closed forms and resampling."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli.common.outputs import IGNORED, Changes, Outputs, is_language_model, output_columns, outputs_of
+from attncli.errors import InputError
+from attncli.results import Row
+
+LENGTHS = (100, 3, 3, 3, 3)
+
+
+def language(lengths: tuple[int, ...], seed: int = 0, words: int = 7) -> tuple[Outputs, Outputs]:
+    """Return outputs before and after a change, for texts of these numbers of predictions."""
+    torch.manual_seed(seed)
+    shape = len(lengths), max(lengths) + 1
+    own, valid = torch.randn(*shape, words), torch.arange(shape[1]) <= torch.tensor(lengths)[:, None]
+    targets = torch.randint(words, shape).masked_fill(~torch.cat([valid[:, 1:], valid[:, :1] & False], 1), IGNORED)
+    new = own + torch.randn(*shape, words) + torch.randn(len(lengths), 1, 1)
+    return Outputs("language", own, valid, targets), Outputs("language", new, valid, targets)
+
+
+def losses(outputs: Outputs) -> list[list[float]]:
+    """Return the losses of each text, prediction by prediction in Python."""
+    assert outputs.main is not None
+    assert outputs.targets is not None
+    texts = []
+    for logits, targets in zip(outputs.main.tolist(), outputs.targets.tolist(), strict=True):
+        pairs = [(row, target) for row, target in zip(logits, targets, strict=True) if target != IGNORED]
+        texts.append([math.log(math.fsum(math.exp(x) for x in row)) - row[target] for row, target in pairs])
+    return texts
+
+
+def record(own: Outputs, new: Outputs) -> Row:
+    """Return the row of a change; its reference changes nothing."""
+    changes, reference = Changes(), Changes()
+    changes.add(own, new)
+    reference.add(own, own)
+    return changes.record(reference)
+
+
+def ratio_error(sums: list[float], counts: list[int]) -> float:
+    """Return the standard error of sum(sums) / sum(counts) by its influence function, in numpy."""
+    values, sizes = np.array(sums), np.array(counts)
+    influences = (values - values.sum() / sizes.sum() * sizes) / sizes.mean()
+    return float(influences.std(ddof=1) / math.sqrt(len(sums)))
+
+
+def test_loss_and_its_standard_error_are_of_the_mean_over_tokens() -> None:
+    own, new = language(LENGTHS)
+    before, after = losses(own), losses(new)
+    row, count = record(own, new), sum(LENGTHS)
+    assert [len(text) for text in after] == [*LENGTHS]
+    changes = [math.fsum(b) - math.fsum(a) for a, b in zip(before, after, strict=True)]
+    assert row["loss"] == pytest.approx(math.fsum(map(math.fsum, after)) / count, rel=1e-6)
+    assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+    assert row["loss_change"] == pytest.approx(math.fsum(changes) / count, abs=1e-6)
+    assert row["loss_change_se"] == pytest.approx(ratio_error(changes, [*LENGTHS]), rel=1e-5)
+    of_means = np.std([change / size for change, size in zip(changes, LENGTHS, strict=True)], ddof=1) / math.sqrt(5)
+    assert row["loss_change_se"] < of_means / 2, "four short texts weigh little"
+
+
+def test_the_standard_error_is_near_the_jackknife_of_many_texts() -> None:
+    lengths = tuple(3 + (7 * index) % 28 for index in range(60))
+    own, new = language(lengths, seed=1)
+    totals = [math.fsum(b) - math.fsum(a) for a, b in zip(losses(own), losses(new), strict=True)]
+    without = [(sum(totals) - total) / (sum(lengths) - size) for total, size in zip(totals, lengths, strict=True)]
+    jackknife = math.sqrt(59 / 60 * sum((value - sum(without) / 60) ** 2 for value in without))
+    assert record(own, new)["loss_change_se"] == pytest.approx(jackknife, rel=0.05)
+
+
+def test_texts_in_batches_count_as_in_one_batch() -> None:
+    own, new = language(LENGTHS)
+    parts, reference = Changes(), Changes()
+    for part in (slice(0, 2), slice(2, 5)):
+        batch = [
+            Outputs("language", each.main[part], each.valid[part], each.targets[part])  # type: ignore[index]
+            for each in (own, new)
+        ]
+        parts.add(*batch)
+        reference.add(batch[0], batch[0])
+    assert parts.record(reference) == pytest.approx(record(own, new))
+
+
+def test_one_text_has_no_standard_error_and_the_models_own_scorer_no_change() -> None:
+    own, new = language((5,))
+    assert record(own, new)["loss_change_se"] is None
+    changes = Changes()
+    changes.add(own, new)
+    assert changes.record()["loss_change"] == 0
+
+
+def predictions(own: Outputs, new: Outputs, counted: Tensor) -> tuple[float, float]:
+    """Return the mean KL divergence and the share of equal predictions, in Python."""
+    assert own.main is not None
+    assert new.main is not None
+    divergences, equal = [], []
+    for p, q in zip(own.main[counted].tolist(), new.main[counted].tolist(), strict=True):
+        a, b = (math.log(math.fsum(math.exp(x) for x in row)) for row in (p, q))
+        divergences.append(math.fsum(math.exp(x - a) * ((x - a) - (y - b)) for x, y in zip(p, q, strict=True)))
+        equal.append(p.index(max(p)) == q.index(max(q)))
+    return math.fsum(divergences) / len(divergences), sum(equal) / len(equal)
+
+
+def test_divergence_and_agreement_of_predictions_that_count() -> None:
+    own, new = language(LENGTHS)
+    assert own.targets is not None
+    row, (divergence, agreement) = record(own, new), predictions(own, new, own.targets != IGNORED)
+    assert (row["kl"], row["top1_agreement"]) == pytest.approx((divergence, agreement), rel=1e-6)
+    own, new = (Outputs("logits", each.main, each.valid) for each in (own, new))
+    row, (divergence, agreement) = record(own, new), predictions(own, new, own.valid)
+    assert (row["kl"], row["top1_agreement"]) == pytest.approx((divergence, agreement), rel=1e-6)
+    assert "loss" not in row
+
+
+@pytest.mark.parametrize("batches", [("nan", "one"), ("one", "nan")])
+def test_nan_stays_nan(batches: tuple[str, str]) -> None:
+    changes = Changes()
+    for batch in batches:
+        own, new = (Outputs("logits", torch.full((1, 3, 2), value), torch.ones(1, 3) > 0) for value in (1.0, 2.0))
+        assert new.main is not None
+        if batch == "nan":
+            new.main[0, 1, 0] = math.nan
+        changes.add(own, new)
+    row = changes.record()
+    assert all(math.isnan(row[key]) for key in ("relative_l2", "largest", "kl", "top1_agreement"))
+
+
+def test_nan_of_states_stays_nan_and_padding_does_not_count() -> None:
+    torch.manual_seed(0)
+    own, valid = torch.randn(4, 3, 2), torch.ones(4, 3) > 0
+    valid[0, 2] = False
+    new = own.clone()
+    new[0, 2] = math.nan
+    assert record(Outputs("states", own, valid), Outputs("states", new, valid))["largest"] == 0
+    new[1, 1, 0] = math.nan
+    row = record(Outputs("states", own, valid), Outputs("states", new, valid))
+    assert {key for key, value in row.items() if math.isnan(value)} == {*row}
+
+
+def test_equal_infinities_agree() -> None:
+    own, new = language((6, 4))
+    assert own.main is not None
+    assert new.main is not None
+    expected = record(own, new)
+    hidden = torch.full((*own.main.shape[:2], 5), -math.inf)  # words that are never used
+    same, changed = (
+        Outputs("language", torch.cat([each.main, hidden], -1), each.valid, each.targets)  # type: ignore[list-item]
+        for each in (own, new)
+    )
+    assert record(same, changed) == pytest.approx(expected)
+    assert changed.main is not None
+    changed.main[0, 0, -1] = 0.0
+    row = record(same, changed)
+    assert row["largest"] == row["relative_l2"] == math.inf
+    assert math.isfinite(row["kl"])
+
+
+def test_a_target_that_is_impossible_before_and_after_changes_no_loss() -> None:
+    own, new = language((6, 4))
+    for each in (own, new):
+        assert each.main is not None
+        assert each.targets is not None
+        each.main[0, 2, each.targets[0, 2]] = -math.inf
+    row = record(own, new)
+    assert row["loss"] == row["perplexity"] == math.inf
+    assert math.isfinite(row["loss_change"])
+
+
+def test_large_losses_have_different_perplexities() -> None:
+    own, _ = language((4,))
+    assert own.main is not None
+    assert own.targets is not None
+    rows = []
+    for size in (702.0, 705.0):
+        main = torch.zeros_like(own.main).scatter(-1, own.targets.clamp(min=0)[..., None], -size)
+        rows.append(record(own, Outputs("language", main, own.valid, own.targets))["perplexity"])
+    assert rows[1] == pytest.approx(rows[0] * math.exp(3))
+
+
+def test_outputs_of_zeros() -> None:
+    zeros, ones = (Outputs("other", torch.full((2, 3), value), torch.ones(2) > 0) for value in (0.0, 1.0))
+    assert record(zeros, zeros) == {"relative_l2": 0.0, "largest": 0.0}
+    assert record(zeros, ones) == {"relative_l2": None, "largest": 1.0}
+
+
+def test_an_output_of_another_shape_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the output has the shape \[2, 4\]; expected \[2, 3\], as the model's own"):
+        record(*(Outputs("other", torch.ones(2, n), torch.ones(2) > 0) for n in (3, 4)))
+
+
+@pytest.mark.parametrize("kind", ["language", "logits", "states", "other"])
+@pytest.mark.parametrize("metric", [None, 1.0])
+def test_rows_have_the_columns_of_their_kind(kind: Any, metric: float | None) -> None:
+    shape, targets = (4, 3, 5), torch.zeros(4, 3, dtype=torch.long) if kind == "language" else None
+    outputs = Outputs(kind, torch.randn(shape), torch.ones(shape[:2]) > 0, targets, metric)
+    assert [*record(outputs, outputs)] == [column.key for column in output_columns(kind, metric is not None)]
+
+
+class Returns(nn.Module):
+    """A model that returns an output of any form."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, x: Tensor) -> Any:
+        return self.output
+
+
+LOGITS = torch.randn(2, 3, 4)
+FORMS: dict[str, tuple[Any, str, Tensor]] = {
+    "a number": (3.5, "other", torch.tensor([3.5], dtype=torch.float64)),
+    "an integer of Python": (3, "other", torch.tensor([3.0], dtype=torch.float64)),
+    "a tensor without axes": (torch.tensor(2.0), "other", torch.tensor([2.0])),
+    "a loss before logits": ((torch.tensor(2.0), LOGITS), "other", LOGITS),
+    "logits beside a loss": ({"loss": torch.tensor(2.0), "logits": LOGITS}, "logits", LOGITS),
+    "a loss alone": ({"loss": torch.tensor(2.0)}, "other", torch.tensor([2.0])),
+    "classes of texts": ({"logits": LOGITS[:, 0]}, "logits", LOGITS[:, :1]),
+    "one class": ({"logits": LOGITS[..., :1]}, "other", LOGITS[..., :1]),
+    "sparse": (LOGITS.relu().to_sparse(), "other", LOGITS.relu()),
+    "states": ({"last_hidden_state": LOGITS}, "states", LOGITS),
+    "integers before numbers": ((torch.ones(2, dtype=torch.long), [LOGITS]), "other", LOGITS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_of_every_form(form: str) -> None:
+    output, kind, main = FORMS[form]
+    outputs = outputs_of(Returns(output), (torch.ones(2, 3),), {}, output)
+    assert outputs.kind == kind
+    torch.testing.assert_close(outputs.main, main)
+    assert [*record(outputs, outputs).values()][:2] == [0, 0]
+
+
+@pytest.mark.filterwarnings("ignore")  # torch: support for them is in beta or a prototype
+def test_outputs_in_rows_of_different_layouts() -> None:
+    dense = LOGITS[0].relu()
+    sparse, nested = dense.to_sparse_csr(), torch.nested.nested_tensor([dense, dense[:2]])
+    padded = torch.stack([dense, torch.cat([dense[:2], torch.zeros(1, 4)])])
+    for output, main in ((sparse, dense), (nested, padded)):
+        torch.testing.assert_close(outputs_of(Returns(output), (), {}, output).main, main)
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "message"),
+    [
+        (torch.ones(2, 3, dtype=torch.long), None, "gives Tensor of int64; expected floating-point logits or states"),
+        (torch.ones(2) > 0, None, "gives Tensor of bool; expected"),
+        (torch.ones(2, dtype=torch.complex64), None, "gives Tensor of complex64; expected"),
+        ({"ids": torch.ones(2, dtype=torch.int32)}, None, r"gives dict \(ids\) of int32; expected"),
+        (None, None, "gives NoneType without numbers; expected"),
+        (torch.ones(0, 3), None, "gives Tensor without numbers; expected"),
+        (
+            {"logits": LOGITS},
+            "states",
+            r"dict \(logits\) of float32; `outputs: states` needs states \(..., d\) as",
+        ),
+        ({"last_hidden_state": LOGITS}, "logits", "`outputs: logits` needs logits"),
+        (LOGITS, "language", r"`outputs: language` needs logits \(b, n, vocabulary\), and the tokens"),
+    ],
+)
+def test_outputs_that_cannot_be_measured(output: Any, kind: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        outputs_of(Returns(output), (torch.ones(2, 3),), {}, output, kind)
+    assert "\n" not in str(caught.value)
+
+
+class Config:
+    """A config as of transformers."""
+
+    def __init__(self, **keys: Any) -> None:
+        self.__dict__.update(keys)
+
+
+class TinyForCausalLM(Returns):
+    """A language model by its class."""
+
+
+class Tiny(Returns):
+    """A model whose class says nothing."""
+
+
+class TinyForMaskedLM(Returns):
+    """A model with another task."""
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "expected"),
+    [
+        (TinyForCausalLM, None, True),
+        (Tiny, None, False),
+        (Tiny, Config(architectures=["LlamaForCausalLM"]), True),
+        (Tiny, Config(architectures=["BertForMaskedLM"], is_decoder=False), False),
+        (Tiny, Config(architectures=None, is_decoder=True), True),
+        (TinyForMaskedLM, Config(architectures=["LlamaForCausalLM"]), False),
+    ],
+)
+def test_a_language_model_by_class_or_config(model: type[Returns], config: Any, expected: bool) -> None:
+    made = model(LOGITS)
+    if config is not None:
+        made.config = config
+    assert is_language_model(made) is expected
+    tokens = torch.randint(4, (2, 3))
+    output = outputs_of(made, (tokens,), {}, {"logits": LOGITS})
+    assert output.kind == ("language" if expected else "logits")
+    if expected:
+        torch.testing.assert_close(output.targets[:, :-1], tokens[:, 1:])  # type: ignore[index]
+    if config is None:
+        assert is_language_model(nn.Sequential(made)) is expected, "a wrapper does not matter"
+
+
+def test_tokens_of_another_vocabulary_are_no_targets() -> None:
+    tokens = torch.full((2, 3), 4)
+    assert outputs_of(TinyForCausalLM(LOGITS), (tokens,), {}, LOGITS).kind == "other"
+    assert outputs_of(TinyForCausalLM(LOGITS), (tokens - 1,), {}, LOGITS).kind == "language"
+    model = Tiny(LOGITS)  # without its head
+    model.config = Config(architectures=["GPT2LMHeadModel"], vocab_size=5)  # type: ignore[assignment]
+    assert outputs_of(model, (tokens - 1,), {}, (LOGITS,)).kind == "other"
