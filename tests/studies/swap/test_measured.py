@@ -1,0 +1,348 @@
+"""What the study `swap` measures: models of each kind, labels, batches of every form, and metrics of the user's."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import attncli
+from attncli.errors import InputError
+from attncli.results import Row
+from tests.cli import good, refusal
+from tests.studies.swap.models import SMALL, Strides, of_transformers, tower
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+OTHER = ["sparsemax"]
+LOSS = ["loss", "loss_change", "loss_change_se", "perplexity"]
+
+
+def rows(model: nn.Module, *args: Any, **kwargs: Any) -> dict[str, Row]:
+    """Return the rows with all layers replaced, by label."""
+    result = attncli.swap(model, *args, scorers=OTHER, by="all", **kwargs)
+    return {row["label"]: row for row in result.records}
+
+
+def columns(row: Row) -> list[str]:
+    """Return the columns of what was measured."""
+    places = ("scorer", "label", "normalizer", "by", "layer", "head", "seconds")
+    return [key for key in row if key not in places]
+
+
+def swapped(model: nn.Module, entry: str, work: Callable[[], Any]) -> Any:
+    with attncli.Swap(entry) as swap, torch.no_grad():
+        swap.take_names(model)
+        return work()
+
+
+def large(model: nn.Module) -> nn.Module:
+    """Return the model with large random weights, so that its attention is not uniform."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
+
+
+def padded() -> dict[str, Tensor]:
+    """Return tokens of two texts, one with padding on the right."""
+    torch.manual_seed(2)
+    tokens, mask = torch.randint(5, 90, (2, 12)), torch.ones(2, 12, dtype=torch.long)
+    mask[1, 8:] = 0
+    return {"input_ids": tokens, "attention_mask": mask}
+
+
+def test_a_masked_language_model_has_no_loss_of_the_next_token() -> None:
+    import transformers
+
+    model, inputs = large(transformers.BertForMaskedLM(transformers.BertConfig(**SMALL))), padded()
+    row = rows(model, **inputs)["sparsemax"]
+    assert columns(row) == ["relative_l2", "largest", "kl", "top1_agreement"]
+    with torch.no_grad():
+        own = model(**inputs).logits.double()
+    new = swapped(model, "sparsemax", lambda: model(**inputs).logits.double())
+    divergences, same = [], []
+    for text in range(2):
+        for token in range(12 if text == 0 else 8):
+            p, q = own[text, token].softmax(-1), new[text, token].softmax(-1)
+            divergences.append(float((p * (p.log() - q.log())).sum()))
+            same.append(int(p.argmax()) == int(q.argmax()))
+    assert row["kl"] == pytest.approx(sum(divergences) / 20, rel=1e-3)
+    assert row["top1_agreement"] == pytest.approx(sum(same) / 20, abs=0.051)
+    labels = torch.where(inputs["input_ids"] % 2 == 0, inputs["input_ids"], -100)
+    with_labels = rows(model, **inputs, labels=labels)["sparsemax"]
+    assert columns(with_labels) == columns(row)
+    assert with_labels["kl"] == pytest.approx(row["kl"])
+
+
+def test_classes_of_tokens_and_of_texts() -> None:
+    import transformers
+
+    config = transformers.BertConfig(**SMALL, num_labels=5)
+    expected = ["relative_l2", "largest", "kl", "top1_agreement"]
+    for name in ("BertForTokenClassification", "BertForSequenceClassification"):
+        assert columns(rows(large(getattr(transformers, name)(config)), **padded())["sparsemax"]) == expected
+    one = transformers.BertForSequenceClassification(transformers.BertConfig(**SMALL, num_labels=1))
+    assert columns(rows(large(one), **padded())["sparsemax"]) == expected[:2]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_labels_count_as_in_transformers(kind: str) -> None:
+    """The loss of a row is the loss that transformers computes inside of the same `Swap`."""
+    model, inputs = of_transformers(kind)
+    if kind == "t5":
+        labels = inputs.pop("decoder_input_ids")
+        labels[1, 4:] = -100
+    else:
+        labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
+        labels[:, 5:8] = -100
+    found = rows(model, **inputs, labels=labels)
+    for label in ("model", "sparsemax", "uniform", "zero"):
+        loss = float(swapped(model, label, lambda: model(**inputs, labels=labels).loss))
+        assert found[label]["loss"] == pytest.approx(loss, rel=1e-5), label
+        change = found[label]["loss"] - found["model"]["loss"]
+        assert found[label]["loss_change"] == pytest.approx(change, abs=1e-9)
+    assert found["sparsemax"]["loss_change"] != pytest.approx(0, abs=1e-3)
+    if kind == "t5":
+        valid = labels != -100
+        with torch.no_grad():
+            own = model(**inputs, labels=labels).logits[valid]
+        new = swapped(model, "zero", lambda: model(**inputs, labels=labels).logits[valid])
+        assert found["zero"]["relative_l2"] == pytest.approx(float((new - own).norm() / own.norm()), rel=1e-5)
+
+
+def test_tokens_without_a_name_and_a_decoder_in_a_wrapper() -> None:
+    model, inputs = of_transformers("gpt2")
+    named = rows(model, input_ids=inputs["input_ids"])
+    assert columns(named["sparsemax"])[2:6] == LOSS
+
+    class Wrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            logits: Tensor = self.inner(tokens).logits
+            return logits
+
+    for other in (rows(model, inputs["input_ids"]), rows(Wrapper().eval(), inputs["input_ids"])):
+        for label, row in named.items():
+            assert [other[label][key] for key in LOSS] == pytest.approx([row[key] for key in LOSS])
+
+
+class Written(nn.Module):
+    """A language model written by hand: a table of states, attention, and logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.attention, self.head = nn.Embedding(11, 32), Strides(), nn.Linear(32, 11)
+
+    def forward(self, idx: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.attention(self.table(idx)))
+        return logits
+
+
+def test_the_kind_of_the_outputs_can_be_stated() -> None:
+    model, tokens = Written().eval(), torch.randint(11, (3, 6))
+    assert columns(rows(model, tokens)["sparsemax"]) == ["relative_l2", "largest"]
+    assert columns(rows(model, tokens, outputs="logits")["sparsemax"])[2:] == ["kl", "top1_agreement"]
+    states = ["token_cosine", "pooled_cosine", "rank_correlation"]
+    assert columns(rows(model, tokens, outputs="states")["sparsemax"])[2:] == states
+    row = rows(model, tokens, outputs="language")["zero"]
+    logs = swapped(model, "zero", lambda: model(tokens)).log_softmax(-1)
+    expected = [-float(logs[text, token, tokens[text, token + 1]]) for text in range(3) for token in range(5)]
+    assert row["loss"] == pytest.approx(sum(expected) / 15, rel=1e-5)
+    gpt2, inputs = of_transformers("gpt2")
+    assert columns(rows(gpt2, **inputs, output_hidden_states=True, outputs="states")["zero"])[2:] == states
+    with pytest.raises(InputError, match=r"`outputs: language` needs logits \(b, n, vocabulary\), and the tokens"):
+        rows(*tower(), outputs="language")
+    with pytest.raises(InputError, match='outputs: got "words"; expected language, logits or states'):
+        rows(model, tokens, outputs="words")
+
+
+def test_outputs_of_the_command(here: Path) -> None:
+    tower_name = "tests.studies.swap.models:tower"
+    good("swap", tower_name, "--outputs", "states", "--by", "all", "--out", "out", "--no-plots", "--quiet")
+    content = json.loads((here / "out" / "results.json").read_text())
+    assert "token_cosine" in content["records"][0]
+    assert content["settings"]["kind"] == "states"
+    message = f"MODEL {tower_name}: the model gives Tensor of float32; `outputs: language` needs logits"
+    assert message in refusal("swap", tower_name, "--outputs", "language")
+
+
+def test_a_run_of_an_earlier_version_is_read(here: Path) -> None:
+    good("swap", "tests.studies.swap.models:tower", "--outputs", "states", "--by", "all", "--out", "out", "--quiet")
+    results = here / "out" / "results.json"
+    results.write_text(results.read_text().replace('"kind": "states"', '"kind": "encoder"'))
+    assert attncli.load("out").facts.kind == "states"  # type: ignore[attr-defined]
+
+
+FORMS: dict[str, Callable[[Tensor], Any]] = {
+    "a list of tensors": lambda x: [x[:2], x[2:]],
+    "a list of tuples": lambda x: [(x[:2],), (x[2:],)],
+    "a list of mappings": lambda x: [{"x": x[:2]}, {"x": x[2:]}],
+    "a loader": lambda x: DataLoader(TensorDataset(x), batch_size=2),
+    "a generator": lambda x: (part for part in x.split(2)),
+    "a tensor": lambda x: x,
+    "a tuple": lambda x: (x,),
+    "a mapping": lambda x: {"x": x},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_batches_of_every_form(form: str) -> None:
+    model, _ = tower()
+    x = torch.randn(3, 7, 32, generator=torch.Generator().manual_seed(3))
+    expected, found = rows(model, x), rows(model, FORMS[form](x))
+    for label in ("sparsemax", "uniform", "zero"):
+        assert found[label]["relative_l2"] == pytest.approx(expected[label]["relative_l2"], rel=1e-4)
+        assert found[label]["largest"] == pytest.approx(expected[label]["largest"], rel=1e-4)
+
+
+def test_batches_of_a_language_model_count_by_tokens() -> None:
+    model, inputs = of_transformers("gpt2")
+    halves = [{key: tensor[index : index + 1] for key, tensor in inputs.items()} for index in range(2)]
+    whole, parts = rows(model, **inputs), rows(model, halves)
+    for label in ("sparsemax", "zero"):
+        for key in columns(whole[label]):
+            assert parts[label][key] == pytest.approx(whole[label][key], rel=1e-3, abs=1e-5), key
+
+
+class Classifier(nn.Module):
+    """Attention, the mean of its outputs, and two classes; the labels are no input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.attention, self.head = Strides(), nn.Linear(32, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.attention(x).mean(1))
+        return logits
+
+
+def accuracy(model: nn.Module, batch: Any) -> Tensor:
+    """Return the share of right classes of a batch of inputs and labels."""
+    x, labels = batch
+    return (model(x).argmax(-1) == labels).double().mean()
+
+
+def labelled() -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    x, labels = torch.randn(4, 8, 5, 32, generator=generator), torch.randint(2, (4, 8), generator=generator)
+    return [*zip(x, labels, strict=True)]
+
+
+def test_a_metric_of_batches_with_labels() -> None:
+    model, batches = Classifier().eval(), labelled()
+    found = rows(model, batches, metric=accuracy)
+    own = [float(swapped(model, "model", lambda batch=batch: accuracy(model, batch))) for batch in batches]
+    for label in ("model", "sparsemax", "zero"):
+        new = [float(swapped(model, label, lambda batch=batch: accuracy(model, batch))) for batch in batches]
+        changes = [b - a for a, b in zip(own, new, strict=True)]
+        mean = sum(changes) / 4
+        error = math.sqrt(sum((change - mean) ** 2 for change in changes) / 3 / 4)
+        row = found[label]
+        assert columns(row) == ["relative_l2", "largest", "metric", "metric_change", "metric_change_se"]
+        assert [row["metric"], row["metric_change"], row["metric_change_se"]] == pytest.approx(
+            [sum(new) / 4, mean, error]
+        )
+    assert found["zero"]["metric_change"] != 0
+    x = torch.cat([x for x, _ in batches])
+    before, after = (swapped(model, label, lambda: model(x)) for label in ("model", "zero"))
+    assert found["zero"]["relative_l2"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-4)
+
+
+def test_a_metric_sees_the_model_in_evaluation_mode_without_gradients_and_runs_once_a_batch() -> None:
+    model, calls = Classifier().train(), list[tuple[bool, bool]]()
+
+    def metric(inner: nn.Module, batch: Any) -> int:
+        calls.append((inner.training, torch.is_grad_enabled()))
+        return int(accuracy(inner, batch) * 8)
+
+    attncli.swap(model, labelled(), metric=metric, scorers=OTHER, by="all")
+    assert set(calls) == {(False, False)}
+    assert len(calls) == 4 * (1 + 1 + 4), "the model as it is, its verification, and four entries"
+    assert model.training
+    assert not model._forward_hooks
+
+
+def test_a_metric_that_never_calls_the_model_as_a_whole() -> None:
+    model, batches = Classifier().eval(), labelled()
+    found = rows(model, batches, metric=lambda inner, batch: inner.attention(batch[0]).std())
+    row = found["zero"]
+    assert (row["relative_l2"], row["largest"]) == (None, None)
+    assert row["metric_change"] == pytest.approx(row["metric"] - found["model"]["metric"])
+    assert row["metric_change"] < 0
+
+
+def test_a_metric_of_generated_text() -> None:
+    model, inputs = of_transformers("gqa", "sdpa")
+    options = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+
+    def mean_token(inner: Any, batch: Any) -> float:
+        return float(inner.generate(**batch, **options)[:, -3:].double().mean())
+
+    found = rows(model, inputs, metric=mean_token)
+    assert found["model"]["metric"] == mean_token(model, inputs)
+    expected = swapped(model, "zero", lambda: mean_token(model, inputs))
+    assert found["zero"]["metric"] == pytest.approx(expected)
+    assert found["zero"]["metric_change_se"] is None
+
+
+def empty() -> Iterator[Tensor]:
+    yield from ()
+
+
+def failing(model: nn.Module, batch: Any) -> float:
+    return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("batches", "metric", "message"),
+    [
+        ([], None, "^attncli.swap: got no batches; expected at least one$"),
+        (empty(), None, "^attncli.swap: got no batches; expected at least one$"),
+        (labelled(), "loss", '^attncli.swap: metric: got "loss"; expected a function of the model and a batch$'),
+        (labelled(), failing, "attncli.swap: model: the metric gave ZeroDivisionError: division by zero"),
+        (labelled(), lambda *_: "good", "attncli.swap: model: the metric gave str; expected a number"),
+        (labelled(), lambda m, b: m(b[0]), r"the metric gave Tensor of shape \[8, 2\]; expected a number"),
+        (labelled(), None, "attncli.swap: model: running the model gave TypeError"),
+    ],
+)
+def test_batches_and_metrics_that_cannot_be_measured(batches: Any, metric: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        rows(Classifier().eval(), batches, metric=metric)
+    assert "\n" not in str(caught.value)
+
+
+class Ends(nn.Module):
+    """Attention whose output has numbers at the end that never change."""
+
+    def __init__(self, value: float, factor: float = 1.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.attention, self.value, self.factor = Strides(), value, factor
+
+    def forward(self, x: Tensor, value: float | None = None) -> dict[str, Tensor]:
+        states = self.factor * self.attention(x)
+        return {"logits": torch.cat([states, torch.full_like(states, self.value if value is None else value)], -1)}
+
+
+def test_words_that_a_model_never_uses_and_outputs_of_zeros() -> None:
+    x = torch.randn(2, 7, 32)
+    never, plain = rows(Ends(-math.inf), x), rows(Ends(0.0), x)
+    for label in ("model", "sparsemax", "zero"):
+        assert never[label]["relative_l2"] == pytest.approx(plain[label]["relative_l2"])
+        assert math.isfinite(never[label]["kl"])
+    assert {row["relative_l2"] for row in rows(Ends(0.0, 0.0), x).values()} == {0.0}
+    message = "^attncli.swap: model: 448 numbers of its output for batch 1 are NaN without any change; expected numbers"
+    with pytest.raises(InputError, match=message):
+        rows(Ends(0.0), [x, {"x": x, "value": math.nan}])
