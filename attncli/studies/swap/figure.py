@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
 import torch
 from matplotlib.ticker import MaxNLocator
 
@@ -52,7 +51,8 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
                 continue
             x = [place] if by == "all" else [layers[row["layer"]] for row in own]
             each.plot(x, [row[column.key] for row in own], zorder=3, **shown[label])
-        each.set_ylim(bottom=min(0.0, each.get_ylim()[0]))
+        low, high = each.get_ylim()
+        each.set_ylim(min(0.0, low), max(0.0, high))
         each.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if by == "all":
             each.set_xticks([])
@@ -70,12 +70,13 @@ def heads_figure(result: Result, note: Note, look: Look) -> Picture:
             continue
         places = list(dict.fromkeys(row["layer"] for row in own))
         heads = sorted({row["head"] for row in own})
-        grid = np.full((len(places), len(heads)), np.nan)
+        values = torch.zeros(len(places), len(heads), dtype=torch.float64)
+        known = torch.zeros_like(values, dtype=torch.bool)
         for row in own:
             if row[column.key] is not None:
-                grid[places.index(row["layer"]), heads.index(row["head"])] = row[column.key]
-        values = torch.from_numpy(grid)
+                cell = places.index(row["layer"]), heads.index(row["head"])
+                values[cell], known[cell] = row[column.key], True
         names = tuple(str(layers[layer]) for layer in places), tuple(map(str, heads))
         quantity = column.name_with_unit
-        panels_.append(Panel(printable(label), "", (0, 0), values, ~values.isnan(), *names, quantity=quantity))
+        panels_.append(Panel(printable(label), "", (0, 0), values, known, *names, quantity=quantity))
     return draw_heatmap(Heatmap(panels_, "One head at a time", sides=("Layers", "Heads"), name="heads"), look, note)

@@ -1,5 +1,6 @@
 """The findings of the study `swap`: the replacements that change outputs most, hardly, or more than no attention."""
 
+import math
 from collections.abc import Sequence
 
 from attncli.config.scorer_entries import MODEL
@@ -29,17 +30,16 @@ def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object
         if row["by"] == "all":
             texts.append(f"in all layers {_effect(row, result)}")
             numbers["relative_l2"] = row["relative_l2"]
-    key = SwapFacts.of(result).main.key
+    facts = SwapFacts.of(result)
+    key, order = facts.main.key, abs if facts.metric else float  # a high metric may be good or bad
     for by in ("layer", "head"):
         own = [row for row in rows if row["by"] == by and finite([row[key]])]
         if len(own) > 1:
-            most, least = max(own, key=lambda row: row[key]), min(own, key=lambda row: row[key])
+            most, least = (end(own, key=lambda row: order(row[key])) for end in (max, min))
             ends = f"most in {_named(most, result)} ({_amount(most, key)}), least in {_named(least, result)}"
             texts.append(f"one {by} at a time {ends} ({_amount(least, key)})")
             numbers[f"most_by_{by}"], numbers[f"least_by_{by}"] = most[key], least[key]
-    worse = [
-        row for row in rows if row["by"] in ALONE and finite([row[key]]) and _is_worse(row, none.get(_place(row)), key)
-    ]
+    worse = [] if facts.metric else [row for row in rows if _is_worse(row, none.get(_place(row)), key)]
     if worse:
         first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
         more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""
@@ -48,15 +48,21 @@ def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object
 
 
 def _is_worse(row: Row, none: Row | None, key: str) -> bool:
-    return none is not None and bool(finite([none[key]])) and row[key] > none[key]
+    return row["by"] in ALONE and none is not None and len(finite([row[key], none[key]])) == 2 and row[key] > none[key]
 
 
 def _effect(row: Row, result: Result) -> str:
-    """Return the effect of an entry in all layers on the model's loss or output, in words."""
-    if SwapFacts.of(result).kind == "language" and row["loss_change"] is not None:
-        verb = "raises" if row["loss_change"] >= 0 else "lowers"
-        error = f" ± {number(row['loss_change_se'], 2)}" if row["loss_change_se"] is not None else ""
-        return f"{verb} the loss by {number(abs(row['loss_change']), 3)}{error} nats, to {number(row['loss'], 4)}"
+    """Return the effect of an entry in all layers on the user's metric, the model's loss or its output, in words."""
+    facts = SwapFacts.of(result)
+    for key, name, unit in (("metric", facts.metric, ""), ("loss", "the loss", " nats")):
+        change = row.get(f"{key}_change")
+        if name is None or change is None:
+            continue
+        if math.isnan(change):
+            return f"makes {name} NaN"
+        error = f" ± {number(row[f'{key}_change_se'], 2)}" if row[f"{key}_change_se"] is not None else ""
+        verb = "raises" if change >= 0 else "lowers"
+        return f"{verb} {name} by {number(abs(change), 3)}{error}{unit}, to {number(row[key], 4)}"
     text = f"changes the output by {_amount(row, 'relative_l2')}"
     if row.get("rank_correlation") is not None:
         text += f" (similarities of texts keep a rank correlation of {number(row['rank_correlation'], 2)})"
@@ -64,9 +70,9 @@ def _effect(row: Row, result: Result) -> str:
 
 
 def _amount(row: Row, key: str) -> str:
-    if row[key] is None:
-        return "-"
-    return f"{100 * row[key]:.2g} %" if key == "relative_l2" and row[key] < 100 else number(row[key], 2)
+    if row[key] is None or not math.isfinite(row[key]):
+        return number(row[key])
+    return f"{number(100 * row[key], 2)} %" if key == "relative_l2" and row[key] < 100 else number(row[key], 2)
 
 
 def _of_references(result: Result, groups: dict[str, list[Row]]) -> list[Finding]:
@@ -96,4 +102,4 @@ def _named(row: Row, result: Result) -> str:
     layer = f"layer {result.layers[row['layer']]}"
     if row["by"] in ("up_to", "from"):
         return f"all layers {row['by'].replace('_', ' ')} {layer.removeprefix('layer ')}"
-    return layer if row["head"] is None else f"{layer}, head {row['head']}"
+    return layer if row["head"] is None else f"{layer} head {row['head']}"

@@ -1,0 +1,211 @@
+"""Output of the study `swap` for results with known numbers: findings, tables, swap.png and heads.png."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from attncli.common.outputs import OutputKind
+from attncli.config.looks import Look
+from attncli.results import Result, Row
+from attncli.show.pictures.figures import Picture, ignore_note
+from attncli.show.pictures.themes import sheet_of
+from attncli.studies.swap.columns import SwapFacts
+from attncli.studies.swap.figure import figures
+from attncli.studies.swap.findings import findings_of
+from tests.show.samples import shown
+
+LAYERS = {"decoder.2": 0, "decoder.7": 1, "decoder.11": 2}  # numbers by name
+HEADS = 4
+SPARSE = {"decoder.2": 0.25, "decoder.7": 0.75, "decoder.11": 0.5}
+SIZES: Mapping[str, Mapping[str, float]] = {  # the main number by label and layer
+    "model": dict.fromkeys(LAYERS, 0.0),
+    "sparse": SPARSE,
+    "cosine": {"decoder.2": 0.375, "decoder.7": -0.125, "decoder.11": 0.0625},
+    "uniform": {"decoder.2": 0.008, "decoder.7": 0.9, "decoder.11": 0.005},
+    "zero": {"decoder.2": 0.5, "decoder.7": 0.5, "decoder.11": 0.625},
+}
+
+
+def row_of(label: str, by: str, layer: str | None, head: int | None, kind: OutputKind, size: float) -> Row:
+    row: Row = {"scorer": label, "label": label, "normalizer": "softmax", "by": by, "layer": layer, "head": head}
+    row |= {"relative_l2": abs(size), "largest": 2 * abs(size)}
+    if kind == "language":
+        row |= {"loss": 3.0 + size, "loss_change": size, "loss_change_se": abs(size) / 8, "perplexity": 20.0}
+        row |= {"kl": 0.5, "top1_agreement": 0.875}
+    if kind == "states":
+        row |= {"token_cosine": 0.75, "pooled_cosine": 0.5, "rank_correlation": 0.25}
+    return row | {"seconds": 0.5}
+
+
+def result_of(
+    kind: OutputKind = "other",
+    by: Sequence[str] = ("all", "layer", "head", "up_to", "from"),
+    sizes: Mapping[str, Mapping[str, float]] = SIZES,
+    metric: str | None = None,
+) -> Result:
+    """Return a result in which a head has its layer's number times (head + 1) / 8, and all layers have their sum."""
+    rows = []
+    for label, way in itertools.product(sizes, by):
+        of_layers = sizes[label]
+        if way == "all":
+            rows.append(row_of(label, way, None, None, kind, sum(of_layers.values())))
+        for layer in LAYERS if way != "all" else ():
+            for head in range(HEADS) if way == "head" else (None,):
+                size = of_layers[layer] * (1 if head is None else (head + 1) / 8)
+                rows.append(row_of(label, way, layer, head, kind, size))
+    if metric is not None:
+        for row, size in [(row, row["loss_change"]) for row in rows]:
+            row |= {"metric": 0.5 + size, "metric_change": size, "metric_change_se": None}
+    facts = SwapFacts(model="tiny", texts=3, kind=kind, metric=metric, heads=dict.fromkeys(LAYERS, HEADS))
+    formulas = {label: f"the formula of {label}" for label in sizes}
+    result = Result("swap", "swap", rows, formulas=formulas, layers=LAYERS, facts=facts)
+    return replace(result, findings=findings_of(result))
+
+
+def texts(result: Result) -> dict[str | None, str]:
+    """Return the sentences by label; those about uniform weights are joined."""
+    joined: dict[str | None, str] = {}
+    for finding in result.findings:
+        joined[finding.label] = " ".join([*([joined[finding.label]] if finding.label in joined else []), finding.text])
+    return joined
+
+
+def test_sentences_name_the_most_and_the_least_and_what_is_worse_than_no_attention() -> None:
+    found = texts(result_of())
+    assert [*found] == ["sparse", "cosine", None]
+    assert found["sparse"] == (
+        "sparse: in all layers changes the output by 150 %; "
+        "one layer at a time most in layer 1 (75 %), least in layer 0 (25 %); "
+        "one head at a time most in layer 1 head 3 (38 %), least in layer 0 head 0 (3.1 %); "
+        "worse than no attention in layer 1, layer 1 head 0, layer 1 head 1, layer 1 head 2, layer 1 head 3."
+    )
+    (numbers,) = (finding.numbers for finding in result_of().findings if finding.label == "sparse")
+    expected = {"relative_l2": 1.5, "most_by_layer": 0.75, "least_by_layer": 0.25}
+    assert numbers == expected | {"most_by_head": 0.375, "least_by_head": 0.03125}
+    assert found[None].startswith(
+        "2 of 3 layers may as well have uniform weights, which change the output by less than 1%: layer 0, layer 2. "
+        "8 of 12 heads may as well have uniform weights, which change the output by less than 1%: layer 0 head 0,"
+    )
+    assert found[None].endswith("layer 2 head 0 and 3 more.")
+
+
+def test_sentences_about_a_loss_have_its_direction_and_its_error() -> None:
+    found = texts(result_of("language"))
+    assert found["sparse"].startswith("sparse: in all layers raises the loss by 1.50 ± 0.19 nats, to 4.500; ")
+    assert "most in layer 1 (0.75), least in layer 0 (0.25)" in found["sparse"]
+    lower = {**SIZES, "sparse": {layer: -size for layer, size in SPARSE.items()}}
+    found = texts(result_of("language", sizes=lower))
+    assert found["sparse"].startswith("sparse: in all layers lowers the loss by 1.50 ± 0.19 nats, to 1.500; ")
+    assert "most in layer 0 (-0.25), least in layer 1 (-0.75)" in found["sparse"]
+    assert "worse" not in found["sparse"]
+
+
+def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
+    found = texts(result_of("language", metric="accuracy"))
+    assert found["cosine"] == (
+        "cosine: in all layers raises accuracy by 0.312, to 0.8125; "
+        "one layer at a time most in layer 0 (0.38), least in layer 2 (0.062); "
+        "one head at a time most in layer 0 head 3 (0.19), least in layer 2 head 0 (0.0078)."
+    )
+    assert "worse" not in " ".join(found.values())
+
+
+def test_sentences_about_numbers_that_are_missing() -> None:
+    broken = {**SIZES, "sparse": {**SPARSE, "decoder.7": math.nan}}
+    found = texts(result_of("language", sizes=broken))["sparse"]
+    assert found.startswith(
+        "sparse: in all layers makes the loss NaN; one layer at a time most in layer 2 (0.50), least"
+    )
+    found = texts(result_of(sizes=broken))["sparse"]
+    assert found.startswith(
+        "sparse: in all layers changes the output by nan; one layer at a time most in layer 2 (50 %)"
+    )
+    infinite = {**SIZES, "sparse": {**SPARSE, "decoder.7": math.inf}}
+    assert "raises the loss by inf ± inf nats, to inf" in texts(result_of("language", sizes=infinite))["sparse"]
+    assert [*texts(result_of(by=["all"]))] == ["sparse", "cosine"]
+
+
+def test_states_keep_their_order() -> None:
+    found = texts(result_of("states", by=["all"]))["sparse"]
+    end = "(similarities of texts keep a rank correlation of 0.25)."
+    assert found == f"sparse: in all layers changes the output by 150 % {end}"
+
+
+def test_tables() -> None:
+    text = shown(result_of("language"))
+    lines = [line.split() for line in text.splitlines()]
+    assert text.startswith("tiny: 3 layers with attention, 3 texts; references: model, uniform, zero\n")
+    whole = lines[lines.index(["All", "layers"]) :]
+    assert ["sparse", "1.50", "3.00", "4.500", "1.50", "0.188", "20.00", "0.500", "0.875"] in whole
+    start = lines.index(["loss", "change", "(nats),", "one", "layer", "at", "a", "time"])
+    assert lines[start + 1] == ["layer", "sparse", "cosine", "uniform", "zero"]
+    assert lines[start + 3 : start + 6] == [
+        ["0", "0.250", "0.375", "0.00800", "0.500"],
+        ["1", "0.750", "-0.125", "0.900", "0.500"],
+        ["2", "0.500", "0.0625", "0.00500", "0.625"],
+    ]
+    start = lines.index(["loss", "change", "(nats),", "one", "head", "at", "a", "time"])
+    assert lines[start + 1] == ["layer", "head", "sparse", "cosine", "uniform", "zero"]
+    assert lines[start + 6] == ["0", "3", "0.125", "0.188", "0.00400", "0.250"]
+    of_metric = shown(result_of("language", metric="accuracy"))
+    assert "metric change, one layer at a time" in of_metric
+    rows = [line.split()[:7] for line in of_metric.splitlines()]
+    assert ["sparse", "1.50", "3.00", "2.000", "1.50", "-", "4.500"] in rows
+
+
+def drawn(result: Result, which: str) -> Picture:
+    """Return a picture of a result."""
+    return figures(result, ignore_note, Look())[which]()
+
+
+TITLES = ["one layer at a time", "all layers up to this one", "all layers from this one on"]
+
+
+@pytest.mark.parametrize(("kind", "axis"), [("other", "relative L2"), ("language", "loss change (nats)")])
+def test_the_profile_has_a_curve_for_each_label_in_every_panel(kind: Any, axis: str) -> None:
+    result, sheet = result_of(kind), sheet_of(Look())
+    panels = [axes for axes in drawn(result, "swap").axes if axes.lines]
+    assert [axes.get_title().replace("\n", " ") for axes in panels] == TITLES
+    for axes in panels:
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("layer", axis)
+        curves: dict[Any, Any] = {line.get_label(): line for line in axes.lines}
+        assert [*curves] == ["sparse", "cosine", "uniform", "zero"]
+        for label, line in curves.items():
+            sizes = SIZES[label].values()
+            assert [*line.get_xdata()] == [0, 1, 2]
+            assert [*line.get_ydata()] == [size if kind == "language" else abs(size) for size in sizes]
+        assert to_rgb(curves["sparse"].get_color()) != to_rgb(curves["cosine"].get_color())
+        greys = [to_rgb(curves[label].get_color()) for label in ("uniform", "zero")]
+        assert greys == [to_rgb(sheet.ink(share)) for share in (0.85, 0.6)]
+        assert all(curves[label].get_linestyle() == "--" for label in ("uniform", "zero"))
+        low, high = axes.get_ylim()
+        assert low <= min(0, *(min(line.get_ydata()) for line in axes.lines))
+        assert high >= max(max(line.get_ydata()) for line in axes.lines)
+
+
+def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
+    broken = {**SIZES, "cosine": {**SIZES["cosine"], "decoder.11": math.nan}}
+    figure = drawn(result_of("language", sizes=broken), "heads")
+    panels = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title() for axes in panels] == ["sparse", "cosine", "uniform", "zero"]
+    for axes in panels:
+        (image,) = axes.images
+        sizes, shares = [*broken[axes.get_title()].values()], [(head + 1) / 8 for head in range(HEADS)]
+        shape: Any = image.get_array()
+        np.testing.assert_allclose(np.ma.filled(shape, np.nan), np.outer(sizes, shares))
+        assert image.norm.vmax == -image.norm.vmin > 0, "one scale for all, diverging since a loss may fall"
+        low, high = axes.get_ylim()
+        assert low > high, "layer 0 is at the top"
+        assert axes.get_xlim()[0] < axes.get_xlim()[1]
+    assert len({axes.images[0].norm.vmax for axes in panels}) == 1
+    first = panels[0]
+    assert [text.get_text() for text in first.get_yticklabels()] == ["0", "1", "2"]
+    assert [text.get_text() for text in panels[-1].get_xticklabels()] == ["0", "1", "2", "3"]
+    names = {text.get_text() for text in [first.yaxis.label, panels[-1].xaxis.label]}
+    assert names == {"Layers", "Heads"}
