@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 
 from attncli.common.outputs import OutputKind
 from attncli.config.looks import Look
@@ -153,6 +154,7 @@ def test_tables() -> None:
     start = lines.index(["loss", "change", "(nats),", "one", "head", "at", "a", "time"])
     assert lines[start + 1] == ["layer", "head", "sparse", "cosine", "uniform", "zero"]
     assert lines[start + 6] == ["0", "3", "0.125", "0.188", "0.00400", "0.250"]
+    assert "model" not in text.partition("one layer at a time")[2], "it was verified to change nothing"
     of_metric = shown(result_of("language", metric="accuracy"))
     assert "metric change, one layer at a time" in of_metric
     rows = [line.split()[:7] for line in of_metric.splitlines()]
@@ -165,6 +167,13 @@ def drawn(result: Result, which: str) -> Picture:
 
 
 TITLES = ["one layer at a time", "all layers up to this one", "all layers from this one on"]
+
+
+def test_the_profile_has_0_for_losses_that_fall() -> None:
+    falling = {label: {layer: -0.5 - abs(size) for layer, size in sizes.items()} for label, sizes in SIZES.items()}
+    for axes in drawn(result_of("language", sizes=falling), "swap").axes:
+        assert axes.get_ylim()[0] < -1.25
+        assert axes.get_ylim()[1] >= 0
 
 
 @pytest.mark.parametrize(("kind", "axis"), [("other", "relative L2"), ("language", "loss change (nats)")])
@@ -207,5 +216,5 @@ def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
     first = panels[0]
     assert [text.get_text() for text in first.get_yticklabels()] == ["0", "1", "2"]
     assert [text.get_text() for text in panels[-1].get_xticklabels()] == ["0", "1", "2", "3"]
-    names = {text.get_text() for text in [first.yaxis.label, panels[-1].xaxis.label]}
-    assert names == {"Layers", "Heads"}
+    names: list[Any] = figure.findobj(lambda text: isinstance(text, Text) and text.get_text() in ("Layers", "Heads"))
+    assert {(text.get_text(), text.get_rotation()) for text in names} == {("Layers", 90.0), ("Heads", 0.0)}
