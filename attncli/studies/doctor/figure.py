@@ -27,7 +27,7 @@ CELL = (0.34, 0.24)  # inches of a cell
 SMALLEST = (2.4, 0.5)  # inches of a panel
 LEAST = (1.6, 1.1)  # em; smallest readable cell
 PER_LINE = 3  # letters of a cell
-ORDER = (11, 1, 8, 0, 3, 5, 2, 4, 7, 6)  # of the checks' colours in the palette: red ones for faults
+ORDER = (12, 1, 8, 0, 3, 5, 2, 4, 7, 6)  # of the checks' colours in the palette: red ones for faults
 SHARES = (0.12, 0.6)  # of the colour of a check in the background, at its limit and at the most extreme value
 EMPTY = 0.04  # share of the text colour in the background of cells without findings
 

@@ -1,0 +1,164 @@
+"""Output of the study `doctor` for results with known findings: sentences, tables and doctor.png."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+
+from attncli.config.looks import Look
+from attncli.results import Result, Row
+from attncli.show.pictures.figures import Picture, ignore_note
+from attncli.show.pictures.themes import mixed, sheet_of
+from attncli.studies.doctor.checks import CHECKS
+from attncli.studies.doctor.columns import DoctorFacts
+from attncli.studies.doctor.figure import figures
+from attncli.studies.doctor.findings import findings_of
+from tests.show.samples import shown
+
+LAYERS = {"decoder.3": 3, "decoder.8": 8}  # numbers by name
+HEADS = 3
+CHECK = {check.key: check for check in CHECKS}
+FOUND = [  # label, layer, head, check and value
+    ("model", "decoder.3", 0, "first_key", 0.25),  # its limit is lower in this result
+    ("model", "decoder.3", 2, "first_key", 0.75),
+    ("model", "decoder.8", 1, "overflow", 70000.0),
+    ("model", "decoder.8", 2, "uniform", 0.99),
+    ("model", "decoder.8", 2, "silent", 0.004),
+    ("model", "decoder.8", 0, "silent", 0.016),
+]
+
+
+def result_of(*more: tuple[str, str, int | None, str, float], labels: tuple[str, ...] = ("model",)) -> Result:
+    """Return a result of two layers with three heads, and the findings of FOUND and `more`."""
+    records = [
+        {"scorer": label, "label": label, "layer": layer, "head": head, "check": check, "kind": CHECK[check].kind}
+        | {"value": value, "limit": CHECK[check].limit, "about": CHECK[check].meaning}
+        for label, layer, head, check, value in (*FOUND, *more)
+    ]
+    heads: list[Row] = [
+        {"scorer": label, "label": label, "layer": layer, "head": head, **dict.fromkeys(CHECK, 0.5)}
+        for label in labels
+        for layer in LAYERS
+        for head in range(HEADS)
+    ]
+    facts = DoctorFacts(model="tiny", texts=2, checked=len(heads), unjudged=[])
+    formulas = {label: f"the formula of {label}" for label in labels}
+    result = Result("doctor", "doctor", records, heads=heads, layers=LAYERS, facts=facts, formulas=formulas)
+    return replace(result, findings=findings_of(result))
+
+
+def test_sentences_name_the_most_extreme_heads_first_and_faults_before_remarks() -> None:
+    assert [finding.text for finding in result_of().findings] == [
+        f"fault, overflow in 1 of 6 heads: layer 8 head 1 (70,000). {CHECK['overflow'].meaning}",
+        f"uniform in 1 of 6 heads: layer 8 head 2 (0.99). {CHECK['uniform'].meaning}",
+        f"first_key in 2 of 6 heads: layer 3 head 2 (0.75), layer 3 head 0 (0.25). {CHECK['first_key'].meaning}",
+        f"silent in 2 of 6 heads: layer 8 head 2 (0.0040), layer 8 head 0 (0.016). {CHECK['silent'].meaning}",
+    ]
+    silent = result_of().findings[-1]
+    assert (silent.label, silent.numbers) == ("model", {"count": 2, "heads": 6, "most": 0.004})
+
+
+def test_sentences_of_many_heads_whole_layers_and_labels_without_findings() -> None:
+    many = [("model", "decoder.8", head, "first_key", 0.5 + head / 100) for head in range(HEADS)]
+    (found,) = [finding.text for finding in result_of(*many).findings if "first_key" in finding.text]
+    named = "layer 3 head 2 (0.75), layer 8 head 2 (0.52), layer 8 head 1 (0.51) and 2 more"
+    assert found.startswith(f"first_key in 5 of 6 heads: {named}. ")
+    whole = ("model", "decoder.3", None, "dead_query", 4.0)
+    assert result_of(whole).findings[0].text.startswith("fault, dead_query: layer 3 (4.0). ")
+    texts = [finding.text for finding in result_of(labels=("model", "dot")).findings]
+    assert texts[0].startswith("model: fault, overflow in 1 of 6 heads")
+    assert texts[-1] == "Nothing found in 6 heads with dot."
+    few = replace(result_of(), facts=DoctorFacts(model="tiny", checked=6, unjudged=["decoder.8"]))
+    assert findings_of(few)[-1].text == "Cannot tell more than faults in layer 8: fewer than 8 keys, or than 6 queries."
+
+
+def test_the_grid_of_letters() -> None:
+    lines = [line.split() for line in shown(result_of()).splitlines()]
+    assert lines[0] == ["tiny:", "2", "layers,", "6", "heads,", "2", "texts"]
+    start = lines.index(["Layers", "and", "heads"])
+    assert lines[start + 1] == ["layer", "0", "1", "2"]
+    assert lines[start + 3 : start + 5] == [["3", "F", "·", "F"], ["8", "Z", "O", "UZ"]]
+    assert ["O", "overflow", "U", "uniform", "F", "first_key", "Z", "silent", "·", "nothing", "found"] in lines
+
+
+def drawn(result: Result, **look: Any) -> tuple[Picture, list[Axes]]:
+    """Return the picture of a result and its panels."""
+    figure = figures(result, ignore_note, Look(**look))["doctor"]()
+    return figure, [axes for axes in figure.axes if axes.images]
+
+
+def test_the_panel_has_layers_as_rows_from_the_top_and_heads_as_columns() -> None:
+    figure, (axes,) = drawn(result_of())
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Heads", "Layers")
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "1", "2"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["3", "8"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first layer is at the top"
+    assert axes.get_xlim()[0] < axes.get_xlim()[1]
+    letters = {text.get_position(): text.get_text() for text in axes.texts}
+    assert letters == {(0, 0): "F", (2, 0): "F", (0, 1): "Z", (1, 1): "O", (2, 1): "UZ"}
+    hints = {hint.centre: hint.text for hint in figure.hints if hint.axes is axes}
+    assert hints[2, 1] == "model, layer 8, head 2: uniform 0.9900, silent 0.004000"
+    assert [*hints] == [(0, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+
+
+COLOURS = {  # on a light and on a dark ground
+    "overflow": ("#6b0f0f", "#ffaaaa"),
+    "uniform": ("#0253cc", "#476fff"),
+    "first_key": ("#85541b", "#eed03e"),
+    "silent": ("#000000", "#f7f7f0"),
+}
+
+
+@pytest.mark.parametrize(("theme", "index"), [("light", 0), ("dark", 1)])
+def test_colours_tell_checks_apart_and_are_stronger_further_beyond_the_limit(theme: Any, index: int) -> None:
+    figure, (axes,) = drawn(result_of(), theme=theme)
+    sheet, (image,) = sheet_of(Look(theme=theme)), axes.images
+    pixels: Any = image.get_array()
+
+    def colour(check: str, share: float) -> np.ndarray[Any, Any]:
+        return np.array(to_rgb(mixed(COLOURS[check][index], sheet.ground, share)))
+
+    np.testing.assert_allclose(pixels[1, 1], colour("overflow", 0.6), atol=0.01)
+    np.testing.assert_allclose(pixels[0, 2], colour("first_key", 0.6), atol=0.01)
+    np.testing.assert_allclose(pixels[0, 0], colour("first_key", 0.12), atol=0.01)
+    np.testing.assert_allclose(pixels[1, 0], colour("silent", 0.12 + 0.48 * 0.25), atol=0.01)
+    np.testing.assert_allclose(pixels[1, 2], colour("uniform", 0.6), atol=0.01)
+    (strip,) = axes.patches
+    assert (strip.get_xy(), strip.get_width()) == ((2.0, 0.5), 0.5), "the right half of layer 8, head 2"  # type: ignore[attr-defined]
+    np.testing.assert_allclose(to_rgb(strip.get_facecolor()), colour("silent", 0.6), atol=0.01)
+    assert len({to_hex(pixels[0, 1]), *(to_hex(pixels[cell]) for cell in ((1, 1), (0, 2), (1, 2), (1, 0)))}) == 5
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "O  fault, overflow 70,000",
+        "U  uniform 0.99",
+        "F  first_key 0.25 to 0.75",
+        "Z  silent 0.016 to 0.0040",
+    ]
+    faces = [to_rgb(patch.get_facecolor()) for patch in legend.get_patches()]
+    np.testing.assert_allclose(faces[2], colour("first_key", 0.6), atol=0.01)
+    np.testing.assert_allclose(faces[3], colour("silent", 0.6), atol=0.01)
+
+
+def test_each_label_has_a_panel() -> None:
+    more = ("dot", "decoder.3", 1, "saturated", 0.95)
+    _, panels = drawn(result_of(more, labels=("model", "dot")))
+    assert [axes.get_title() for axes in panels] == ["model", "dot"]
+    assert {text.get_position(): text.get_text() for text in panels[1].texts} == {(1, 0): "S"}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_check_has_a_colour_and_those_of_faults_are_red(theme: Any) -> None:
+    pixels = dict[str, tuple[float, float, float]]()
+    for check in CHECKS:
+        value = check.limit / 2 if check.is_below else 2 * check.limit + 1
+        row: Row = {"label": "model", "layer": "decoder.3", "head": 1, "check": check.key, "value": value}
+        _, (axes,) = drawn(replace(result_of(), records=[row]), theme=theme)
+        image: Any = axes.images[0].get_array()
+        pixels[check.key] = to_rgb(image[0, 1])
+    assert len({to_hex(pixel) for pixel in pixels.values()}) == len(CHECKS)
+    for check in CHECKS:
+        red, *others = pixels[check.key]
+        assert check.kind == "remark" or red - max(others) > 0.1, check.key
