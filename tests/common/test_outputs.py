@@ -315,6 +315,14 @@ def test_a_language_model_by_class_or_config(model: type[Returns], config: Any, 
         assert is_language_model(nn.Sequential(made)) is expected, "a wrapper does not matter"
 
 
+def test_the_next_token_counts_if_neither_is_padding() -> None:
+    tokens, mask = torch.tensor([[3, 1, 2], [3, 1, 2]]), torch.tensor([[0, 1, 1], [1, 1, 0]])
+    outputs = outputs_of(TinyForCausalLM(LOGITS), (tokens, mask), {"attention_mask": mask}, LOGITS)
+    assert outputs.targets is not None
+    assert outputs.targets.tolist() == [[IGNORED, 2, IGNORED], [1, IGNORED, IGNORED]]
+    assert outputs.valid.tolist() == [[False, True, True], [True, True, False]]
+
+
 def test_tokens_of_another_vocabulary_are_no_targets() -> None:
     tokens = torch.full((2, 3), 4)
     assert outputs_of(TinyForCausalLM(LOGITS), (tokens,), {}, LOGITS).kind == "other"

@@ -170,11 +170,13 @@ def drawn(result: Result, which: str) -> Picture:
 TITLES = ["one layer at a time", "all layers up to this one", "all layers from this one on"]
 
 
-def test_the_profile_has_0_for_losses_that_fall() -> None:
-    falling = {label: {layer: -0.5 - abs(size) for layer, size in sizes.items()} for label, sizes in SIZES.items()}
-    for axes in drawn(result_of("language", sizes=falling), "swap").axes:
-        assert axes.get_ylim()[0] < -1.25
-        assert axes.get_ylim()[1] >= 0
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_profile_has_0_for_losses_that_rise_and_that_fall(sign: int) -> None:
+    far = {label: {layer: sign * (5 + abs(size)) for layer, size in sizes.items()} for label, sizes in SIZES.items()}
+    for axes in drawn(result_of("language", sizes=far), "swap").axes:
+        low, high = axes.get_ylim()
+        assert low <= 0 <= high
+        assert high - low > 5.9
 
 
 @pytest.mark.parametrize(("kind", "axis"), [("other", "relative L2"), ("language", "loss change (nats)")])
