@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attncli.errors import InputError
-from attncli.models.loading import LoadedModel, Pooling
+from attncli.models.loading import LoadedModel, Pooling, arguments_of
 from attncli.numbers import number
 from attncli.results import Column, Row
 from attncli.scorers._custom import raised
@@ -45,26 +45,23 @@ IGNORED = -100  # target that does not count, as in transformers
 FEWEST_TEXTS = 3  # for a rank correlation of their pairs
 
 short = partial(number, digits=3)
+change = partial(Column, format=short, signed=True)
+similarity = partial(Column, format=short, signed=True, most=1)
 ANY = (
     Column(
         "relative_l2",
         "relative\nL2",
         "L2 norm of the change of the main output, over that of the own one.",
-        format=short,
+        "",
+        short,
         least=1e-5,
     ),
-    Column("largest", "largest\nchange", "Largest absolute change of the main output.", format=short, least=1e-5),
+    Column("largest", "largest\nchange", "Largest absolute change of the main output.", "", short, least=1e-5),
 )
 METRIC = (
     Column("metric", "metric", "Number of the function `metric`, mean over batches.", signed=True),
-    Column(
-        "metric_change",
-        "metric\nchange",
-        "Metric less the metric with the model's own scorer.",
-        format=short,
-        signed=True,
-    ),
-    Column("metric_change_se", "±", "Standard error of the change of the metric, over the batches.", format=short),
+    change("metric_change", "metric\nchange", "Metric less the metric with the model's own scorer."),
+    Column("metric_change_se", "±", "Standard error of the change of the metric, over the batches.", "", short),
 )
 PREDICTIONS = (
     Column("kl", "KL", "Mean KL divergence of the new prediction from the own one.", "nats", short, least=1e-5),
@@ -72,49 +69,23 @@ PREDICTIONS = (
         "top1_agreement",
         "top-1\nagreement",
         "Share of predictions with the same most probable token or class.",
-        format=short,
+        "",
+        short,
         most=1,
     ),
 )
 LANGUAGE_COLUMNS = (
     Column("loss", "loss", "Mean cross-entropy of the next token.", "nats"),
-    Column(
-        "loss_change",
-        "loss\nchange",
-        "Loss less the loss of the model's own scorer.",
-        "nats",
-        short,
-        signed=True,
-        least=1e-3,
-    ),
+    change("loss_change", "loss\nchange", "Loss less the loss of the model's own scorer.", "nats"),
     Column("loss_change_se", "±", "Standard error of the change of the loss, over the texts.", "nats", short),
     Column("perplexity", "perplexity", "exp(loss)."),
     *PREDICTIONS,
 )
 STATES = (
-    Column(
-        "token_cosine",
-        "token\ncosine",
-        "Mean cosine similarity of new and own states of tokens.",
-        format=short,
-        signed=True,
-        most=1,
-    ),
-    Column(
-        "pooled_cosine",
-        "pooled\ncosine",
-        "Mean cosine similarity of new and own pooled states.",
-        format=short,
-        signed=True,
-        most=1,
-    ),
-    Column(
-        "rank_correlation",
-        "rank\ncorrelation",
-        "Spearman correlation of new and own similarities of pairs of texts.",
-        format=short,
-        signed=True,
-        most=1,
+    similarity("token_cosine", "token\ncosine", "Mean cosine similarity of new and own states of tokens."),
+    similarity("pooled_cosine", "pooled\ncosine", "Mean cosine similarity of new and own pooled states."),
+    similarity(
+        "rank_correlation", "rank\ncorrelation", "Spearman correlation of new and own similarities of pairs of texts."
     ),
 )
 OF_KIND: Mapping[OutputKind, tuple[Column, ...]] = {
@@ -181,11 +152,12 @@ class Runner:
             InputError: the model or the metric fails, or the output is not of this kind.
         """
         if self.metric is None:
-            args, kwargs = _arguments(batch)
-            outputs = self._read(args, kwargs, self.loaded.outputs(batch))
+            outputs = self._read(*arguments_of(batch), self.loaded.outputs(batch))
         else:
-            calls = list[tuple[Any, Any, Any]]()
-            hook = self.loaded.model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
+            calls = list[tuple[Any, Any, Any]]()  # the first one alone: later ones may be many
+            hook = self.loaded.model.register_forward_hook(
+                lambda _, *call: None if calls else calls.append(call), with_kwargs=True
+            )
             try:
                 value = _number_of(self.metric, self.loaded.model, batch)
             finally:
@@ -197,13 +169,6 @@ class Runner:
 
     def _read(self, args: Any, kwargs: Any, output: Any) -> Outputs:
         return outputs_of(self.loaded.model, args, kwargs, output, self.kind)
-
-
-def _arguments(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional arguments and the keyword arguments of the model for a batch."""
-    if isinstance(batch, Mapping):
-        return tuple(batch.get("args", ())), {key: value for key, value in batch.items() if key != "args"}
-    return tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}
 
 
 def _number_of(metric: Metric, model: nn.Module, batch: Any) -> float:
@@ -308,10 +273,7 @@ class _Call:
         """Return the first floating-point tensor; a single number, such as a loss, only if there is nothing else."""
         tensors = [tensor for tensor in _tensors(self.output) if tensor.is_floating_point() and tensor.numel()]
         first = next((tensor for tensor in tensors if tensor.ndim), tensors[0] if tensors else None)
-        if first is None:
-            return None
-        dense = _dense(first)
-        return dense if dense.ndim else dense[None]
+        return None if first is None else _dense(first)
 
     def _decodes(self, is_language: bool) -> bool:
         """Whether the logits are for the tokens of a decoder, beside which an encoder has tokens of its own."""
@@ -368,11 +330,12 @@ def _field(output: Any, name: str) -> Any:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """Return a tensor on the CPU without gradients, and in the usual layout if it is sparse or nested."""
+    """Return a tensor on the CPU without gradients, with an axis at least, and not sparse or nested."""
     tensor = tensor.detach()
     if tensor.is_nested:
         tensor = torch.nested.to_padded_tensor(tensor, 0.0)
-    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu()
+    dense = (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu()
+    return dense if dense.ndim else dense[None]
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
@@ -430,9 +393,8 @@ class Changes:
     def _add_predictions(self, own: Outputs, new: Outputs) -> None:
         counted = own.valid if own.targets is None else own.targets != IGNORED  # b n
         for index, mask in enumerate(counted):  # text by text, since a vocabulary is large
-            p, q = (
-                each.main[index][mask].double().log_softmax(-1) for each in (own, new) if each.main is not None
-            )  # n classes
+            both = (each.main[index][mask] for each in (own, new) if each.main is not None)
+            p, q = (logits.double().log_softmax(-1) for logits in both)  # n classes
             terms = p.exp() * (p - q)
             self._sum("kl", terms.masked_fill(p == -math.inf, 0.0).sum())
             same = (p.argmax(-1) == q.argmax(-1)).double()

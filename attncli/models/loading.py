@@ -56,6 +56,17 @@ class Request:
         return self.model.partition(":")[2] if self.is_function else Path(os.path.realpath(self.model)).name
 
 
+def arguments_of(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and the keyword arguments of a model for a batch.
+
+    A batch is a mapping of keyword arguments, a tuple or list of arguments, or a single argument. The key `args` of a
+    mapping has positional arguments.
+    """
+    if isinstance(batch, Mapping):
+        return tuple(batch.get("args", ())), {key: value for key, value in batch.items() if key != "args"}
+    return tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """A model in evaluation mode, and its inputs in batches of texts."""
@@ -65,13 +76,9 @@ class LoadedModel:
     pooling: Pooling = "mean"  # of a sentence encoder
 
     def run(self, batch: Any) -> Any:
-        """Run the model on a batch: a mapping of keyword arguments, a tuple or list of arguments, or a single argument.
-
-        The key `args` of a mapping has positional arguments.
-        """
-        if isinstance(batch, Mapping):
-            return self.model(*batch.get("args", ()), **{key: value for key, value in batch.items() if key != "args"})
-        return self.model(*(batch if isinstance(batch, tuple | list) else [batch]))
+        """Run the model on a batch."""
+        args, kwargs = arguments_of(batch)
+        return self.model(*args, **kwargs)
 
     def outputs(self, batch: Any) -> Any:
         """Run the model on a batch; raise an InputError if it fails."""
@@ -81,9 +88,6 @@ class LoadedModel:
             raise
         except Exception as error:
             reason = f"running the model gave {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            if isinstance(batch, tuple) and len(batch) == 1 and isinstance(batch[0], list | tuple):
-                expected = "expected one batch, not a list of batches"
-                raise InputError.of(f"got a list of {len(batch[0])} as the only input; {expected}; {reason}") from error
             raise InputError.of(f"{reason}; {_cure(self.model, batch, 'check its inputs')}") from error
 
 

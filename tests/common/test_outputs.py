@@ -323,6 +323,18 @@ def test_the_next_token_counts_if_neither_is_padding() -> None:
     assert outputs.valid.tolist() == [[False, True, True], [True, True, False]]
 
 
+def test_a_decoder_has_tokens_and_padding_of_its_own() -> None:
+    tokens, mask = torch.tensor([[3, 1, 2], [3, 1, 2]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    inputs = {"input_ids": tokens * 0, "attention_mask": mask * 0 + 1}
+    inputs |= {"decoder_input_ids": tokens, "decoder_attention_mask": mask}
+    outputs = outputs_of(TinyForCausalLM(LOGITS), (), inputs, LOGITS)
+    assert outputs.targets is not None
+    assert outputs.targets.tolist() == [[1, 2, IGNORED], [1, IGNORED, IGNORED]]
+    assert torch.equal(outputs.valid, mask.bool())
+    states = outputs_of(Tiny(LOGITS), (), inputs, {"last_hidden_state": LOGITS})
+    assert torch.equal(states.valid, mask.bool())
+
+
 def test_tokens_of_another_vocabulary_are_no_targets() -> None:
     tokens = torch.full((2, 3), 4)
     assert outputs_of(TinyForCausalLM(LOGITS), (tokens,), {}, LOGITS).kind == "other"

@@ -295,6 +295,9 @@ def test_a_metric_of_generated_text() -> None:
     expected = swapped(model, "zero", lambda: mean_token(model, inputs))
     assert found["zero"]["metric"] == pytest.approx(expected)
     assert found["zero"]["metric_change_se"] is None
+    # The outputs are those of the first call, the logits for the end of the prompt.
+    before, after = (swapped(model, label, lambda: model(**inputs).logits[:, -1]) for label in ("model", "zero"))
+    assert found["zero"]["relative_l2"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-4)
 
 
 def empty() -> Iterator[Tensor]:
