@@ -31,7 +31,8 @@ class Column:
     turns a value into text for tables, and `about` is a sentence that describes the column. `kind`: the values of a
     `place` identify a row; a `measured` value depends on a clock and differs from run to run; others are a `figure`.
     Relative differences of values smaller than `least` are taken relative to `least`, since rounding is absolute there.
-    Only `signed` values can be below 0, and no value can be above `most`.
+    Only `signed` values can be below 0, and no value can be above `most`. The upper end of `bounded` values depends on
+    the input, such as ln m for an entropy. Axes of values with an upper end are linear.
     """
 
     key: str
@@ -44,6 +45,12 @@ class Column:
     least: float = 1e-3
     signed: bool = False
     most: float = math.inf
+    bounded: bool = False
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether its axis is linear, even if its values span decades."""
+        return self.bounded or self.most < math.inf
 
     @property
     def name(self) -> str:

@@ -129,7 +129,8 @@ def _lines(
     facts = [*facts, f"{spreads}: 95 % intervals"] if facts else []
     facets, step = _facets(rows, others, note)
     figure, places = panels(sheet, len(facets), title, facts, quantities=1, step=step)
-    lines, is_log = sheet.lines(result.labels), spans_decades(row[names["mean"]] for row in rows)
+    is_log = not columns_of(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)
+    lines = sheet.lines(result.labels)
     grid: Any = places[0].get_gridspec()
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=True)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]

@@ -19,11 +19,15 @@ FIGURES = (
     Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", least=0.1, signed=True),
     Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys."),
     Column(
-        "entropy", "entropy\n(nats)", "Entropy of a query's weights, divided by their sum, mean over queries.", "nats"
+        "entropy",
+        "entropy\n(nats)",
+        "Entropy of a query's weights, divided by their sum, mean over queries.",
+        "nats",
+        bounded=True,
     ),
-    Column("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys"),
+    Column("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys", bounded=True),
     Column("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", most=1),
-    Column("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries."),
+    Column("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries.", bounded=True),
     Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries"),
     Column(
         "entropy_bound",
@@ -31,6 +35,7 @@ FIGURES = (
         "Least entropy of softmax for scores of this spread, mean over queries (Zhai et al. 2023); empty if anything "
         "stands between scores and softmax.",
         "nats",
+        bounded=True,
     ),
 )
 PAIR = (
@@ -43,8 +48,9 @@ DIFFERENCES = (
         "JS divergence\n(bits)",
         "Jensen-Shannon divergence of the weights, divided by their sums, mean over queries (Lin 1991).",
         "bits",
+        most=1,
     ),
-    Column("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key."),
+    Column("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key.", most=1),
     Column("max_abs_difference", "max abs\ndifference", "Largest difference between their weights."),
     Column("output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."),
     Column("output_change", "output\nchange", "L2 norm of output_a - output_b: of heads it shows which matter most."),

@@ -36,8 +36,14 @@ COLUMNS = (
         most=1,
     ),
     Column("max_weight", "mean largest\nweight", "Mean of the largest weight.", format=short, most=1),
-    Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
-    Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
+    Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short, bounded=True),
+    Column(
+        "effective_keys",
+        "effective\nkeys",
+        "Mean of exp(entropy): how many keys share the weight.",
+        format=short,
+        bounded=True,
+    ),
     *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores", 0.1),
     *_quartiles(
         "query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query", 0.1

@@ -12,7 +12,12 @@ KEYS = Column("keys", "keys", "Keys per test sequence.", kind="place")
 ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=short, most=1)
 LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
 ENTROPY = Column(
-    "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
+    "entropy",
+    "entropy\nat end",
+    "Mean entropy of the weights / their sum on the test sequences.",
+    "nats",
+    short,
+    bounded=True,
 )
 GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
 START = Column(
@@ -21,6 +26,7 @@ START = Column(
     "Mean entropy of the weights / their sum before the first step.",
     "nats",
     short,
+    bounded=True,
 )
 LARGEST = Column(
     "largest_score", "largest\nscore", "Largest absolute score of all symbols after training.", format=short

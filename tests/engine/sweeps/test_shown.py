@@ -20,6 +20,7 @@ from attncli.results import Result, SweepResult
 from attncli.show.page.report import report
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.looks import looks_of
+from attncli.studies import STUDIES, load_study
 from tests.engine.sweeps.test_summary import NOISE, attention, swept
 from tests.show.page.reading import Read
 
@@ -100,12 +101,12 @@ def test_panels_and_tables_of_a_sweep_are_named_in_words() -> None:
 def spread_over(low: float) -> SweepResult:
     """Return a sweep over three seeds, of two scorers from 1 down to 0.001, where a seed has `low` at the largest d."""
     rows = [
-        {"seed": seed, "d": d, "scorer": label, "label": label, "normalizer": "softmax", "entropy": value}
+        {"seed": seed, "d": d, "scorer": label, "label": label, "normalizer": "softmax", "score_std": value}
         for seed in range(3)
         for label in ("dot", "cosine")
         for d, value in zip((16, 64, 256), (1.0, 0.03, low if seed == 0 else 0.0015), strict=True)
     ]
-    return swept("attention", [SEEDS, {"d": [16, 64, 256]}], rows)
+    return swept("attention", [SEEDS, {"d": [16, 64, 256]}], rows, "score_std")
 
 
 @pytest.mark.parametrize(("low", "cut"), [(1e-12, True), (0.00149, False)])
@@ -170,26 +171,41 @@ def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Loo
 
 
 @pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18)])
-@pytest.mark.parametrize("factor", [1, 1000])
-def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, factor: float) -> None:
-    """The axis is logarithmic over more than two decades; only the first panel of a row has ticks and a title."""
+@pytest.mark.parametrize(("metric", "factor"), [("score_std", 1), ("score_std", 1000), ("entropy", 1000)])
+def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, metric: str, factor: float) -> None:
+    """The axis is logarithmic over more than two decades, unless the metric has an upper end, as an entropy has.
+
+    Only the first panel of a row has ticks and a title.
+    """
     over: Over = [{"d": [8, 16, 32]}, {"scale": [1.0, 2.0, 4.0]}, {"dtype": ["float32", "float64"]}]
     rows = attention(over)
     for row in rows:
-        row["entropy"] *= factor if row["dtype"] == "float32" and row["scale"] == 4 else 1
-    figure = figures(swept("attention", over, rows), pytest.fail, look)["sweep"]()
+        row[metric] = row.pop("entropy") * (factor if row["dtype"] == "float32" and row["scale"] == 4 else 1)
+    figure = figures(swept("attention", over, rows, metric), pytest.fail, look)["sweep"]()
     figure.canvas.draw()
     panels = [axes for axes in figure.axes if axes.lines]
     assert len(panels) == 6
     assert {axes.get_ylim() for axes in panels} == {panels[0].get_ylim()}
-    assert {axes.get_yscale() for axes in panels} == {"log" if factor > 1 else "linear"}
+    assert {axes.get_yscale() for axes in panels} == {"log" if metric == "score_std" and factor > 1 else "linear"}
     low, high = panels[0].get_ylim()
-    assert low < min(row["entropy"] for row in rows) < max(row["entropy"] for row in rows) < high
+    assert low < min(row[metric] for row in rows) < max(row[metric] for row in rows) < high
     for axes in panels:
         place: Any = axes.get_subplotspec()
         named = [text.get_text() for text in axes.get_yticklabels() if text.get_visible() and text.get_text()]
         assert bool(named) == bool(axes.get_ylabel()) == place.is_first_col()
         assert bool(axes.get_xlabel()) == place.is_last_row()
+
+
+def test_metrics_with_an_upper_end_have_linear_axes() -> None:
+    linear = {
+        study: {c.key for kind in load_study(study).columns.values() for c in kind if c.is_linear} for study in STUDIES
+    }
+    of_weights = {"entropy", "max_weight", "weight_sum", "effective_keys"}
+    assert of_weights | {"js_divergence", "top1_agreement"} <= linear["attention"]
+    assert of_weights | {"entropy_median"} <= linear["saturation"]
+    assert {"accuracy", "entropy", "start_entropy"} <= linear["train"]
+    assert linear["variance"] == linear["bench"] == set()
+    assert not linear["attention"] & {"score_std", "score_mean", "output_change", "output_difference"}
 
 
 def test_three_keys_are_small_multiples() -> None:
