@@ -52,6 +52,12 @@ def several(value: int, name: str) -> str:
     return f"{number(value)} {name}{'' if value == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """Return a share in percent; only 0 is `0%`, and only 1 `100%`."""
+    text = f"{share:.0%}"
+    return {"0%": "less than 1%", "100%": "more than 99%"}.get(text, text) if 0 < share < 1 else text
+
+
 def duration(seconds: float | None) -> str:
     """Return a time with three digits and a unit: `350 µs`, `1.20 ms`, `2.05 s`, `3 min 20 s`; `-` for None or NaN."""
     if seconds is None or math.isnan(seconds):

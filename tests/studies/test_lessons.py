@@ -25,13 +25,16 @@ def lessons(scores: dict[str, Tensor], keys: Tensor, valid: Tensor = ALL, querie
 
 
 def test_equal_keys_get_the_same_weight() -> None:
-    keys, valid = normal(2, 1, 3).expand(2, 5, 3).clone(), torch.tensor([[[True] * 3 + [False] * 2], [[True] * 5]])
+    keys, valid = normal(1, 1, 3).expand(2, 5, 3).clone(), torch.tensor([[[True] * 3 + [False] * 2], [[True] * 5]])
     scores = {"a": torch.full((2, 4, 5), 0.5), "b": torch.full((2, 4, 5), -3.0)}
-    said = "All keys are equal, so {} each of them the same weight."
+    said = "All valid keys are equal, so {} each of them the same weight."
     keys[0, 4] = 100.0  # padding, of any value
     assert lessons(scores, keys, valid) == [said.format("every scorer gives")]
     assert lessons({"a": scores["a"]}, keys, valid) == [said.format("a gives")]
+    short = {label: tensor[..., :3] for label, tensor in scores.items()}
+    assert lessons(short, keys[:, :3]) == [said.format("every scorer gives").replace("valid ", "")]
     copies = "all valid keys of a query get the same weight, so the weights only copy the mask."
+    assert lessons(scores, keys + torch.arange(2.0)[:, None, None], valid) == [f"a: {copies}", f"b: {copies}"]
     keys[1, 4] += 1.0
     assert lessons(scores, keys, valid) == [f"a: {copies}", f"b: {copies}"]
     scores["b"][1, 2, 0] += 0.001
@@ -71,9 +74,14 @@ def test_scores_that_are_a_multiple(factor: float, said: str | None) -> None:
     assert lessons({"a": torch.zeros_like(a), "b": a}, keys)[1:] == []
 
 
-def test_nothing_is_said_of_single_keys() -> None:
-    assert lessons({"a": torch.zeros(1, 3, 1)}, torch.ones(1, 1, 3)) == []
-    assert lessons({"a": torch.zeros(1, 2, 2)}, torch.ones(1, 2, 3), torch.tensor([[[True, False]]])) == []
+def test_single_keys_get_the_weight_1() -> None:
+    said = "Each query has one valid key at most, so a gives it the weight 1."
+    assert lessons({"a": torch.zeros(1, 3, 1)}, torch.ones(1, 1, 3)) == [said]
+    one, scores = torch.tensor([[[True, False], [False, False]]]), torch.zeros(1, 2, 2)
+    assert lessons({"a": scores}, torch.ones(1, 2, 3), one) == [said]
+    assert lessons({"a": scores}, torch.ones(1, 2, 3), one & False) == []
+    half = {"a": torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])}  # as of a sigmoid
+    assert lessons_of(normal(1, 2, 3), torch.ones(1, 2, 3), one, {"a": scores}, half) == []
 
 
 def test_sharper_is_said_only_where_every_row_is() -> None:
@@ -81,6 +89,90 @@ def test_sharper_is_said_only_where_every_row_is() -> None:
     weights = {"a": torch.tensor([[[0.7, 0.3], [0.3, 0.7]]]), "b": torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])}
     (lesson,) = lessons_of(normal(1, 2, 3), normal(1, 2, 3), ALL, {"a": scores, "b": 2 * scores}, weights)
     assert lesson.text == "b: the scores of a times 2.000; the keys keep their order."
+
+
+ROWS = [[[0.1, 0.5, 0.2, 0.9]], [[0.8, 0.3, 0.4, 0.7]]]
+PAIR = {"queries": [[[1.0]], [[2.0]]], "keys": [[[each] for each in row[0]] for row in ROWS]}
+
+
+def texts_of(data: dict[str, Any], *entries: Any, **keys: Any) -> list[str]:
+    config = {"data": data, "scorers": list(entries), **keys}
+    return [finding.text for finding in attncli.run(config).findings]
+
+
+def test_the_same_weights_are_not_sharper() -> None:
+    """The normaliser `sum` gives the same weights to positive scores and to their multiple."""
+    by_sum = {"normalizer": "sum", "scorer": "scaled_dot"}
+    first, second = texts_of(PAIR, {**by_sum, "scale": 1.0, "label": "a"}, {**by_sum, "scale": 3.0, "label": "b"})
+    assert first == "b: the scores of a times 3.000; the keys keep their order."
+    assert second == "a and b give the same weights."
+
+
+def test_a_bias_decides_the_order_of_keys() -> None:
+    """Raw scores are multiples; with the bias the first key is the best for the one, and the last for the other."""
+    data = PAIR | {"bias": [[3.0, 0.0, 0.0, 0.0]]}
+    entries = [{"scorer": "scaled_dot", "scale": scale, "label": label} for label, scale in (("a", 1.0), ("b", 20.0))]
+    assert not any("times" in text for text in texts_of(data, *entries))
+    assert any("times 20.00; the keys keep their order" in text for text in texts_of(PAIR, *entries))
+    capped = [entries[0], entries[1] | {"softcap": 0.1}]
+    assert not any("times" in text for text in texts_of(PAIR, *capped))
+
+
+def test_a_window_hides_keys_from_one_scorer() -> None:
+    data = {"queries": [[1.0]] * 4, "keys": [[4.0], [3.0], [1.0], [2.0]]}
+    first, *_ = texts_of(data, "dot", {"scorer": "scaled_dot", "scale": 2.0, "window": 2})
+    assert first == "scaled_dot: the scores of dot times 2.000."
+
+
+def test_even_weights_without_a_mask_or_a_sum_of_1() -> None:
+    data = {"queries": [[-1.0], [2.0]], "keys": [[1.0], [-1.0]]}
+    other = {"scorer": "general", "normalizer": "uniform"}
+    texts = texts_of(data, "dot", other)
+    assert texts[0] == "general_uniform: every key gets the same weight."
+    assert "general_uniform (random parameters) differ: JS divergence 0." in texts[1]
+    assert "same key" not in texts[1]
+    causal = texts_of(data, "dot", other, mask={"causal": True})
+    said = "all valid keys of a query get the same weight"
+    assert causal[0] == f"general_uniform: {said}, so the weights only copy the mask."
+    by_query = {"scorer": "dot", "normalizer": "sigmoid"}  # equal keys: the weight depends on the query alone
+    assert texts_of({**data, "keys": [[1.0], [1.0]]}, by_query, other)[0].startswith("All keys are equal, so every")
+    scores = torch.tensor([[[1.0, 1.0], [2.0, 2.0]]])
+    weights, valid = {"a": scores.sigmoid() * ALL, "b": scores.softmax(-1)}, torch.ones(1, 2, 2, dtype=torch.bool)
+    found = lessons_of(normal(1, 2, 1), normal(1, 2, 1), valid, {"a": scores, "b": scores}, weights)
+    assert [each.text for each in found] == [
+        "a: every key of a query gets the same weight.",
+        "b: every key gets the same weight.",
+    ]
+    zero = {"a": torch.zeros(1, 2, 2)}
+    (found_zero,) = lessons_of(normal(1, 2, 1), normal(1, 2, 1), valid, {"a": -scores}, zero)
+    assert found_zero.text == "a: all weights are 0."
+
+
+def test_rows_of_each_matrix_are_equal_but_not_of_all() -> None:
+    scores = {"sum": normal(2, 1, 6, seed=1).expand(2, 4, 6)}
+    said = "sum: every query of a matrix gets the same weights; they do not depend on which query asks."
+    assert lessons(scores, normal(2, 6, 3)) == [said]
+    heads = {"sum": normal(1, 3, 1, 6, seed=1).expand(1, 3, 4, 6)}
+    assert lessons(heads, normal(1, 3, 6, 3), ALL[None]) == [said]
+    saturated = {"dot": 1000 * (torch.arange(6.0) + normal(1, 4, 6, seed=4) / 100)}
+    assert lessons(saturated, normal(1, 6, 3)) == []
+
+
+def test_small_rows_are_compared_in_their_own_units() -> None:
+    a = normal(1, 2, 4, seed=5) * torch.tensor([1e6, 1.0])[:, None]
+    b = 2 * a
+    assert lessons({"a": a, "b": b}, normal(1, 4, 3))[0].startswith("b: the scores of a times 2.000")
+    b[0, 1] = b[0, 1].flip(-1)
+    assert lessons({"a": a, "b": b}, normal(1, 4, 3)) == []
+    assert lessons({"a": a, "b": 1.00004 * a}, normal(1, 4, 3)) == []  # not "times 1.000"
+
+
+@pytest.mark.filterwarnings("ignore:lambda")
+def test_unknown_divergences_are_not_called_equal() -> None:
+    """The third entry has NaN as its scores, so nothing is known of its pairs."""
+    data = {"queries": [[1.0], [2.0]], "keys": [[1.0], [3.0]]}
+    texts = texts_of(data, "dot", {"scorer": "dot", "label": "again"}, lambda q, k: (q @ k.mT) * float("nan"))
+    assert texts == ["again gives the same weights as dot."]
 
 
 def test_weights_that_sum_to_less_are_not_the_same() -> None:
@@ -96,7 +188,7 @@ def test_weights_that_sum_to_less_are_not_the_same() -> None:
 @pytest.mark.parametrize(
     ("experiment", "said"),
     [
-        ("d2l", "All keys are equal, so every scorer gives each of them the same weight."),
+        ("d2l", "All valid keys are equal, so every scorer gives each of them the same weight."),
         ("vector_sum", "vector_sum: every query gets the same weights; they do not depend on which query asks."),
         ("kernel_attention", "every query gets the same weights"),
         ("multi_head", None),

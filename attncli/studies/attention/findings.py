@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from attncli.numbers import finite, number
+from attncli.numbers import finite, number, percent
 from attncli.results import TIE, Finding, Row, in_sentence
 
 SAME = 1e-6  # bits; smaller divergences are rounding
@@ -13,28 +13,33 @@ def findings_of(
     comparisons: Sequence[Row],
     head_comparisons: Sequence[Row],
     random: Collection[str] = (),
+    even: Collection[str] = (),
 ) -> list[Finding]:
     """Return the lessons, then the pair of scorers with the largest difference of weights, overall and by head.
 
     Scorers that agree up to rounding are named, unless a lesson about all scorers says why they do. `random` has the
-    labels with random parameters.
+    labels with random parameters, and `even` those with equal weights for all keys, which have no largest weight.
     """
-    furthest = _furthest(comparisons)
-    if furthest is None:
+    known = [row for row in comparisons if finite([row["js_divergence"]])]
+    if not known:
         return [*lessons]
+    furthest = _furthest(known)
     a, b, bits, agreed = (furthest[key] for key in ("a", "b", "js_divergence", "top1_agreement"))
     numbers = {"a": a, "b": b, "js_divergence": bits, "top1_agreement": agreed}
     if bits < SAME:
+        if any(lesson.label is None for lesson in lessons):
+            return [*lessons]
+        if len(known) < len(comparisons):
+            return [*lessons, *_alike(comparisons)]
         alike = f"{a} and {b} give" if len(comparisons) == 1 else "All scorers give"
         but = "" if all(map(_are_same, comparisons)) else ", up to a factor for each query"
-        same = Finding(f"{alike} the same weights{but}.", numbers=numbers)
-        return [*lessons, *[same] * all(lesson.label is not None for lesson in lessons)]
-    which = "differ" if len(comparisons) == 1 else "differ most"
-    both = f"{in_sentence(a, random)} and {in_sentence(b, random)}"
-    text = f"{both} {which}: JS divergence {number(bits, 3)} bits; largest weight at the same key in"
-    found = [*lessons, *_alike(comparisons), Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
-    head = _furthest(head_comparisons)
-    if head is not None and len({row["head"] for row in head_comparisons}) > 1:
+        return [*lessons, Finding(f"{alike} the same weights{but}.", numbers=numbers)]
+    which = "differ" if len(known) == 1 else "differ most"
+    text = f"{in_sentence(a, random)} and {in_sentence(b, random)} {which}: JS divergence {number(bits, 3)} bits"
+    if a not in even and b not in even:
+        text += f"; largest weight at the same key in {percent(agreed)} of the rows"
+    found = [*lessons, *_alike(comparisons), Finding(f"{text}.", numbers=numbers)]
+    if head := _head(head_comparisons):
         several = len({row["batch"] for row in head_comparisons}) > 1
         where = f"head {head['head']}" + (f" of batch element {head['batch']}" if several else "")
         a, b = (in_sentence(head[key], random) for key in ("a", "b"))
@@ -59,6 +64,15 @@ def _are_same(row: Row) -> bool:
     return bool(bits and largest) and bits[0] < SAME and largest[0] < TIE
 
 
-def _furthest(comparisons: Sequence[Row]) -> Row | None:
-    known = [row for row in comparisons if finite([row["js_divergence"]])]
-    return max(known, key=lambda row: float(row["js_divergence"]), default=None)
+def _furthest(known: Sequence[Row]) -> Row:
+    return max(known, key=lambda row: float(row["js_divergence"]))
+
+
+def _head(head_comparisons: Sequence[Row]) -> Row | None:
+    """Return the row of the head with the largest difference; None if the pair differs alike in all heads."""
+    known = [row for row in head_comparisons if finite([row["js_divergence"]])]
+    if len({row["head"] for row in known}) < 2:
+        return None
+    head = _furthest(known)
+    of_pair = [row for row in known if (row["a"], row["b"]) == (head["a"], head["b"])]
+    return head if len({number(row["js_divergence"], 3) for row in of_pair}) > 1 else None

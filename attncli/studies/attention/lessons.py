@@ -11,8 +11,13 @@ from attncli.results import TIE, Finding
 EXCERPT = 8  # queries of the first matrix that are looked at first: most rules fail there already
 
 
+def even_labels(valid: Tensor, weights: Mapping[str, Tensor]) -> list[str]:
+    """Return the labels with equal weights (..., n, m) for all valid keys of each query."""
+    return [label for label, tensor in weights.items() if _holds(_is_even, valid.expand(tensor.shape), tensor)]
+
+
 def lessons_of(
-    queries: Tensor, keys: Tensor, valid: Tensor, scores: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    queries: Tensor, keys: Tensor, valid: Tensor, logits: Mapping[str, Tensor], weights: Mapping[str, Tensor]
 ) -> list[Finding]:
     """Return what holds for all queries, up to rounding: one finding for all labels, or one at most for each.
 
@@ -20,50 +25,70 @@ def lessons_of(
         queries: (..., n, q).
         keys: (..., m, k), with the leading axes of the queries.
         valid: boolean, broadcastable to (..., n, m), True = may attend.
-        scores: the raw scores (..., n, m) by label, before softcap and bias.
+        logits: the scores (..., n, m) by label, after softcap and bias.
         weights: the weights (..., n, m) by label, before dropout.
     """
-    valid = valid.expand(next(iter(scores.values())).shape)
+    valid = valid.expand(next(iter(weights.values())).shape)
+    everyone = "every scorer gives" if len(weights) > 1 else f"{next(iter(weights))} gives"
     if not bool((valid.sum(-1) > 1).any()):
-        return []
-    even = [label for label, tensor in weights.items() if _holds(_is_even, valid, tensor)]
-    if len(even) == len(weights) and _are_equal(keys, valid):
-        who = f"{even[0]} gives" if len(even) == 1 else "every scorer gives"
-        return [Finding(f"All keys are equal, so {who} each of them the same weight.")]
-    copies = "all valid keys of a query get the same weight, so the weights only copy the mask."
-    lessons: dict[str, Finding | None] = {label: Finding(f"{label}: {copies}", label) for label in even}
+        is_one = bool(valid.any()) and all(bool(((1 - each[valid]).abs() <= TIE).all()) for each in weights.values())
+        return [Finding(f"Each query has one valid key at most, so {everyone} it the weight 1.")] * is_one
+    even, is_masked = even_labels(valid, weights), not bool(valid.all())
+    seen = keys[valid.any(-2)]  # by some query
+    if len(even) == len(weights) and bool((seen == seen[:1]).all()):
+        return [Finding(f"All {'valid ' * is_masked}keys are equal, so {everyone} each of them the same weight.")]
+    lessons: dict[str, Finding | None] = {label: _of_even(label, valid, weights[label], is_masked) for label in even}
     has_one_mask = bool((valid == valid[..., :1, :]).all())
     queries_differ = bool((queries != queries[..., :1, :]).any())
-    for label, tensor in scores.items():
+    for label, tensor in weights.items():
         if label in lessons:
             continue
-        if has_one_mask and queries_differ and _holds(_has_equal_rows, valid, weights[label]):
-            text = f"{label}: every query gets the same weights; they do not depend on which query asks."
+        if has_one_mask and queries_differ and _holds(_has_equal_rows, valid, tensor):
+            which = f"query{' of a matrix' * (valid[..., 0, 0].numel() > 1)}"
+            text = f"{label}: every {which} gets the same weights; they do not depend on which query asks."
             lessons[label] = Finding(text, label)
             continue
-        for other in list(scores)[: list(scores).index(label)]:
-            if other not in even and _holds(_is_multiple, valid, tensor, scores[other]):
-                factor, sharper = _factor(tensor, scores[other], valid), _sharper(weights[label], weights[other])
-                lessons[label] = _of_multiple(label, other, factor, sharper)
+        for other in list(weights)[: list(weights).index(label)]:
+            if other not in even and _holds(_is_multiple, valid, logits[label], logits[other]):
+                pair = [(logits[each], weights[each]) for each in (label, other)]
+                lessons[label] = _of_multiple(label, other, valid, *pair)
                 break
     return [lesson for lesson in lessons.values() if lesson is not None]
 
 
-def _of_multiple(label: str, other: str, factor: float, sharper: str) -> Finding | None:
-    """Return the finding about scores that are a multiple of another label's, None if they are equal."""
-    if abs(factor - 1) <= TIE:
+def _of_even(label: str, valid: Tensor, weights: Tensor, is_masked: bool) -> Finding:
+    """Return the finding about weights that are equal for all valid keys of each query."""
+    low, high = weights.sum(-1)[valid.any(-1)].aminmax()
+    text = "all valid keys of a query get the same weight" if is_masked else "every key of a query gets the same weight"
+    if bool(high - low <= TIE * high):
+        text = f"{text}, so the weights only copy the mask" if is_masked else "every key gets the same weight"
+    return Finding(f"{label}: {text if bool(high != 0) else 'all weights are 0'}.", label)
+
+
+def _of_multiple(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Tensor]) -> Finding | None:
+    """Return the finding about logits that are a multiple of another label's, None if they are equal.
+
+    `pair` has the logits and the weights of both. Order and sharpness are stated if the weights of both follow their
+    logits, which masks of one label, such as a window, prevent.
+    """
+    (logits, weights), (others, before) = pair
+    factor, order = _factor(logits, others, valid), ""
+    if number(factor) == number(1.0):
         return None
-    order = "the keys keep their order" if factor > 0 else "the order of the keys is reversed"
-    text = f"{label}: the scores of {other} times {number(factor)}; {order}{sharper}."
+    if all(_holds(_follow, valid, *each) for each in pair):
+        order = "; the keys keep their order" if factor > 0 else "; the order of the keys is reversed"
+        order += _sharper(weights, before)
+    text = f"{label}: the scores of {other} times {number(factor)}{order}."
     return Finding(text, label, {"of": other, "factor": factor})
 
 
 def _sharper(weights: Tensor, others: Tensor) -> str:
-    """Return words for weights (..., n, m) with a larger or smaller maximum than other weights in every row."""
+    """Return words if the largest share of weights (..., n, m) is above that of others in some rows, below in none."""
     largest, before = (each.amax(-1) / each.sum(-1) for each in (weights, others))
-    if bool((largest >= before * (1 - TIE)).all()):
-        return " and the weights are sharper"
-    return " and the weights are flatter" if bool((largest <= before * (1 + TIE)).all()) else ""
+    if not torch.equal(largest.isnan(), before.isnan()):  # all weights of one row are 0
+        return ""
+    rises, falls = (bool((a > b * (1 + TIE)).any()) for a, b in ((largest, before), (before, largest)))
+    return "" if rises == falls else f" and the weights are {'sharper' if rises else 'flatter'}"
 
 
 def _holds(rule: Callable[..., bool], valid: Tensor, *tensors: Tensor) -> bool:
@@ -80,22 +105,23 @@ def _is_even(valid: Tensor, weights: Tensor) -> bool:
 
 
 def _has_equal_rows(valid: Tensor, weights: Tensor) -> bool:
-    """Whether all queries of a matrix have the same weights."""
+    """Whether all queries of a matrix have the same weights, which are not only those of a single key."""
     first = weights[..., :1, :]
-    return bool(((weights - first).abs() <= TIE * first.abs().amax(-1, keepdim=True)).all())
+    is_close = (weights - first).abs() <= TIE * first.abs().amax(-1, keepdim=True)
+    return bool(is_close.all()) and bool((weights.amax(-1) < (1 - TIE) * weights.sum(-1)).any())
 
 
-def _are_equal(keys: Tensor, valid: Tensor) -> bool:
-    """Whether all keys of a matrix that some query may attend to are equal."""
-    seen = valid.any(-2)  # ... m
-    first = seen.to(torch.uint8).argmax(-1)[..., None, None].expand(*keys.shape[:-2], 1, keys.shape[-1])
-    return bool(((keys == keys.gather(-2, first)) | ~seen[..., None]).all())
+def _follow(valid: Tensor, logits: Tensor, weights: Tensor) -> bool:
+    """Whether a key of a query with a larger logit has no smaller weight."""
+    sorted_ = weights.gather(-1, logits.masked_fill(~valid, -torch.inf).argsort(-1))
+    rounding = TIE * weights.abs().amax(-1, keepdim=True)
+    return bool(((sorted_.diff() >= -rounding) | ~valid.any(-1, keepdim=True)).all())
 
 
 def _is_multiple(valid: Tensor, scores: Tensor, others: Tensor) -> bool:
-    """Whether the scores of all valid pairs are a constant times other scores, and neither are all 0."""
-    factor, largest = _factor(scores, others, valid), scores.where(valid, 0).abs().amax().item()
-    if not factor or not 0 < largest < torch.inf:
+    """Whether scores of valid pairs are a constant times others, up to rounding in each row, and neither are all 0."""
+    factor, largest = _factor(scores, others, valid), scores.where(valid, 0).abs().amax(-1, keepdim=True)  # ... n 1
+    if not factor or not 0 < largest.amax().item() < torch.inf:
         return False
     return bool(((scores - factor * others).where(valid, 0).abs() <= TIE * largest).all())
 

@@ -52,7 +52,7 @@ from attncli.studies.attention.columns import (
 from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
-from attncli.studies.attention.lessons import lessons_of
+from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
@@ -61,6 +61,7 @@ from attncli.studies.attention.tiles import pool_with_rows
 from attncli.studies.study import Study
 
 MOST_CELLS = 2**24  # larger masks are not saved without weights
+LOGITS = ("biased", "capped", "scores")  # the first of these stages is what an entry normalises
 Stages = Mapping[str, Tensor]
 
 
@@ -299,7 +300,8 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             by_head = Groups(empty_in_both, inputs.heads).of_pair(weights, outputs)
             comparisons.append(pair | row)
             head_comparisons += [pair | each for each in by_head]
-        findings += findings_of(_lessons(inputs, stages), comparisons, head_comparisons, random)
+        lessons, even = _lessons(inputs, stages)
+        findings += findings_of(lessons, comparisons, head_comparisons, random, even)
     elements = inputs.valid.shape[0]
     with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"heads": options.heads, "batch": options.batch}
@@ -335,14 +337,16 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
     )
 
 
-def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> list[Finding]:
-    """Return what the scores and weights prove; nothing if the weights are not kept."""
+def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding], list[str]]:
+    """Return what the logits and weights prove, and the labels with even weights; nothing without stored weights."""
     if any("weights" not in kept for kept in stages.values()):
-        return []
+        return [], []
     valid = inputs.valid.joined
     valid = torch.ones(1, 1, dtype=torch.bool) if valid is None else valid.cpu()
-    scores, weights = ({label: kept[name] for label, kept in stages.items()} for name in ("scores", "weights"))
-    return lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, scores, weights)
+    weights = {label: kept["weights"] for label, kept in stages.items()}
+    logits = {label: next(kept[name] for name in LOGITS if name in kept) for label, kept in stages.items()}
+    lessons = lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, logits, weights)
+    return lessons, even_labels(valid, weights)
 
 
 def _run_scorer(
