@@ -85,7 +85,7 @@ def _users_class(name: str, kind: str) -> type:
     if module in names_of(kind):
         cure = f"if {option} is an option, give it a value"
         raise InputError.of(errors.got(name, f"{module} is a {kind}, not a module", cure))
-    return load_class(name)
+    return load_class(name, kind)
 
 
 @contextmanager

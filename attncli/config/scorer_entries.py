@@ -229,7 +229,7 @@ def refuse_functions(entries: Sequence[ScorerEntry], why: str) -> None:
     """Raise InputError, with the reason `why`, if a scorer was given as a function."""
     for index, entry in enumerate(entries):
         if entry.is_function:
-            cure = "write a class in a module, and name it module:Class"
+            cure = "put it in a module, and name it module:function"
             raise InputError.of(f"got a function, {why}; {cure}", ["scorers", index])
 
 

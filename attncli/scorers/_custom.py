@@ -18,11 +18,14 @@ from attncli.scorers._base import Scorer
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def load_class(name: str) -> type[nn.Module]:
-    """Return the class named `module:Class`. Modules in the working directory are found, too.
+def load_class(name: str, kind: str) -> type[nn.Module]:
+    """Return the class named `module:Class`, or for `module:function` the class of a scorer that calls the function.
+
+    Modules in the working directory are found, too.
 
     Raises:
-        InputError: if the module is missing or fails, or the object is not a subclass of `torch.nn.Module`.
+        InputError: if the module is missing or fails, or the object is neither a subclass of `torch.nn.Module` nor, if
+            `kind` is scorer, a function.
     """
     module_name, _, class_name = name.partition(":")
     module = imported(name, module_name)
@@ -31,8 +34,11 @@ def load_class(name: str) -> type[nn.Module]:
         scorers = [key for key, value in vars(module).items() if _is_module(value)]
         cure = did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
         raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {cure}')
+    if kind == "scorer" and callable(found) and not isinstance(found, type | nn.Module):
+        return class_of_function(found)
     if not _is_module(found):
-        raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module')
+        functions = ", or a function of queries and keys" * (kind == "scorer")
+        raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module{functions}')
     return found
 
 

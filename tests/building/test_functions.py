@@ -25,6 +25,9 @@ def product(queries: Tensor, keys: Tensor, factor: float = 1.0) -> Tensor:
     return factor * queries @ keys.mT
 
 
+thrice = partial(product, factor=3.0)
+
+
 class Plain(nn.Module):
     """A class that is named as text."""
 
@@ -82,6 +85,25 @@ def test_inside_a_model() -> None:
     assert one == pytest.approx(other, rel=1e-3)
 
 
+def test_a_function_is_named_in_yaml_as_a_class_is(tmp_path: Path) -> None:
+    entries = ["torch:cdist", {"scorer": f"{__name__}:product", "label": "b", "softcap": 2.0}, f"{__name__}:thrice"]
+    named = attncli.run({"data": DATA, "scorers": entries}, out=tmp_path / "out")
+    assert named.labels == ["cdist", "b", "thrice"]
+    direct = attncli.run({"data": DATA, "scorers": [torch.cdist, {**entries[1], "scorer": product}, thrice]})
+    again = attncli.run(str(tmp_path / "out" / "config.yaml"))
+    for name, tensor in direct.tensors.items():
+        torch.testing.assert_close(named.tensors[name.replace("partial", "thrice")], tensor, rtol=0, atol=0)
+        torch.testing.assert_close(again.tensors[name.replace("partial", "thrice")], tensor, rtol=0, atol=0)
+    assert named.formulas["b"] == "The factor times q . k"
+
+
+def test_a_function_is_no_normaliser() -> None:
+    text = message([{"scorer": "dot", "normalizer": f"{__name__}:product"}])
+    assert text == (
+        f'attncli.run: scorers[0].normalizer: got "{__name__}:product"; expected a subclass of torch.nn.Module'
+    )
+
+
 def test_one_function_needs_no_list() -> None:
     for keys in ({"scorers": product}, {"scorer": product}):
         assert attncli.run({"data": DATA, **keys}).labels == ["product"]
@@ -108,7 +130,7 @@ def test_what_is_no_function_of_queries_and_keys() -> None:
 
 
 def test_no_folder_and_no_sweep_has_a_function(tmp_path: Path) -> None:
-    cure = "write a class in a module, and name it module:Class"
+    cure = "put it in a module, and name it module:function"
     with pytest.raises(InputError) as caught:
         attncli.run({"data": DATA, "scorers": ["dot", product]}, out=tmp_path / "out")
     assert str(caught.value) == (
