@@ -116,6 +116,9 @@ def sweep(
     elif metric is not None:
         keys["sweep.metric"] = metric
     document = _document(config, keys, where)
+    if "sweep" not in {*(document.written or {}), *(each.path[0] for each in document.overrides)}:
+        expected = "expected `over={KEY: VALUES}`, or the key `sweep` in the config"
+        raise InputError.of(f"got nothing to sweep over; {expected}", where=str(document.path))
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         place = Path(temporary) if out is None else _path(out, f"{where}: out", "expected a folder")
         words, kept = OptionNames(f"{where}: out", "overwrite=True"), out is not None

@@ -315,8 +315,10 @@ def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, 
         Weights (..., n, m), float64 for float64 scores and float32 otherwise.
 
     Raises:
-        InputError: if lengths or mask do not fit the scores, or `empty_row` is `error` and there is an empty row.
+        InputError: if the scores are no tensor, lengths or mask do not fit them, or `empty_row` is `error` and there
+            is an empty row.
     """
+    _check_tensors(scores=scores)
     (scores,) = at_least_float32(scores)
     valid = valid_mask(scores.shape, valid_lens, mask, scores.device)
     return with_empty_rows(softmax_over_valid(scores, valid), valid, empty_row)
@@ -335,8 +337,19 @@ def attend(
 
     Arguments, dtypes and errors are as in `masked_softmax`.
     """
+    _check_tensors(scores=scores, values=values)
     weights = masked_softmax(scores, valid_lens, mask=mask, empty_row=empty_row)
+    if values.ndim < 2 or values.shape[-2] != weights.shape[-1]:
+        expected = f"expected (..., m, v) for scores {list(scores.shape)} of {weights.shape[-1]} keys"
+        raise InputError.of(f"got shape {list(values.shape)}; {expected}", where="values")
     return weighted_sum(weights, values), weights
+
+
+def _check_tensors(**tensors: object) -> None:
+    """Raise InputError if an argument is no tensor."""
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise InputError.of(got(tensor, f"expected a tensor, not {type(tensor).__name__}"), where=name)
 
 
 def valid_mask(

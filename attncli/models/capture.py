@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncli.errors import InputError
+from attncli.errors import InputError, got
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.reading import UnreadableError
 from attncli.models.selection import Calls, Selection
@@ -133,8 +133,11 @@ def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any)
     `model` may also be a method of a model, such as `model.generate`, or any function that runs a model.
 
     Raises:
-        InputError: no attention ran, or none could be captured.
+        InputError: `model` cannot be called, no attention ran, or none could be captured.
     """
+    if not callable(model):
+        expected = "expected a torch module, or a function that runs a model"
+        raise InputError.of(got(model, expected), where="attncli.capture: model")
     owner = getattr(model, "__self__", model)
     with evaluating(owner), Capture() as seen:
         seen.take_names(owner)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -177,3 +178,21 @@ def test_dropout_draws_from_its_own_generator_and_keeps_the_mean() -> None:
     torch.testing.assert_close(first[first > 0], torch.full_like(first[first > 0], 0.01 / 0.75))
     assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
     assert torch.equal(dropped(weights, 0.0, torch.Generator()), weights)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: masked_softmax("a"), 'scores: got "a"; expected a tensor, not str'),  # type: ignore[arg-type]
+        (lambda: masked_softmax([[1.0]]), "scores: got [[1.0]]; expected a tensor, not list"),  # type: ignore[arg-type]
+        (lambda: attend(torch.zeros(2, 3), None), "values: got nothing; expected a tensor, not NoneType"),  # type: ignore[arg-type]
+        (
+            lambda: attend(torch.zeros(2, 3), torch.zeros(2, 4)),
+            "values: got shape [2, 4]; expected (..., m, v) for scores [2, 3] of 3 keys",
+        ),
+    ],
+)
+def test_what_is_no_tensor_of_scores_or_values(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        call()
+    assert str(error.value) == message

@@ -11,6 +11,7 @@ from torch.nn.modules import module
 from torch.testing import assert_close
 
 import attncli
+from attncli.errors import InputError
 from tests.models.written import normal
 
 X = normal(2, 5, 16)
@@ -226,3 +227,10 @@ def test_activations_are_not_kept() -> None:
     seen = attncli.capture(model, X)
     assert len(seen.records) == 8
     assert max(alive) <= 12  # of 48: the activations of two layers
+
+
+def test_what_cannot_be_called_is_no_model() -> None:
+    with pytest.raises(
+        InputError, match=r"^attncli\.capture: model: got 3; expected a torch module, or a function that"
+    ):
+        attncli.capture(3)  # type: ignore[arg-type]
