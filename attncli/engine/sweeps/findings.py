@@ -9,6 +9,7 @@ from typing import Any
 
 from attncli.common.intervals import student_t
 from attncli.common.trends import FLAT, course
+from attncli.config.scorer_entries import option_paths
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown
 from attncli.numbers import finite, number, several
@@ -69,22 +70,38 @@ def findings_of(result: SweepResult) -> list[Finding]:
     """Return a sentence for each label, such as `dot: entropy falls from 2.30 to 0.11 as scale rises from 0.01 to 10.`
 
     Each swept key has a clause, for the values on the other axes where the metric changes most along the key. A sweep
-    over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis.
+    over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis. A
+    last sentence for each swept option names the labels that do not have it.
     """
     metric, axes = result.metric, axes_of(result)
     if not metric or not axes:
         return []
     swept = [name for name in axes if name in result.swept] or [*axes]
-    found = list[Finding]()
+    found, missing = list[Finding](), {name: _labels_without(result, name) for name in swept}
     for label, rows in by_label(result.records).items():
         known = [row for row in rows if finite([row.get(metric)])]
-        clauses = [clause for name in swept if (clause := _clause(result, name, known))]
+        own = [name for name in swept if label not in missing[name]]
+        clauses = [clause for name in own if (clause := _clause(result, name, known))]
         if clauses:
             means = [point.mean for line in _lines(known, metric, axes, swept[0]).values() for point in line]
             numbers = {"lowest": min(means), "highest": max(means)}
             name = in_sentence(label, result.random)
             found.append(Finding(f"{name}: {metric} {'; it '.join(clauses)}.", label, numbers))
+    for name, labels in missing.items():
+        if labels:
+            found.append(Finding(f"{', '.join(labels)} {'have' if len(labels) > 1 else 'has'} no `{name}`."))
     return found
+
+
+def _labels_without(result: SweepResult, name: str) -> list[str]:
+    """Return the labels whose scorer and normaliser do not have the option `name`; none if no label has it."""
+    options = [tuple(key.split(".")) for key in (name, *companions(result, name))]
+    first = {label: rows[0] for label, rows in by_label(result.records).items()}
+    entries = {
+        label: {key: row[key] for key in ("scorer", "normalizer") if row.get(key)} for label, row in first.items()
+    }
+    without = [label for label, entry in entries.items() if not any(option_paths(entry, each) for each in options)]
+    return without if len(without) < len(entries) else []
 
 
 def _lines(

@@ -100,11 +100,31 @@ def test_sentences_are_true(values: list[int]) -> None:
 
 def test_several_labels_have_a_sentence_each() -> None:
     over: Over = [{"scale": [0.5, 4.0]}]
-    texts = sentences(over, lambda row: 1.5 if row["label"] == "dot" else row["scale"], "dot", "cosine")
+    texts = sentences(over, lambda row: 1.5 if row["label"] == "scaled_dot" else row["scale"], "scaled_dot", "cosine")
     assert texts == [
-        "dot: entropy stays at 1.50 as scale rises from 0.5 to 4.",
+        "scaled_dot: entropy stays at 1.50 as scale rises from 0.5 to 4.",
         "cosine: entropy rises from 0.500 to 4.00 as scale rises from 0.5 to 4.",
     ]
+
+
+def test_scorers_without_the_swept_option_are_named_once() -> None:
+    def entropy(row: Row) -> float:
+        return row["scale"] if row["label"] == "cosine" else 1.5
+
+    over: Over = [{"scale": [0.5, 4.0]}]
+    texts = sentences(over, entropy, "additive", "cosine", "dot")
+    assert texts == [
+        "cosine: entropy rises from 0.500 to 4.00 as scale rises from 0.5 to 4.",
+        "additive, dot have no `scale`.",
+    ]
+    assert sentences(over, entropy, "dot", "cosine")[1:] == ["dot has no `scale`."]
+    assert sentences([{"d": [1, 2]}], lambda row: 1.0, "dot", "additive")[1:] == [
+        "additive: entropy stays at 1.00 as d rises from 1 to 2."
+    ]
+    with_d = sentences([{"d": [1, 2]}, *over], lambda row: entropy(row) * row["d"], "dot", "cosine")
+    assert with_d[0].startswith("dot: entropy rises from 1.50 to 3.00 as d rises from 1 to 2")
+    assert [text.count("scale rises") for text in with_d] == [0, 1, 0]
+    assert with_d[2] == "dot has no `scale`."
 
 
 def test_keys_that_change_together() -> None:
@@ -248,5 +268,5 @@ def test_a_real_sweep_over_the_scale() -> None:
         f"{label}: entropy falls from {high:.2f} to {low:.3g} as scale rises from 0.01 to 10."
         for label, (high, low) in ends.items()
     ]
-    expected.append(f"dot: entropy stays at {entropy_by_hand(queries, keys, 1):.2f} as scale rises from 0.01 to 10.")
+    expected.append("dot has no `scale`.")
     assert [finding.text for finding in result.findings] == expected
