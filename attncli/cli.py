@@ -35,6 +35,7 @@ COMMANDS = {  # with their help
     "schema": "Print the JSON Schema of experiments, for editors.",
 }
 
+USAGE_ERROR: Any = typer.BadParameter.__base__  # of all mistakes that typer finds; it has no public name
 ABOUT = "Compare attention scoring functions on the same tensors and the same mask."
 
 
@@ -84,6 +85,10 @@ def _errors_shown() -> Iterator[None]:
         yield
     except InputError as error:
         _fail(error)
+    except USAGE_ERROR as error:
+        if not str(error).strip() or type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            raise
+        _fail(_usage(error))
     except (MemoryError, RuntimeError) as error:
         if not ran_out(error):
             raise
@@ -99,6 +104,16 @@ def _errors_shown() -> Iterator[None]:
             raise
         discard(sys.stdout)
         _fail(f"the output cannot be written: {refusal(error)}")
+
+
+def _usage(error: Any) -> str:
+    """Return an error of the command line in one line, with the option or the command as its place."""
+    command = error.ctx.command_path if error.ctx else "attncli"
+    param = getattr(error, "param", None)
+    if param is not None and error.message:
+        return f"{param.opts[0] if param.opts[0].startswith('-') else param.metavar}: {error.message}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{command}: {message[:1].lower()}{message[1:]}; see {command} --help"
 
 
 def _fail(error: object) -> None:

@@ -17,7 +17,7 @@ from attncli.commands.streams import print_line
 from attncli.config.signatures import options_of
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from tests.cli import good, refusal
+from tests.cli import attncli, good, refusal
 
 COMMANDS: Any = typer.main.get_command(app)
 
@@ -50,17 +50,26 @@ def test_completion_knows_the_catalogue() -> None:
 @pytest.mark.parametrize(
     ("command", "suggestion"),
     [
-        ("heatmap d2l --dark", "No such option: --dark (Possible options: --theme dark)"),
-        ("run d2l --svg", "No such option: --svg (Possible options: --format svg)"),
-        ("figure out --print", "No such option: --print (Possible options: --theme print)"),
-        ("train --sgd", "No such option: --sgd (Possible options: --optimizer sgd)"),
-        ("variance --dd 4", "No such option: --dd (Possible options: --d, --df, --std)"),
-        ("init --dark", "No such option: --dark"),
+        ("heatmap d2l --dark", "no such option: --dark (Possible options: --theme dark)"),
+        ("run d2l --svg", "no such option: --svg (Possible options: --format svg)"),
+        ("figure out --print", "no such option: --print (Possible options: --theme print)"),
+        ("train --sgd", "no such option: --sgd (Possible options: --optimizer sgd)"),
+        ("variance --dd 4", "no such option: --dd (Possible options: --d, --df, --std)"),
+        ("init --dark", "no such option: --dark"),
+        ("run", "missing argument 'CONFIG'"),
+        ("figure", "missing argument 'RUN'"),
     ],
 )
-def test_a_value_given_as_an_option_is_answered_with_its_option(command: str, suggestion: str) -> None:
-    lines = [line.strip("│ ") for line in refusal(*command.split()).splitlines()]
-    assert suggestion in lines
+def test_a_mistake_in_options_is_one_line(command: str, suggestion: str) -> None:
+    name = f"attncli {command.partition(' ')[0]}"
+    assert refusal(*command.split()) == f"{name}: {suggestion}; see {name} --help"
+
+
+def test_an_unknown_command_and_no_command() -> None:
+    assert refusal("foo") == "attncli: no such command 'foo'; see attncli --help"
+    assert refusal("heatmap", "d2l", "--head", "x") == '--head: got "x"; expected a whole number'
+    result = attncli()
+    assert "Usage: attncli" in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(("is_terminal", "shown"), [(True, r"\x1b[2J\u202e"), (False, "\u202e")])
