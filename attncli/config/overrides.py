@@ -16,7 +16,7 @@ from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import LONGEST_VALUE, InputError, dotted, shortened
 
 MOST_NUMBERS = 100_000  # of a range given in Python
-UNCLOSED = re.compile(r"[\[{][^\]}\s]*")  # the first word of a list or mapping that the shell has split at spaces
+UNCLOSED = re.compile(r"[\[{][^\]}\s]*[,:]|[\[{]")  # the first word of a list or mapping that the shell has split
 KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 

@@ -219,7 +219,7 @@ def test_a_captured_file_with_one_layer_needs_no_choice(folder: Path) -> None:
     good("heatmap", "one.safetensors", "--set", "scorers=dot", "--head", 5, "--out", "dot.svg")
     assert titles(folder / "dot.svg", "attention weight, layer 0, head 5, 1 of 2 heads")
     good("heatmap", MINILM, "--set", "data.layer=1", "--head", 3, "--out", "set.svg")
-    assert "--head: got 6; expected head 4 to 5" in refusal("heatmap", "one.safetensors", "--head", 6)
+    assert "--head: got 6; expected 4 to 5, of 2 heads" in refusal("heatmap", "one.safetensors", "--head", 6)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_captured_file_with_one_layer_needs_no_choice(folder: Path) -> None:
             f'--layer: got "6"; expected the name or number of a layer of this file; known: {LAYER.format(0)}',
         ),
         (["--layer", "encoder.layer.1"], f"did you mean `{LAYER.format(1)}`?"),
-        (["--layer", "1", "--head", "12"], "--head: got 12; expected a head in 0..11"),
+        (["--layer", "1", "--head", "12"], "--head: got 12; expected 0 to 11, of 12 heads"),
         (["--layer", "1", "--scorer", "dot"], '--scorer: got "dot"; unknown label; known: model'),
         (["--layer", "1", "--tensor", "x"], 'got "x"; MINILM has no such tensor'),
     ],

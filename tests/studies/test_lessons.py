@@ -204,3 +204,10 @@ def test_experiments_tell_their_lesson(experiment: str, said: str | None) -> Non
     words: Any = ("keys are equal", "every query gets", "copy the mask", "keep their order")
     found = [text for text in texts if any(each in text for each in words)]
     assert (any(said in text for text in found)) if said else not found
+
+
+def test_numbers_that_are_not_finite_are_reported_once_for_all_scorers() -> None:
+    data = {"queries": [[float("nan")], [2.0]], "keys": [[1.0], [3.0]]}
+    with pytest.warns(UserWarning, match="^dot, cosine: NaN or infinite numbers in the scores of valid keys") as warned:
+        attncli.run({"data": data, "scorers": ["dot", "cosine"]})
+    assert len(warned) == 1

@@ -111,9 +111,8 @@ def _four_axes(tensor: Tensor) -> Tensor:
 def _indices(kind: str, wanted: Sequence[int] | None, known: Sequence[int]) -> list[int]:
     for index in wanted or ():
         if index not in known:
-            of_all = f"a {kind} in 0..{len(known) - 1}"
-            expected = of_all if isinstance(known, range) else f"{kind} {in_ranges(known)}"
-            raise InputError.of(got(index, f"expected {expected}"), [kind.split()[0]])
+            of = f"of {len(known)} {kind}s" if len(known) > 1 else f"the only {kind}"
+            raise InputError.of(got(index, f"expected {in_ranges(known)}, {of}"), [kind.split()[0]])
     return list(dict.fromkeys(wanted or known))
 
 

@@ -197,7 +197,9 @@ def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, 
     }
     for name, place in places.items():
         known, nouns = axes[name]
-        if isinstance(place, bool) or not isinstance(place, int) or place not in known:
+        if name == "head" and place and part.inputs.heads == [None]:
+            problems.append(Problem(got(place, "there are no heads here", "leave it out"), (name,)))
+        elif isinstance(place, bool) or not isinstance(place, int) or place not in known:
             of = f"of {len(known)} {nouns}" if len(known) > 1 else f"the only {name}"
             expected = f"expected {in_ranges(known)}, {of}"
             problems.append(Problem(got(place, expected), (name,)))

@@ -259,7 +259,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
     inputs, entries = part.inputs, options.scorers
     variances = None if inputs.call is None else variances_of(inputs)
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
-    empty, rules_by_label = dict[str, Tensor](), dict[str, Rules]()
+    empty, rules_by_label, broken = dict[str, Tensor](), dict[str, Rules](), dict[str, list[str]]()
     records, heads, comparisons, head_comparisons = (list[Row]() for _ in range(4))
     with Keeping(records if keeps_scorers else ()) as kept:
         for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
@@ -279,12 +279,15 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             if variances is not None:
                 own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
                 by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
-            _warn_of_numbers(record, stages[entry.label], without, progress)
+            if stage := _not_finite(record, stages[entry.label], without):
+                broken.setdefault(stage, []).append(entry.label)
             for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
                 dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
                 parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
             heads += [names | each for each in by_head]
             records.append(record)
+    for stage, labels in broken.items():
+        progress.note(f"warning: {', '.join(labels)}: NaN or infinite numbers in the {stage} of valid keys")
     stages = {record["label"]: stages[record["label"]] for record in records}
     random = random_labels(entries, part.scorers)
     findings = list[Finding]()  # which are about all pairs, or there are none
@@ -383,18 +386,13 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules
     return stages | {"output": rules.pooled(weights, inputs.values)}
 
 
-def _warn_of_numbers(record: Row, stages: Stages, empty: Tensor, progress: Progress) -> None:
-    """Warn of NaN or infinite values at valid keys; at padding they are allowed."""
-    metrics = [record[name] for name in ("score_mean", "entropy")]
+def _not_finite(record: Row, stages: Stages, empty: Tensor) -> str | None:
+    """Return where valid keys have NaN or infinite numbers, in scores or values; at padding they are allowed."""
+    if any(record[name] is not None and not math.isfinite(record[name]) for name in ("score_mean", "entropy")):
+        return "scores"
     output = stages["output"]
     finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
-    if any(metric is not None and not math.isfinite(metric) for metric in metrics):
-        where = "scores"
-    elif not bool((finite | empty).all()):
-        where = "values"
-    else:
-        return
-    progress.note(f"warning: {record['label']}: NaN or infinite numbers in the {where} of valid keys")
+    return None if bool((finite | empty).all()) else "values"
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
