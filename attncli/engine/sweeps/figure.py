@@ -25,6 +25,13 @@ from attncli.show.pictures.themes import Sheet
 from attncli.studies import load_study
 
 MOST_PANELS = 16
+WORDS = {  # of keys, for axes; others are words themselves
+    "lr": "learning rate",
+    "std": "standard deviation",
+    "df": "degrees of freedom",
+    "rho": "correlation",
+    "num_hiddens": "hidden units",
+}
 SHAPE, ENTRY_KEY = re.compile(r"(?:data\.)?(\w+)\.shape\[(\d+)\]"), re.compile(r"scorers\[(\d+)\]")
 ENTRY = "entry"  # column with the labels of several runs
 UNEVEN = 1.6  # in geometric numbers, the largest ratio of neighbours is less than this times the smallest ratio
@@ -37,20 +44,28 @@ def figures(result: SweepResult, note: Note, look: Look) -> Mapping[str, Callabl
     return {"sweep": partial(sweep_figure, result, note, look)} if there else {}
 
 
-def sweep_figure(result: SweepResult, note: Note, look: Look, *, with_tables: bool = True) -> Picture:
-    """Draw means over the seeds as lines with 95 % intervals, or as heatmaps if `with_tables` and two keys vary."""
-    metric, names = result.metric, summary_names(result)
+def sweep_figure(result: SweepResult, note: Note, look: Look) -> Picture:
+    """Draw means over the seeds as heatmaps if two keys vary, else as lines with 95 % intervals."""
+    title = f"Sweep of {printable(result.name)}"
+    axes = axes_of(result)
+    if len(axes) != 2:
+        return lines_figure(result, note, look, title=title)
+    mean = summary_names(result)["mean"]
+    panels, sides = _tables(result, _rows(result), [*axes.items()], mean)
+    return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
+
+
+def lines_figure(result: SweepResult, note: Note, look: Look, *, title: str) -> Picture:
+    """Draw means over the seeds as lines with 95 % intervals."""
     axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
-    rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
-    most = max((row[names["count"]] for row in rows), default=0)
-    title, facts = _metric(result), [f"means of {most} runs"] if most > 1 else []
-    if len(axes) == 2 and with_tables:
-        panels, sides = _tables(result, rows, axes, names["mean"])
-        return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
-    return drawn(
-        partial(_lines, rows=rows, axes=axes, names=names, title=title, facts=facts), result, note, look, "sweep"
-    )
+    return drawn(partial(_lines, rows=_rows(result), axes=axes, title=title), result, note, look, "sweep")
+
+
+def _rows(result: SweepResult) -> list[Row]:
+    """Return the rows of the summary that have a mean of the metric."""
+    mean = summary_names(result)["mean"]
+    return [row for row in summary(result, [result.metric]) if row[mean] is not None]
 
 
 def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mapping[str, Callable[[], Picture]]:
@@ -61,7 +76,7 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
     found = _as_one(results)
     if found is None or not any(map(_is_numeric, axes_of(found).values())):
         return {}
-    return {"runs": partial(sweep_figure, found, note, look, with_tables=False)}
+    return {"runs": partial(lines_figure, found, note, look, title="All runs")}
 
 
 def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
@@ -106,7 +121,8 @@ def _last_word(result: SweepResult, key: str) -> str:
         tensor, heads = shape[1], ["heads"] * any(row.get("head") is not None for row in result.heads)
         names = ["batch", *heads, tensor, f"size of {tensor}"]
         return names[int(shape[2])] if int(shape[2]) < len(names) else key
-    return key.rpartition(".")[2].partition("[")[0]
+    last = key.rpartition(".")[2].partition("[")[0]
+    return WORDS.get(last, last.replace("_", " "))
 
 
 def _lines(
@@ -116,17 +132,17 @@ def _lines(
     *,
     rows: Sequence[Row],
     axes: Sequence[Axis],
-    names: Mapping[str, str],
     title: str,
-    facts: Sequence[str],
 ) -> Picture:
     """Draw lines over the first of `axes`, in a panel for each combination of values on the other axes.
 
-    `rows` are from `summary`, and `names` from `summary_names`. `facts` are on the means, if there are any.
+    `rows` are of `summary`.
     """
     (x, values), *others = axes
+    names = summary_names(result)
+    most = max((row[names["count"]] for row in rows), default=0)
     spreads = "bars" if x == "label" or len(values) == 1 else "bands"
-    facts = [*facts, f"{spreads}: 95 % intervals"] if facts else []
+    facts = [f"means of {most} runs", f"{spreads}: 95 % intervals"] if most > 1 else []
     facets, step = _facets(rows, others, note)
     figure, places = panels(sheet, len(facets), title, facts, quantities=1, step=step)
     is_log = not columns_of(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)

@@ -21,7 +21,17 @@ from attncli.numbers import cell_decimals, number
 from attncli.results import Matrices
 from attncli.show.pictures.figures import Hint, Note, Picture, drawing, ignore_note
 from attncli.show.pictures.matrices import Panel, block_means, differences, part_shown, select, subtracted, zoom
-from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out
+from attncli.show.pictures.panels import (
+    BOTH_COLUMNS,
+    COLUMN,
+    PlainFormatter,
+    Size,
+    columns_of,
+    folded,
+    grid,
+    lay_out,
+    thin_ticks,
+)
 from attncli.show.pictures.scales import SCORES, WEIGHTS, ColourScale, Numbers, colour_scale
 from attncli.show.pictures.themes import Settings, Sheet
 
@@ -242,9 +252,8 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
             _Tile(every[slot], *divmod(slot, columns), panel, each, block, group, scales[group])
             for slot, panel, each, block, group in zip(slots, panels, cells, blocks, groups, strict=True)
         ]
-        side = figure.supylabel(
-            panels[0].shown_quantity if content.has_bars else content.sides[0], fontsize=sheet.points
-        )
+        side_text = panels[0].shown_quantity if content.has_bars else content.sides[0]
+        side = figure.supylabel(folded(side_text, rows * wanted[1], sheet), fontsize=sheet.points)
         below_panels = list[tuple[Axes, list[Axes]]]()
         if content.has_bars:
             _draw_bars(sheet, tiles)
@@ -260,12 +269,13 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         side.set_y((panels_box.y0 + panels_box.y1) / 2)
         for bar, above in below_panels:
             _align(bar, _box(above))
+            thin_ticks(bar.xaxis)
         if thinned:
             note(f"too many tokens: {thinned}")
         spec = None if footnote else _number_format(content, look, tiles, np.concatenate(numbers), sheet.unit)
-        for tile in tiles if spec else ():
+        for tile in tiles if spec is not None else ():
             _write_numbers(tile, str(spec), NUMBER_POINTS * sheet.unit)
-        if look.annotate == "yes" and content.stage and not spec:
+        if look.annotate == "yes" and content.stage and spec is None:
             note("no numbers in the cells: too many cells, or too small ones")
     for line in _notes(tiles, footnote):
         note(line)
@@ -546,7 +556,7 @@ def _name(
         axes.set_title(title, rotation=90 if "titles" in upright else 0)
         if is_table and (left is None or left.panel.place != panel.place):
             axes.set_ylabel(panel.place.replace(", ", "\n"), rotation=0, ha="right", va="center")
-        axes.set_xlabel("" if below_ else content.sides[1])
+        axes.set_xlabel("" if below_ else folded(content.sides[1], inches, sheet))
         if content.has_bars:
             axes.tick_params(labelleft=left is None or left.group != tile.group)
         else:
@@ -586,7 +596,7 @@ def _number_format(
         return None
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     decimals = cell_decimals(largest)
-    spec = "z.3g" if not content.stage else "z.0e" if decimals is None else f"z.{decimals}f"
+    spec = "" if not content.stage else "z.0e" if decimals is None else f"z.{decimals}f"
     spec = "+" * content.is_difference + spec
     points = NUMBER_POINTS * unit
     width = DIGIT * points * max(len(_number_text(value, spec)) for value in values.tolist())
@@ -599,8 +609,9 @@ def _number_format(
 
 
 def _number_text(value: float, spec: str) -> str:
-    """Return a number formatted by `spec`, with the character `−` as minus sign and a short exponent."""
-    text = f"{value:{spec}}".replace("inf", "∞").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    """Return a number formatted by `spec`, by default as in tables, with the sign `−` and a short exponent."""
+    text = f"{value:{spec}}" if spec else number(value, 3)
+    text = text.replace("inf", "∞").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
     return text.replace("-", "−")
 
 

@@ -6,11 +6,13 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -29,14 +31,16 @@ Size = tuple[float, float]  # in inches
 COLUMN, BOTH_COLUMNS = 4.2, 7.0  # inches, for the 3.3 or 6.9 of a paper
 FEW_PANELS = 4  # fit into one column
 SPARE = 30.0  # em of a page before its panels have their size
-ONE_ROW = 3  # most panels of curves that stand in one row, or in one column of a high page
-PAGE = 1.1, 1.0  # shape of a page without a given size
+ONE_ROW = 3  # most panels that stand in one row, or in one column of a high page or of wide panels
+PAGE, ROW_PAGE = (1.1, 1.0), (2.0, 1.0)  # shape of a page without a given size: of many panels, and of few
 LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
 NARROWEST = 0.6  # inches; narrowest panel on a page without a given size
 INNER = 0.8  # share of a panel in its place, beside its ticks
 CHARACTER = 0.6  # em that a character takes on average
 TOGETHER = "\N{NO-BREAK SPACE}"
 LONGEST, HANDLE = 40, 4.0  # of a legend: characters of a line, and em beside a text
+NEAR, SAME, DASH = 0.5, 0.5, 3.0  # of lines below others: points apart, share of their points, widths of a dash
+DIGITS = "0123456789-−"
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands together
 ROOM = 0.3  # least height of bands beyond the lines: in decades, or relative to the largest value
 LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e5  # range of tick labels written without powers of ten
@@ -71,9 +75,10 @@ def one_figure(
 def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1, *, beside: float = 0.0) -> int:
     """Return the number of columns that makes panels of this shape largest, with `beside` em of text on their left.
 
-    Panels form groups of `step`: a row has whole groups, or a group has whole rows.
+    Panels form groups of `step`: a row has whole groups, or a group has whole rows. Few panels are one group.
     """
-    width, height = sheet.size or PAGE
+    is_few = count <= ONE_ROW
+    (width, height), step = sheet.size or (ROW_PAGE if is_few else PAGE), count if is_few else step
     able: Sequence[int] = range(1, count + 1)
     if step > 1:
         able = [each for each in able if count % each == 0 and (each % step == 0 or step % each == 0)]
@@ -147,6 +152,12 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         axes_.set_position(np.round(axes_.get_position().bounds, 9).tolist())
         axes_.set_in_layout(True)
         _show_whole_markers(axes_)
+        _show_hidden_lines(axes_)
+    for each in figure.axes:
+        locator = each.get_axes_locator()
+        each.apply_aspect(locator(each, None) if locator else None)  # colour bars have their size only when drawn
+        thin_ticks(each.xaxis)
+        thin_ticks(each.yaxis)
     if not (fits and (_panel_size(figure, axes) >= smallest).all()):
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
@@ -198,6 +209,45 @@ def _show_whole_markers(axes: Axes) -> None:
             line.set_clip_box(TransformedBbox(Bbox([-beyond, 1 + beyond]), axes.transAxes))
 
 
+def _show_hidden_lines(axes: Axes) -> None:
+    """Show lines below others that have mostly the same points: they have dashes and markers in turn."""
+    groups, near = list[list[Line2D]](), NEAR * axes.figure.dpi / 72
+    for line in axes.lines:
+        if line.get_marker() in ("", "None"):  # a reference
+            continue
+        points = axes.transData.transform(line.get_xydata())
+        for group in groups:
+            others = axes.transData.transform(group[0].get_xydata())
+            if len(others) == len(points) and (np.abs(points - others).max(1) < near).mean() > SAME:
+                group.append(line)
+                break
+        else:
+            groups.append([line])
+    for group in groups:
+        for index, line in enumerate(group):
+            if index and line.get_linestyle() != "None":
+                line.set_linestyle((DASH * (len(group) - index), (DASH, DASH * (len(group) - 1))))
+            if len(group) > 1 and line.get_markevery() is None and len(line.get_xydata()) >= len(group):
+                line.set_markevery((index, len(group)))
+
+
+def thin_ticks(axis: Axis) -> None:
+    """Leave out numbers of an axis that would overlap: keep 0 and one in two or fewer, or only the ends."""
+    low, high = sorted(axis.get_view_interval())
+    ticks = zip(axis.get_majorticklocs().tolist(), axis.get_ticklabels(), strict=False)  # no labels where hidden
+    shown = [(place, label) for place, label in ticks if low <= place <= high and label.get_text()]
+    if len(shown) < 2 or any(label.get_text()[0] not in DIGITS or label.get_rotation() % 90 for _, label in shown):
+        return
+    zero = next((index for index, (place, _) in enumerate(shown) if place == 0), 0)
+    choices = [shown[zero % step :: step] for step in range(1, len(shown))]
+    for kept in [*(choice for choice in choices if len(choice) > 1), [shown[0], shown[-1]]]:
+        boxes = [label.get_window_extent() for _, label in kept]
+        if not any(a.overlaps(b) for a, b in pairwise(boxes)):
+            break
+    if len(kept) < len(shown):
+        axis.set_ticks([place for place, _ in kept], [label.get_text() for _, label in kept])
+
+
 def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
     """Return the least width and the least height of the panels, in inches."""
     inches: Numbers = np.min([each.get_position().size for each in axes], axis=0) * figure.get_size_inches()
@@ -205,8 +255,8 @@ def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
 
 
 def curve_columns(count: int, sheet: Sheet, step: int = 1) -> int:
-    """Return the number of columns for panels of curves in groups of `step`; few panels stand in one row or column."""
-    return columns_of(count, (1.0, 1.0), sheet, count if count <= ONE_ROW else step) if count else 0
+    """Return the number of columns for panels of curves in groups of `step`."""
+    return columns_of(count, (1.0, 1.0), sheet, step) if count else 0
 
 
 def panels(
@@ -264,8 +314,7 @@ def draw_line(
 ) -> None:
     """Draw a line through `points` (y, low, high), with low to high as a band, or as vertical bars if `bands` is 0.
 
-    `look` has matplotlib's options of a line, `bands` is the number of bands in the panel. If lines have many points,
-    they take turns in having markers. Markers are drawn above all lines, so a line is visible even below another line.
+    `look` has matplotlib's options of a line, `bands` is the number of bands in the panel.
     """
     y, low, high = points
     options = {**look, **options}
@@ -274,10 +323,6 @@ def draw_line(
         axes.fill_between(x, low, high, color=look["color"], alpha=opacity, linewidth=0, zorder=2)
     else:
         axes.vlines(x, low, high, colors=look["color"], linewidth=look["linewidth"], zorder=2.5)
-    if bands and len(x) >= 2 * bands and "markevery" not in options:
-        turn = slice((len(axes.collections) - 1) % bands, None, bands)
-        axes.plot(x[turn], y[turn], zorder=4, **{**options, "linestyle": "none", "gid": None, "label": None})
-        options["marker"] = ""
     (line,) = axes.plot(x, y, zorder=3, **options)
     if isinstance(axes.figure, Picture):
         axes.figure.intervals[line] = low, high

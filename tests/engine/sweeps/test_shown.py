@@ -51,6 +51,7 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert lines["entropy-dot"].get_color() == looks_of(["dot"])["dot"].light
     assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
     assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scale", "entropy (nats)")
+    assert figure.get_suptitle() == "Sweep of x", "the run, and not the axis once more"
 
 
 def test_keys_that_go_together_are_named_together() -> None:
@@ -76,8 +77,15 @@ def test_keys_that_go_together_are_named_together() -> None:
         ([{"queries.shape[1]": [4, 16]}], True, "heads"),
         ([{"keys.shape[0]": [4, 16]}], False, "batch"),
         ([{"keys.shape[7]": [4, 16]}], False, "keys.shape[7]"),
-        ([{"keys.std": [1.0, 2.0], "queries.std": [1.0, 3.0]}], False, "std of keys\nwith std of queries"),
+        (
+            [{"keys.std": [1.0, 2.0], "queries.std": [1.0, 3.0]}],
+            False,
+            "standard deviation of keys\nwith standard deviation of queries",
+        ),
         ([{"d": [16, 64]}], False, "d"),
+        ([{"lr": [0.01, 0.1]}], False, "learning rate"),
+        ([{"scorers[0].num_hiddens": [8, 16]}], False, "hidden units"),
+        ([{"held_out": [0.1, 0.2]}], False, "held out"),
     ],
 )
 def test_axes_are_named_in_words(over: Over, heads: bool, x: str) -> None:
@@ -142,7 +150,7 @@ def test_two_keys_are_heatmaps_on_one_scale() -> None:
     np.testing.assert_allclose(np.asarray(images[0].get_array()), expected)
     np.testing.assert_allclose(np.asarray(images[1].get_array()), expected + 1)
     assert {image.get_clim() for image in images} == {(0, 3 + MEAN)}
-    assert [text.get_text() for text in figure.axes[0].texts] == ["1.9"] * 3 + ["0.9"] * 3
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1.90"] * 3 + ["0.900"] * 3
 
 
 @pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18, theme="dark")])

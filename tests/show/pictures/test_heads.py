@@ -223,6 +223,7 @@ def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) 
     known = sum(int(np.ma.count(values(axes))) for axes in panels(figure))
     written = sum(len(axes.texts) for axes in panels(figure))
     assert written == (known if known <= 400 else 0)
+    assert {text.get_text() for axes in panels(figure) for text in axes.texts} <= {"0.250", "0.0200", "0.500"}
 
 
 def test_of_many_scorers_each_is_compared_with_the_first() -> None:

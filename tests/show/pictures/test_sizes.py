@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,20 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from PIL import Image
 
 from attncli.config.looks import HeatmapLook, Look
 from attncli.results import Tokens
-from attncli.show.pictures.figures import Picture, as_png, save_figure
+from attncli.scorers import SCORERS
+from attncli.show.pictures.figures import Picture, as_png, ignore_note, save_figure
 from attncli.show.pictures.panels import draw_line, folded, grid, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import figures_of
 from tests.common.pairs.samples import swept
-from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
+from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, ticks, weights
 
 PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
 
@@ -194,15 +197,58 @@ def test_labels_above_a_free_place_leave_no_gap_between_rows() -> None:
     check_texts(figure)
 
 
-def test_lines_on_top_of_each_other_all_have_markers_in_sight() -> None:
-    figure, (axes,) = grid(sheet_of(Look()), 1, 1, "")
-    lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 12.0)
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+@pytest.mark.parametrize("linestyle", [None, "none"])
+def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | None) -> None:
+    """As lines and as points; lines that meet others in a few points are left as they are."""
+    figure, (axes,) = grid(sheet_of(Look(theme=theme)), 1, 1, "")
+    lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 5.0)
+    style = {} if linestyle is None else {"linestyle": linestyle}
     for look in lines.values():
-        draw_line(axes, x, [x, x, x], look, bands=3)
-    seen = [line for line in axes.lines if line.get_marker()]
-    assert {line.get_marker() for line in seen} == {look["marker"] for look in lines.values()}
-    assert sorted(np.concatenate([line.get_xdata() for line in seen])) == x.tolist()
-    assert min(line.get_zorder() for line in seen) > max(line.get_zorder() for line in axes.lines if line not in seen)
+        draw_line(axes, x, [x, x, x], look, **style)
+    crossing = figure.sheet.lines(["gaussian"])["gaussian"]
+    draw_line(axes, x, [5 - x, 5 - x, 5 - x], crossing)
+    lay_out(figure, (4.0, 3.0), pytest.fail, "a")
+    draw(figure)
+    pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3].reshape(-1, 3)  # type: ignore[attr-defined]
+    for look in lines.values():
+        own = np.round(255 * np.array(to_rgb(look["color"])))
+        assert (np.abs(pixels - own).max(1) <= 2).sum() > 30, look["label"]
+    last = axes.lines[-1]
+    assert (last.get_markevery(), last.get_linestyle()) == (None, Line2D([], [], **crossing).get_linestyle())
+
+
+@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
+@pytest.mark.parametrize("count", [2, 3])
+def test_up_to_three_heatmaps_stand_in_one_row(size: list[float] | None, count: int) -> None:
+    figure = heatmap(*(weights(8, 10, seed=seed) for seed in range(count)), look=HeatmapLook(size=size)).figure
+    check_texts(figure)
+    assert panels(figure)[0].get_gridspec().ncols == count  # type: ignore[union-attr]
+    assert panels(heatmap(*(weights(2, 20) for _ in range(3))).figure)[0].get_gridspec().nrows == 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(size: list[float] | None, count: int) -> None:
+    scores = [8 * weights(6, 6, seed=seed) - 2 for seed in range(count)]
+    figure = heatmap(*scores, stage="scores", look=HeatmapLook(size=size, colours="log")).figure
+    check_texts(figure)
+    for bar in bars(figure):
+        shown = labels(bar, "x") + labels(bar, "y")
+        assert "0" in shown
+        assert [text.lstrip("−") for text in shown] == [text.lstrip("−") for text in shown[::-1]]
+
+
+def test_numbers_of_an_axis_keep_their_distance_on_a_small_page() -> None:
+    result = swept("variance", d=[2, 8], samples=400, scorers=[{"scorer": name} for name in SCORERS])
+    figure = figures_of("variance")(result, ignore_note, Look(size=[3.3, 2.5]))["variance"]()
+    draw(figure)
+    for axes in figure.axes:
+        for axis, side in (("x", 0), ("y", 1)):
+            boxes = [label.get_window_extent().get_points() for label in ticks(axes, axis) if label.get_text()]
+            ends = [box[:, side] for box in boxes]
+            assert len(ends) != 1
+            assert all(first[1] < second[0] for first, second in pairwise(ends))
 
 
 @pytest.mark.parametrize("width", [1.5, 1.8, 2.1, 2.4, 2.7, 3.0])

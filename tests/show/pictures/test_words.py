@@ -69,7 +69,7 @@ def test_a_heatmap_in_german() -> None:
 
 
 def test_labels_of_ticks_and_long_titles() -> None:
-    words = {"dot": "Punkt", "entropy (nats)": "eine sehr lange Beschreibung der Entropie der Gewichte"}
+    words = {"dot": "Punkt", "Sweep of x": "eine sehr lange Beschreibung der Entropie der Gewichte"}
     figure = sweep_figures(swept("attention", [SEEDS], attention([SEEDS])), pytest.fail, Look(words=words))["sweep"]()
     figure.draw_without_rendering()
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["Punkt", "cosine"]
