@@ -69,13 +69,10 @@ class Result(StudyResult):
             figure = self._figure(name, notes.append, look)
             if figure is None:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
-            if not {*look.words} <= figure.untranslated:
-                from attncli.show.pictures.figures import check_words
+            if "words" in looks:  # the run's words were checked before the run
+                from attncli.show.pictures.words import check_words  # loads matplotlib
 
-                pictures = [figure]
-                if "words" not in looks:  # the run's words may be of another of its pictures
-                    pictures = [self._figure(each, Progress().note, look) or figure for each in self.pictures]
-                check_words(look, set().union(*(each.untranslated for each in pictures)))
+                check_words(look, figure.untranslated)
         except InputError as error:
             raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
         for each in notes:

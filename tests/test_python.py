@@ -50,7 +50,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no pictures in run folders, since they take most of the time of a small run."""
-    monkeypatch.setattr(experiment, "Drawers", lambda *_: None)
+    monkeypatch.setattr(experiment, "drawers_of", lambda *_: {})
 
 
 def same(a: attncli.Result, b: attncli.Result) -> None:

@@ -132,8 +132,9 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     from attncli.commands.streams import print_notes
     from attncli.engine.runs.run_folder import save_file_at
     from attncli.show.page.report import names_of
-    from attncli.show.pictures.figures import check_words, save_figure
+    from attncli.show.pictures.figures import save_figure
     from attncli.show.pictures.heatmaps import runs_figure
+    from attncli.show.pictures.words import check_words
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:

@@ -39,7 +39,8 @@ def figure(
     from attncli.engine.runs.saving import add_files
     from attncli.engine.sweeps.views import figures_of
     from attncli.errors import InputError, did_you_mean, got
-    from attncli.show.pictures.figures import check_words, save_figure
+    from attncli.show.pictures.figures import save_figure
+    from attncli.show.pictures.words import check_words
 
     stored = read_run(run)
     if not run.is_dir():

@@ -64,8 +64,9 @@ def heatmap(
     from attncli.config.strict import validated
     from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
     from attncli.errors import InputError, got
-    from attncli.show.pictures.figures import check_words, drawing, ignore_note, picture_ending, save_figure
+    from attncli.show.pictures.figures import drawing, ignore_note, picture_ending, save_figure
     from attncli.show.pictures.heatmaps import colour_map, heatmap_figure
+    from attncli.show.pictures.words import check_words
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     flags = {each.path[-1]: each.value for each in overrides_of_flags(given)}

@@ -1,9 +1,10 @@
 """How an experiment is prepared, run, judged and kept, whoever asks for it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, free_place, new_folder, writer_of
 from attncli.engine.runs.saving import FinishedRun, results_of, save_run
-from attncli.engine.sweeps.views import Drawers, columns_of
+from attncli.engine.sweeps.views import columns_of, drawers_of
 from attncli.errors import InputError, Problem, below, got
 from attncli.results import Comparison as StudyComparison
 from attncli.results import Explanation as StudyExplanation
@@ -63,7 +64,7 @@ class LoadedExperiment:
         if not is_default(look):
             from attncli.show.pictures.heatmaps import check_look
 
-            check_look(look)
+            check_look(look, config_of(self.options), chain(*self.study.columns.values()))
         prepared: PreparedStudy = self.study.prepare(self.options, progress)
         if self.options.expect:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
@@ -113,8 +114,7 @@ class LoadedExperiment:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                drawers = Drawers(result, options.figure, progress.note) if pictures else None
-                files: Mapping[str, Callable[[Path], None]] = drawers or {}
+                files = drawers_of(result, options.figure, progress.note) if pictures else {}
                 config, command = config_of(options), command or "attncli.run"
                 content = results_of(result, verdicts, options.seed, prepared.device, started, command)
                 if report:
@@ -123,9 +123,6 @@ class LoadedExperiment:
                     run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
                     files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
                 save_run(folder.path, result, content, config, files, progress.note)
-            if drawers is not None:
-                with below("figure"):
-                    drawers.check(folder.place)  # after the work, which is kept
         picture = next((folder.place / name for name in files if name in content["files"]), None)
         return FinishedRun(result, content, folder.place, self.document, verdicts, picture)
 

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def plan_of(
         from attncli.show.pictures.heatmaps import check_look
 
         with document.locating():
-            check_look(options.figure)
+            check_look(options.figure, config_of(options), chain(*load_study(study).columns.values()))
     trial = _trial(base, axes, points, elsewhere)
     rows = _rows(study, keys_of(axes), trial)
     if options.expect:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,9 +20,8 @@ from attncli.engine.sweeps.journal import STATES, Journal, PointRow, rows_of
 from attncli.engine.sweeps.points import GridPoint, SweepPlan
 from attncli.engine.sweeps.processes import on_processes
 from attncli.engine.sweeps.summary import summary
-from attncli.engine.sweeps.views import Drawers
+from attncli.engine.sweeps.views import drawers_of
 from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
-from attncli.errors import below
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
 from attncli.stopping import Keeping, Progress
@@ -77,13 +76,9 @@ def run_sweep(task: SweepTask, progress: Progress) -> tuple[FinishedRun, str | N
     result, points = result_of(plan, folder, kept.interrupted)
     verdicts = judge(result, plan.options.expect, plan.rows)
     pictures = task.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
-    drawers = Drawers(result, plan.options.figure, progress.note) if pictures else None
-    drawn: Mapping[str, Callable[[Path], None]] = drawers or {}
+    drawn = drawers_of(result, plan.options.figure, progress.note) if pictures else {}
     content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
     save_sweep(folder, result, content, points, summary(result), drawn)
-    if drawers is not None:
-        with plan.document.locating(), below("figure"):
-            drawers.check(folder)  # after the work, which is kept
     picture = next((folder / name for name in drawn if name in content["files"]), None)
     return FinishedRun(result, content, folder, plan.document, verdicts, picture), problem
 

@@ -62,24 +62,13 @@ def listings_of(result: Result) -> list[Listing]:
     return [Listing(title, columns.get(kind, ()), result.rows[kind]) for kind, title in titles.items()]
 
 
-class Drawers(dict[str, Callable[[Path], None]]):
-    """Functions that draw the pictures of a result at a path, by file name; `note` receives remarks on omissions."""
+def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
+    """Return functions that draw the pictures of a result at a path, by file name."""
+    figures = figures_of(result, note, look)
+    return {f"{name}.{look.format}": partial(_draw, make) for name, make in figures.items()}
 
-    def __init__(self, result: Result, look: Look, note: "Note") -> None:
-        figures = figures_of(result, note, look)
-        super().__init__({f"{name}.{look.format}": partial(self._draw, make) for name, make in figures.items()})
-        self.look, self.texts = look, set[str]()
 
-    def _draw(self, make: "Callable[[], Picture]", path: Path) -> None:
-        from attncli.show.pictures.figures import save_figure
+def _draw(make: "Callable[[], Picture]", path: Path) -> None:
+    from attncli.show.pictures.figures import save_figure  # loads matplotlib
 
-        picture = make()
-        self.texts |= picture.untranslated
-        save_figure(picture, path)
-
-    def check(self, folder: Path) -> None:
-        """Raise an InputError for words of the look that no drawn picture of the run in `folder` has."""
-        from attncli.show.pictures.figures import check_words
-
-        if self.texts:
-            check_words(self.look, self.texts, f"; the run is in {folder}, and `attncli figure` draws it again")
+    save_figure(make(), path)

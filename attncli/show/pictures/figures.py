@@ -4,7 +4,7 @@ import io
 import logging
 import unicodedata
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -21,7 +21,7 @@ from matplotlib.text import Text
 
 from attncli.config.looks import Look
 from attncli.config.opening import check_regular
-from attncli.errors import InputError, Problem, did_you_mean, got, printable, shortened
+from attncli.errors import InputError, got, printable
 from attncli.show.pictures.themes import Settings, Sheet, most_dpi, sheet_of
 
 Note = Callable[[str], None]  # called with a sentence for the reader of a figure
@@ -179,20 +179,6 @@ def font_of(path: Path) -> str:
         if not known or Path(findfont(FontProperties(family=[name]))).samefile(path):
             break
     return name
-
-
-def check_words(look: Look, texts: Collection[str], more: str = "") -> None:
-    """Raise an InputError, which ends with `more`, unless each word that the look replaces is a text of a picture."""
-    known = sorted(text for text in texts if any(map(str.isalpha, text)))
-    problems = []
-    for word in look.words:
-        if word not in texts:
-            near = did_you_mean(word, known)
-            cure = f"{near} " if near.startswith("did") else ""
-            message = got(word, "no text of the picture", f"{cure}its texts: {', '.join(map(shortened, known))}{more}")
-            problems.append(Problem(message, ("words", word), at_key=True))
-    if problems:
-        raise InputError(problems)
 
 
 def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str], str]:

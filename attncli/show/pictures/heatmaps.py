@@ -1,7 +1,7 @@
 """Heatmaps: the matrices of a stage as panels that can be compared. A single query is drawn as bars."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from matplotlib.transforms import Bbox, BboxBase
 from attncli.config.looks import Annotate, HeatmapLook, Look
 from attncli.errors import InputError, below, did_you_mean, got, printable
 from attncli.numbers import cell_decimals, number
-from attncli.results import Matrices
+from attncli.results import Column, Matrices, Row
 from attncli.show.pictures.figures import Hint, Note, Picture, drawing, ignore_note
 from attncli.show.pictures.matrices import Panel, block_means, differences, part_shown, select, subtracted, zoom
 from attncli.show.pictures.panels import (
@@ -34,6 +34,7 @@ from attncli.show.pictures.panels import (
 )
 from attncli.show.pictures.scales import SCORES, WEIGHTS, ColourScale, Numbers, colour_scale
 from attncli.show.pictures.themes import Settings, Sheet
+from attncli.show.pictures.words import check_words, texts_in
 
 Cells = np.ma.MaskedArray[Any, Any]
 PLAIN = HeatmapLook()
@@ -190,9 +191,15 @@ def runs_figure(
     return draw_heatmap(Heatmap(panels, title, b.stage), look, note)
 
 
-def check_look(look: Look) -> None:
-    """Raise InputError, located at the key `figure`, for a size with too many dots, a wrong font or colour map."""
+def check_look(look: Look, config: Row, columns: Iterable[Column]) -> None:
+    """Raise InputError, located at the key `figure`, for a size with too many dots, a wrong font, colour map or word.
+
+    Words may be texts of pictures in general, of a study's config and of its columns. The tokens of a captured model
+    are not known yet.
+    """
     with below("figure"), drawing((), ignore_note, look) as sheet:
+        if not config.get("data", {}).get("capture"):
+            check_words(look, {*texts_in({**config, "figure": ()}), *(column.name_with_unit for column in columns)})
         if isinstance(look, HeatmapLook):
             colour_map(sheet, look)
 

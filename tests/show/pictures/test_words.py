@@ -1,6 +1,7 @@
 """The user's words and font in pictures: every text can be replaced, and every text has the font of the file."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.sweeps.figure import figures as sweep_figures
 from attncli.errors import InputError
 from attncli.interactive import Result
-from attncli.show.pictures.figures import check_words, save_figure
+from attncli.show.pictures.figures import save_figure
+from attncli.show.pictures.words import check_words
 from tests.cli import good, refusal
 from tests.engine.sweeps.test_shown import SEEDS
 from tests.engine.sweeps.test_summary import attention, swept
@@ -108,47 +110,62 @@ def test_unknown_words_are_refused_with_the_texts_of_the_picture() -> None:
     with pytest.raises(InputError) as error:
         result.figure(words={"theory": "Theorie", "Querys": "Anfragen", "densety": "Dichte"})
     first, second = error.value.problems
-    listed = "d, d = 16, d = 256, d = 4, d = 64, density, dot, "
-    assert str(first).startswith('result.figure: words.Querys: got "Querys"; no text of the picture; its texts: ')
+    listed = '"d", "d = 16", "d = 256", "d = 4", "d = 64", "density", "dot", "dotted: normal with the theory'
+    assert str(first).startswith('result.figure: words.Querys: got "Querys"; no text of the picture; did you mean `Q')
     assert 'words.densety: got "densety"; no text of the picture; did you mean `density`? its texts: ' in str(second)
     for each in (first, second):
         assert listed in str(each)
-        assert "theory, variance 1, variance of the scores" in str(each)
-    check_words(Look(words={"a": "b"}), {"a"})
+        assert '"theory", "variance 1", "variance of the scores"' in str(each)
 
 
-def test_words_of_a_run_may_be_of_another_of_its_pictures() -> None:
+def test_words_may_be_of_any_picture() -> None:
+    """One mapping serves all pictures of a talk, also those without queries or masked keys."""
     data = {"queries": {"shape": [1, 2, 3, 4]}, "keys": {"shape": [1, 2, 5, 4]}}
     run = {"data": data, "scorers": ["dot", "cosine"]}
-    result = attncli.run(run, figure={"words": {"Queries": "Anfragen", "Heads": "Köpfe"}})
+    result = attncli.run(run, figure={"words": {"Queries": "Anfragen", "Heads": "Köpfe", "masked": "maskiert"}})
     assert result.figure().get_supylabel() == "Anfragen"
     assert "Köpfe" in texts_of(result.figure("heads"))
-    with pytest.raises(InputError, match='got "Heads"; no text of the picture'):
-        result.figure(words={"Heads": "Köpfe"})
-    with pytest.raises(InputError, match='got "Kees"; no text of the picture; did you mean `Keys`'):
-        attncli.run(run, figure={"words": {"Kees": "Schlüssel"}}).figure()
+    bars = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
+    assert bars.figure(words={"Queries": "Anfragen", "masked": "maskiert", "Keys": "Tasten"}).axes[0].containers
+    for study in ("variance", "saturation", "bench", "train", "doctor", "swap"):
+        check_words(Look(words={"Queries": "a", "accuracy after 500 steps": "b", "head 11": "c", "0.5": "d"}), {study})
+
+
+@pytest.mark.parametrize("make", [train, result_of], ids=["train", "variance"])
+def test_all_texts_of_a_picture_are_known_before_it_is_drawn(make: Any) -> None:
+    result = make()
+    figure = Result(**vars(result)).figure(words={"theory": "Theorie"})
+    check_words(Look(words=dict.fromkeys(figure.untranslated, "x")), {*result.labels, "float32"})
 
 
 @pytest.mark.usefixtures("here")
 def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
     good("run", "multi_head", "--out", "run", "--quiet", "--no-plots")
-    words = "{Queries: Anfragen, masked: maskiert, Heads: Köpfe}"
+    words = "{Queries: Anfragen, masked: maskiert, Heads: Köpfe, chance level: Zufall}"
     good("figure", "run", "--out", "german", "--words", words, "--format", "svg")
     assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
     message = refusal("figure", "run", "--out", "wrong", "--words", "{Querys: Anfragen}")
     assert message.startswith(
-        '--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: Batch, '
+        '--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: "Batch", '
     )
     assert not Path("wrong").exists()
     assert "--words" in refusal("heatmap", "run", "--words", "{Querys: a}", "--out", "x.png")
     assert not Path("x.png").exists()
     assert "figure.words: got 3; expected a mapping" in refusal("figure", "run", "--words", "3")
     config = {"data": {"queries": {"shape": [2, 4]}, "keys": {"shape": [3, 4]}}, "scorers": ["dot"]}
-    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "Anfragen", "Keys": "Tasten"}}}))
-    message = refusal("run", "x.yaml", "--out", "kept")
-    assert 'figure.words.Querys: got "Querys"; no text of the picture; did you mean `Queries`?' in message
-    assert message.endswith("kept, and `attncli figure` draws it again"), "the work is not lost"
-    assert {"heatmaps.png", "records.csv"} <= {*json.loads(Path("kept/results.json").read_text())["files"]}
+    config["tokens"] = {"keys": ["the", "cat", "sat"]}
+    words = {"Keys": "Tasten", "dot": "Punkt", "cat": "Katze", "entropy (nats)": "Entropie"}
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": words}}))
+    good("check", "x.yaml")
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": words | {"Querys": "Anfragen"}}}))
+    swept = ("--over", "seed=0,1", "--jobs", "1")
+    for command in (("run",), ("run", "--no-plots"), ("check",), ("sweep", *swept)):
+        name, *options = command
+        message = refusal(name, "x.yaml", *options, *(() if name == "check" else ("--out", "new")))
+        assert re.match(
+            r"x.yaml:\d+:\d+: figure.words.Querys: got \"Querys\"; no text of the picture; did you", message
+        )
+        assert not Path("new").exists(), "the words are checked before the work"
 
 
 def font_files(figure: Any) -> set[Path]:
