@@ -116,7 +116,6 @@ def heatmap_figure(
     Raises:
         InputError: a label, batch element, head or range does not exist, or a tensor has no matrices.
     """
-    sorted_by = {name for name, chosen in (("label", labels), ("place", batches or heads)) if not chosen}
     if look.minus is not None:
         if look.minus not in matrices.tensors:
             raise InputError.of(got(look.minus, "unknown label", did_you_mean(look.minus, matrices.tensors)), ["minus"])
@@ -124,7 +123,7 @@ def heatmap_figure(
     panels = select(matrices, labels, batches, heads, places, note)
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
     about = [matrices.layer, part_shown(matrices, panels)]
-    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, about=about, sorted_by=sorted_by)
+    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, about=about)
 
 
 def stage_figure(
@@ -135,7 +134,6 @@ def stage_figure(
     *,
     before_dropout: Set[str] = frozenset(),
     about: Sequence[str] = (),
-    sorted_by: Set[str] = frozenset(("label", "place")),
 ) -> Picture:
     """Return a heatmap of panels of one stage.
 
@@ -146,7 +144,6 @@ def stage_figure(
         note: is called with a sentence on anything that is left out.
         before_dropout: labels of panels that show weights before dropout, which the picture then mentions.
         about: the end of the title.
-        sorted_by: `label` or `place` or both, where differences are sorted by their size.
     """
     panels = zoom(panels, look)
     if {panel.label for panel in panels} <= before_dropout:
@@ -154,7 +151,7 @@ def stage_figure(
         before_dropout = frozenset()
     title = _title(panels, stage)
     if look.minus is not None:
-        panels = differences(panels, look.minus, note, sorted_by)
+        panels = differences(panels, look.minus)
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
     labels, places = ([*{getattr(panel, name) for panel in panels}] for name in ("label", "place"))
     names = places if len(places) == 1 else labels if len(labels) == 1 else []

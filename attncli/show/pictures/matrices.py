@@ -1,8 +1,7 @@
 """Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch.nn.functional import avg_pool2d
 
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
 from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
+from attncli.models.call import four_axes
 from attncli.results import Matrices, Names
 from attncli.show.pictures.figures import Note
 from attncli.show.pictures.scales import QUANTITIES
@@ -91,7 +91,7 @@ def select(
 
 def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
     """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty string."""
-    batches, heads = map(max, zip(*(_four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
+    batches, heads = map(max, zip(*(four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
     shown, count = len({panel.index for panel in panels}), batches * heads
     return "" if shown == count else f"{shown} of {count} {'heads' if heads > 1 else 'batch elements'}"
 
@@ -100,12 +100,7 @@ def _stack(label: str, tensor: Tensor) -> Tensor:
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex():
         kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
         raise InputError.of(f"{label}: got {kind}; expected real matrices (..., n, m), no size 0")
-    return _four_axes(tensor.detach())
-
-
-def _four_axes(tensor: Tensor) -> Tensor:
-    """Return a tensor (..., n, m) as (b, heads, n, m)."""
-    return tensor.reshape(len(tensor) if tensor.ndim > 2 else 1, -1, *tensor.shape[-2:])
+    return four_axes(tensor.detach())
 
 
 def _indices(kind: str, wanted: Sequence[int] | None, known: Sequence[int]) -> list[int]:
@@ -120,7 +115,7 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int,
     (batches, heads, n, m), index = stack.shape, numbers.index(head)
     values, valid = stack[batch, index], None
     if matrices.valid is not None:
-        valid = _four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, index]
+        valid = four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, index]
         if matrices.stage in ("weights", "dropped"):
             empty = ~valid.any(-1, keepdim=True)  # show nonzero weights of a query without valid keys
             valid = valid | (empty & (values != 0))
@@ -155,18 +150,14 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
     return found
 
 
-def differences(panels: Sequence[Panel], label: str, note: Note, sorted_by: Set[str]) -> list[Panel]:
+def differences(panels: Sequence[Panel], label: str) -> list[Panel]:
     """Return the panels of all other labels, each minus the panel of `label` with the same batch element and head.
-
-    Labels, places (batch elements and heads) or both, as named in `sorted_by`, are sorted by their mean absolute
-    difference, largest first; others keep their order. `note` is called with the range of these means.
 
     Raises:
         InputError: there is no other label, or `label` has no panel of the same shape in some place.
     """
-    shown = printable(label)
-    base = {panel.place: panel for panel in panels if panel.label == shown}
-    found, sizes = [], {}
+    base = {panel.place: panel for panel in panels if panel.label == printable(label)}
+    found = list[Panel]()
     for panel in panels:
         other = base.get(panel.place)
         if other is None or other.values.shape != panel.values.shape:
@@ -175,42 +166,15 @@ def differences(panels: Sequence[Panel], label: str, note: Note, sorted_by: Set[
             raise InputError.of(got(label, f"has {there}{panel.place and f' at {panel.place}'}; {expected}"), ["minus"])
         if panel is not other:
             found.append(subtracted(panel, other))
-            sizes[panel.label, panel.place] = _mean_size(found[-1])
     if not found:
         raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
-    labels, places = (_means(sizes, axis, name in sorted_by) for axis, name in enumerate(("label", "place")))
-    means = next((each for each in (labels, places) if len(each) > 1), labels)
-    (first, largest), *_, (last, least) = 2 * list(means.items())
-    if largest > least and ("label" if means is labels else "place") in sorted_by:
-        ends = f"from {first}, {largest:.2g}, to {last}, {least:.2g}"
-        note(f"panels are ordered by their mean difference from {shown}: {ends}")
-    order = list(labels), list(places)
-    return sorted(found, key=lambda panel: (order[1].index(panel.place), order[0].index(panel.label)))
+    return found
 
 
 def subtracted(panel: Panel, other: Panel) -> Panel:
     """Return the panel minus another, masked where both are."""
     valid = None if panel.valid is None or other.valid is None else panel.valid | other.valid
     return replace(panel, valid=valid, minus=other.values)
-
-
-def _means(sizes: Mapping[tuple[str, str], float], axis: int, is_sorted: bool) -> dict[str, float]:
-    """Return the mean of `sizes`, by label and place, for each label (axis 0) or place (axis 1).
-
-    The largest comes first if `is_sorted`.
-    """
-    names = dict.fromkeys(key[axis] for key in sizes)
-    means = {name: fmean(size for key, size in sizes.items() if key[axis] == name) for name in names}
-    return dict(sorted(means.items(), key=lambda item: -item[1])) if is_sorted else means
-
-
-def _mean_size(panel: Panel) -> float:
-    """Return the mean absolute value of the finite valid cells of a panel; 0 if there are none."""
-    total, count = 0.0, 0
-    for cells, inside in _bands(panel.values, panel.valid, panel.minus, max(1, BAND_CELLS // panel.values.shape[1])):
-        known = inside & cells.isfinite()
-        total, count = total + float(cells[known].abs().sum()), count + int(known.sum())
-    return total / max(count, 1)
 
 
 def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: int) -> Iterator[tuple[Tensor, Tensor]]:

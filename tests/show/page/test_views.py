@@ -1,4 +1,4 @@
-"""Zooming into matrices, the names beside them, and files of tables and pictures."""
+"""The names beside matrices, tables as files, and the size of what is shown."""
 
 import csv
 import math
@@ -6,7 +6,6 @@ import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -15,7 +14,7 @@ from safetensors.numpy import load_file
 import attncli
 from attncli.numbers import number
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import TOKENS, attention, point, settles, state
+from tests.show.page.pages import TOKENS, attention, point
 
 SCRIPTS = Path(attncli.__file__).parent / "show" / "page" / "script"
 FIRST = "batch=0&head=0"
@@ -103,33 +102,6 @@ def test_long_tokens_are_never_cut(open_page: Open, tmp_path: Path, width: int) 
     assert page.locator("#tip .head").evaluate("(head) => head.scrollHeight <= head.clientHeight")
 
 
-def drag(page: Page, start: tuple[int, int], end: tuple[int, int], size: int) -> None:
-    """Drag from one cell of the first panel to another."""
-    point(page, 0, *start, size)
-    page.mouse.down()
-    point(page, 0, *end, size)
-    page.mouse.up()
-
-
-def test_dragging_over_cells_zooms_in_on_them(open_page: Open, large: Path) -> None:
-    page = open_page(large)
-    before = page.locator(".cells").first.bounding_box()
-    drag(page, (16, 32), (24, 48), 64)
-    expect(page).to_have_url(re.compile(r"cell="))
-    cell = float(state(page)["cell"])
-    assert before is not None
-    assert cell > 2 * before["width"] / 64
-    scroll = page.locator(".scroll")
-    for panel in range(2):
-        expect(scroll.nth(panel)).to_have_js_property("scrollTop", round(16 * cell))
-        expect(scroll.nth(panel)).to_have_js_property("scrollLeft", round(32 * cell))
-    shown = scroll.first.evaluate("({ clientWidth }) => clientWidth")
-    assert 17 * cell <= shown
-    expect(page.get_by_role("button", name="hold")).to_be_visible()  # a drag holds nothing
-    page.get_by_role("button", name="fit").click()
-    settles(page, lambda: page.locator(".cells").first.evaluate("cells => cells.offsetWidth"), round(before["width"]))
-
-
 def saved(page: Page, button: Locator) -> tuple[str, Path]:
     """Press a button that saves a file; return the file's name and its temporary path."""
     with page.expect_download() as download:
@@ -137,7 +109,7 @@ def saved(page: Page, button: Locator) -> tuple[str, Path]:
     return download.value.suggested_filename, Path(download.value.path())
 
 
-def test_tables_and_pictures_are_saved(open_page: Open, file: Path, folder: Path) -> None:
+def test_tables_are_saved(open_page: Open, file: Path, folder: Path) -> None:
     page = open_page(file, f"{FIRST}&query=9&key=0")
     page.get_by_text("This row as a table").click()
     name, place = saved(page, page.locator(".stage .wide + button"))
@@ -147,9 +119,6 @@ def test_tables_and_pictures_are_saved(open_page: Open, file: Path, folder: Path
     assert [row["key"] for row in rows] == TOKENS[:10]
     for label in LABELS:
         assert [float(row[label]) for row in rows] == tensors[f"{label}/weights"][0, 0, 9, :10].tolist()
-    name, place = saved(page, page.locator(".picture + button").first)
-    assert name == "Picture heads of small.svg"
-    assert ElementTree.parse(place).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:

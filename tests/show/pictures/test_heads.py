@@ -191,7 +191,7 @@ def test_of_differences_the_heads_that_differ_most_from_their_scorer_are_drawn()
     assert list(drawn) == ["heatmaps", "heatmap_dot", "heatmap_sharp", "heads"]
     found = {title.partition(", ")[2] for title in titles(drawn["heatmaps"]())}
     assert found == {f"head {head}" for head in best}
-    assert any("panels are ordered by their mean difference from cosine" in note for note in notes)
+    assert any("the largest difference first" in note for note in notes)
 
 
 def test_the_picture_of_heads_has_every_figure() -> None:

@@ -32,7 +32,7 @@ class Panel {
     this.#view = view;
     const { n, m } = view.data;
     this.canvas = make("canvas", { width: m, height: n });
-    const marks = ["row", "column", "cell", "zoom"].map((kind) => make("span", { className: `mark ${kind}` }));
+    const marks = ["row", "column", "cell"].map((kind) => make("span", { className: `mark ${kind}` }));
     const role = { role: "application", "aria-roledescription": "heat map", "aria-describedby": `help-${view.number}` };
     this.cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.canvas, this.#numbers, ...marks);
     this.cells.onkeydown = (event) => this.#press(event);

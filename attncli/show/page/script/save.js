@@ -1,4 +1,4 @@
-// Files for the reader: pictures and tables.
+// Tables as files.
 
 function saveAs(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name.replaceAll(/[\\/:*?"<>|]+/g, "_") });
@@ -12,11 +12,4 @@ function saveTable(table) {
   const lines = [...table.rows].map((row) => [...row.cells].map((cell) => quoted(cell.dataset.value ?? cell.textContent)));
   const name = table.closest("[aria-label]").getAttribute("aria-label");
   saveAs(`${name}.csv`, new Blob([`${lines.join("\n")}\n`], { type: "text/csv" }));
-}
-
-/** Save a picture of the run in the present theme as SVG. */
-function savePicture(picture) {
-  const svg = [...picture.querySelectorAll("svg")].find((each) => each.checkVisibility());
-  const text = new XMLSerializer().serializeToString(svg);
-  saveAs(`${picture.getAttribute("aria-label")}.svg`, new Blob([text], { type: "image/svg+xml" }));
 }

@@ -30,7 +30,6 @@ for (const table of document.querySelectorAll("main details table.sortable")) {
   makeSortable(table);
   table.parentElement.after(button("save CSV", () => saveTable(table)));
 }
-for (const picture of document.querySelectorAll(".picture")) picture.after(button("save picture", () => savePicture(picture)));
 theme.begin();
 
 // Links within the page must not replace the address, since it stores the reader's choices.

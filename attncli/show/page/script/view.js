@@ -6,7 +6,6 @@ const TIE = 1e-5; // numbers that differ by less, relative to the larger, are eq
 const GAP = 20; // pixels between panels
 const [LEAST_CELL, LARGEST_CELL, SMALLEST_FIT, LARGEST_FIT] = [0.5, 60, 0.01, 44]; // pixels of a side
 const [PAPER, PAPER_HEIGHT] = [640, 560]; // pixels of A4 in both orientations, with wide margins, for a panel
-const LEAST_DRAG = 6; // pixels
 const [LEAST_PANEL, LEAST_FIT] = [180, 24]; // pixels of a panel or of its cells: smaller ones take more rows of panels
 
 class MatricesView {
@@ -19,8 +18,6 @@ class MatricesView {
   #scales = make("div", { className: "scales" });
   #ignored = null; // a place where the resting pointer is ignored
   #longest = 0; // pixels of a name
-  #room = [0, 0]; // pixels of the cells of a panel in view
-  #hasZoomed = false; // since the mouse button was pressed, so the click after it selects nothing
 
   /** `number` is the index of the view on the page. */
   constructor(data, number, matrices) {
@@ -139,7 +136,7 @@ class MatricesView {
   }
 
   #help() {
-    const pointer = "Point at a cell; a click holds it, and dragging over cells zooms in.";
+    const pointer = "Point at a cell; a click holds it.";
     const keys = "Or focus a matrix and use arrow keys, Page Up and Down, Home and End; Enter holds, Escape releases.";
     const marks = "The same cell is outlined in all. Hatched cells are masked.";
     const sentences = [...this.data.notes, pointer, keys, marks];
@@ -217,7 +214,6 @@ class MatricesView {
     const most = range(count).map((i) => count - i).find((columns) => sizeOf(columns) >= least) ?? 1;
     const columns = Math.ceil(count / Math.ceil(count / most)); // rows of equal length
     const fitting = clamp(Math.min(sizeOf(columns), (0.75 * down) / n), SMALLEST_FIT, LARGEST_FIT);
-    this.#room = [sizeOf(columns) * m, 0.85 * down - names];
     const size = (!isPrinting && this.choices.cell) || (fitting > 2 ? Math.floor(2 * fitting) / 2 : fitting);
     if (!isPrinting) this.#cell.value = size;
     const { style } = this.group;
@@ -398,7 +394,6 @@ class MatricesView {
     for (const [name, value] of [["--n", n], ["--m", m]]) group.style.setProperty(name, value);
     group.onpointermove = group.onclick = (event) => this.#pointAt(event);
     group.onpointerleave = hideTip;
-    group.onpointerdown = (event) => this.#startZoom(event);
     return group;
   }
 
@@ -413,43 +408,10 @@ class MatricesView {
     const named = side === "queries" ? [Number(index), this.key] : [this.query, Number(index)];
     const cell = cells ? this.#cellAt(cells, event) : named;
     const isSame = cells && String(cell) === String([this.query, this.key]);
-    if (isClick && this.#hasZoomed) return;
     if (isClick) this.hold(!(this.isHeld && isSame), ...cell);
     else if (!this.isHeld) this.point(...cell);
     const heading = () => [make("div", { className: "head" }, ...this.named(side, Number(index)))];
     showTip(cells ? this.tipOf(...cell) : heading(), event.clientX, event.clientY);
-  }
-
-  /** Outline the cells over which the mouse is dragged, and zoom in on them when it is released. */
-  #startZoom(press) {
-    const cells = press.target.closest(".cells");
-    this.#hasZoomed = false;
-    if (!cells || press.pointerType !== "mouse" || press.button) return;
-    const start = this.#cellAt(cells, press);
-    let range = null;
-    const move = (event) => {
-      if (Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < LEAST_DRAG && !range) return;
-      const end = this.#cellAt(cells, event);
-      range = [start.map((each, axis) => Math.min(each, end[axis])), start.map((each, axis) => Math.abs(each - end[axis]) + 1)];
-      ["row", "column", "rows", "columns"].forEach((name, i) => this.group.style.setProperty(`--zoom-${name}`, range.flat()[i]));
-      this.group.classList.add("zooming");
-    };
-    const release = () => {
-      removeEventListener("pointermove", move);
-      this.group.classList.remove("zooming");
-      this.#hasZoomed = range !== null;
-      if (range) this.#zoom(...range);
-    };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", release, { once: true });
-  }
-
-  /** Make the cells as large as a range of them fits into a panel, and scroll to it. */
-  #zoom([row, column], [rows, columns]) {
-    const size = Math.min(this.#room[0] / columns, this.#room[1] / rows);
-    this.choose({ cell: clamp(Math.floor(2 * size) / 2, LEAST_CELL, LARGEST_CELL) });
-    const [wide, tall] = this.#cellSides();
-    for (const panel of this.panels) panel.scrollTo([column * wide, row * tall]);
   }
 
   /** Return the width and height of the cells, which page.css decides. */
