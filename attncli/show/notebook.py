@@ -38,7 +38,7 @@ def look_in_notebook(look: Look) -> Look:
 
 def mimebundle(tables: Sequence[RenderableType], picture: "Picture | None", page: str) -> dict[str, Any]:
     """Return the tables, the picture and the HTML page of a report by MIME type, for `_repr_mimebundle_`."""
-    from attncli.show.pictures.figures import as_png
+    from attncli.show.pictures.figures import as_png  # loads matplotlib
 
     shown: dict[str, Any] = {"text/plain": recorded(tables, WIDTH).export_text()}
     html = FRAME.format(page=escape(page))

@@ -30,7 +30,7 @@ DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
 HERE = Path(__file__).parent
-SCRIPT = ("elements", "choices", "colours", "panels", "row", "heads", "save", "view", "start")  # files of one module
+SCRIPT = ("elements", "choices", "colours", "panels", "row", "heads", "view", "start")  # files of one module
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 )

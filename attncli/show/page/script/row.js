@@ -24,7 +24,6 @@ class RowView {
     const name = `The row as a table, view ${view.number + 1}`; // a page of several runs has several
     const region = { className: "wide", tabIndex: 0, role: "region", "aria-label": name };
     this.#details = make("details", {}, make("summary", {}, "This row as a table"), make("div", region, table));
-    this.#details.append(button("save CSV", () => saveTable(table)));
     this.#details.ontoggle = () => this.#tabulate();
     const heading = make("p", {}, this.#title, " ", this.#hold);
     this.element = make("div", { className: "row" }, heading, this.#strips, this.#details);

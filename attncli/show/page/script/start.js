@@ -26,10 +26,7 @@ elements.forEach(async (element, number) => {
   }
 });
 
-for (const table of document.querySelectorAll("main details table.sortable")) {
-  makeSortable(table);
-  table.parentElement.after(button("save CSV", () => saveTable(table)));
-}
+for (const table of document.querySelectorAll("main details table.sortable")) makeSortable(table);
 theme.begin();
 
 // Links within the page must not replace the address, since it stores the reader's choices.
