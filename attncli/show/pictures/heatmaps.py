@@ -560,7 +560,7 @@ def _name(
         axes.set_title(title, rotation=90 if "titles" in upright else 0)
         if is_table and (left is None or left.panel.place != panel.place):
             axes.set_ylabel(panel.place.replace(", ", "\n"), rotation=0, ha="right", va="center")
-        axes.set_xlabel("" if below_ else folded(content.sides[1], inches, sheet))
+        axes.set_xlabel("" if below_ else folded(content.sides[1], width, sheet))
         if content.has_bars:
             axes.tick_params(labelleft=left is None or left.group != tile.group)
         else:
@@ -580,13 +580,13 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, step: int) -> None:
 
 
 def _crowded(figure: Picture, tiles: Sequence[_Tile]) -> set[str]:
-    """Return `titles` or `keys` or both, if two titles or two names of keys in a row of panels overlap."""
+    """Return which of `titles`, `labels` of axes and `keys` overlap in a row of panels."""
     boxes = dict[tuple[str, int], list[Any]]()
     for tile in tiles:
         low, high = tile.axes.get_xlim()
         labels = zip(tile.axes.get_xticks(), tile.axes.get_xticklabels(), strict=True)
         keys = [label for place, label in labels if low <= place <= high]
-        for kind, texts in (("titles", [tile.axes.title]), ("keys", keys)):
+        for kind, texts in (("titles", [tile.axes.title]), ("labels", [tile.axes.xaxis.label]), ("keys", keys)):
             boxes.setdefault((kind, tile.row), []).extend(text.get_window_extent() for text in texts if text.get_text())
     gap = GAP * figure.sheet.em * figure.dpi
     return {kind for (kind, _), row in boxes.items() if any(a.x1 + gap > b.x0 for a, b in pairwise(row))}
