@@ -40,7 +40,6 @@ CHARACTER = 0.6  # em that a character takes on average
 TOGETHER = "\N{NO-BREAK SPACE}"
 LONGEST, HANDLE = 40, 4.0  # of a legend: characters of a line, and em beside a text
 NEAR, SAME, DASH = 0.5, 0.5, 3.0  # of lines below others: points apart, share of their points, widths of a dash
-DIGITS = "0123456789-−"
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands together
 ROOM = 0.3  # least height of bands beyond the lines: in decades, or relative to the largest value
 LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e5  # range of tick labels written without powers of ten
@@ -153,11 +152,11 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         axes_.set_in_layout(True)
         _show_whole_markers(axes_)
         _show_hidden_lines(axes_)
-    for each in figure.axes:
-        locator = each.get_axes_locator()
-        each.apply_aspect(locator(each, None) if locator else None)  # colour bars have their size only when drawn
-        thin_ticks(each.xaxis)
-        thin_ticks(each.yaxis)
+    for axes_ in figure.axes:
+        locator: Any = axes_.get_axes_locator()
+        axes_.apply_aspect(locator(axes_, None) if locator else None)  # colour bars have their size only when drawn
+        thin_ticks(axes_.xaxis)
+        thin_ticks(axes_.yaxis)
     if not (fits and (_panel_size(figure, axes) >= smallest).all()):
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
@@ -213,9 +212,9 @@ def _show_hidden_lines(axes: Axes) -> None:
     """Show lines below others that have mostly the same points: they have dashes and markers in turn."""
     groups, near = list[list[Line2D]](), NEAR * axes.figure.dpi / 72
     for line in axes.lines:
-        if line.get_marker() in ("", "None"):  # a reference
-            continue
         points = axes.transData.transform(line.get_xydata())
+        if line.get_marker() in ("", "None") or not len(points):  # a reference, or nothing
+            continue
         for group in groups:
             others = axes.transData.transform(group[0].get_xydata())
             if len(others) == len(points) and (np.abs(points - others).max(1) < near).mean() > SAME:
@@ -227,7 +226,7 @@ def _show_hidden_lines(axes: Axes) -> None:
         for index, line in enumerate(group):
             if index and line.get_linestyle() != "None":
                 line.set_linestyle((DASH * (len(group) - index), (DASH, DASH * (len(group) - 1))))
-            if len(group) > 1 and line.get_markevery() is None and len(line.get_xydata()) >= len(group):
+            if len(group) > 1 and line.get_markevery() is None and np.size(line.get_xdata()) >= len(group):
                 line.set_markevery((index, len(group)))
 
 
@@ -236,7 +235,9 @@ def thin_ticks(axis: Axis) -> None:
     low, high = sorted(axis.get_view_interval())
     ticks = zip(axis.get_majorticklocs().tolist(), axis.get_ticklabels(), strict=False)  # no labels where hidden
     shown = [(place, label) for place, label in ticks if low <= place <= high and label.get_text()]
-    if len(shown) < 2 or any(label.get_text()[0] not in DIGITS or label.get_rotation() % 90 for _, label in shown):
+    if len(shown) < 2 or any(
+        any(map(str.isalpha, label.get_text())) or label.get_rotation() % 90 for _, label in shown
+    ):
         return
     zero = next((index for index, (place, _) in enumerate(shown) if place == 0), 0)
     choices = [shown[zero % step :: step] for step in range(1, len(shown))]

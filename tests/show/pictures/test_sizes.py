@@ -203,7 +203,7 @@ def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | No
     """As lines and as points; lines that meet others in a few points are left as they are."""
     figure, (axes,) = grid(sheet_of(Look(theme=theme)), 1, 1, "")
     lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 5.0)
-    style = {} if linestyle is None else {"linestyle": linestyle}
+    style: dict[str, Any] = {} if linestyle is None else {"linestyle": linestyle}
     for look in lines.values():
         draw_line(axes, x, [x, x, x], look, **style)
     crossing = figure.sheet.lines(["gaussian"])["gaussian"]

@@ -154,10 +154,10 @@ def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
     assert "figure.words: got 3; expected a mapping" in refusal("figure", "run", "--words", "3")
     config = {"data": {"queries": {"shape": [2, 4]}, "keys": {"shape": [3, 4]}}, "scorers": ["dot"]}
     config["tokens"] = {"keys": ["the", "cat", "sat"]}
-    words = {"Keys": "Tasten", "dot": "Punkt", "cat": "Katze", "entropy (nats)": "Entropie"}
-    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": words}}))
+    german = {"Keys": "Tasten", "dot": "Punkt", "cat": "Katze", "entropy (nats)": "Entropie"}
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": german}}))
     good("check", "x.yaml")
-    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": words | {"Querys": "Anfragen"}}}))
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": german | {"Querys": "Anfragen"}}}))
     swept = ("--over", "seed=0,1", "--jobs", "1")
     for command in (("run",), ("run", "--no-plots"), ("check",), ("sweep", *swept)):
         name, *options = command
