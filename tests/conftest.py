@@ -32,11 +32,14 @@ progress.PATIENCE = 1e6
 QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py"}
 NOT_QUICK = ("compiled", "memory")
-# These take or wait longest; begun last, they would leave all processors but one idle.
-FIRST = {
-    *("test_killed.py", "test_cluster.py", "test_processes.py", "test_access.py", "test_page.py", "test_written.py"),
-    *("test_additions.py", "test_contract.py", "test_docs.py", "test_python.py"),
+# The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
+SLOW = {
+    *("test_additions.py", "test_additive_compiled.py", "test_cluster.py", "test_compiling.py", "test_killed.py"),
+    *("test_notebook.py", "test_processes.py", "test_site.py", "test_skipped.py"),
 }
+BESIDE = "pages of the docs, the browser, notebooks, other processes, clusters, the compiler, additions"
+# These take or wait longest; begun last, they would leave all processors but one idle.
+FIRST = {*SLOW, "test_contract.py", "test_docs.py", "test_interrupts.py", "test_python.py"}
 # `pytest -k NAME` also runs the tests of whole catalogues: @pytest.mark.catalogue("scorers", "studies").
 CATALOGUES = {"scorers": [*SCORERS], "normalizers": [*NORMALIZERS], "studies": [*STUDIES]}
 
@@ -70,6 +73,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in FIRST)
     for item in items:
+        if item.path.name in SLOW or "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
         if is_quick(item.path) and item.get_closest_marker("slow") is None:
             item.add_marker("quick")
         for mark in item.iter_markers("catalogue"):
@@ -78,8 +83,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Say last what was not tested: each reason to skip a test says what, why, and what to install."""
+    """Say last what was not tested: the second tier, and why tests were skipped and what to install for them."""
     yield
+    if terminalreporter.config.option.markexpr == "not slow":
+        terminalreporter.write_line(f"NOT TESTED: {BESIDE}; `pytest --everything` runs them, too")
     skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")]
     for reason, count in Counter(skipped).items():
         terminalreporter.write_line(f"NOT TESTED ({count} skipped): {reason}", yellow=True)

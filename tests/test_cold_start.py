@@ -64,6 +64,7 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(modules)
 
 
+@pytest.mark.slow
 def test_no_command_loads_what_it_does_not_need(tmp_path: Path) -> None:
     runs = [str(tmp_path / name) for name in ("a", "b")]
     for seed, run in enumerate(runs):

@@ -62,6 +62,7 @@ def a_dot_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Figure, "savefig", save)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUN if name not in READMES])
 def test_page_runs_and_is_what_its_commands_print(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_dot_for_each_picture(monkeypatch)

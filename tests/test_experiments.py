@@ -156,6 +156,7 @@ app(sys.argv[1:], prog_name="attncli")
 """
 
 
+@pytest.mark.slow
 def test_the_dependencies_are_enough_for_every_experiment(tmp_path: Path) -> None:
     others = {name for name in OF_MODULE if not distributions(name) & BASE} - {"attncli", "tests"}
     assert {"transformers", "pandas", "distributed"} <= others

@@ -206,6 +206,7 @@ SWEPT = """import attncli
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guard", "code", "text"),
     [("if __name__ == '__main__': ", 0, "4\n"), ("", 1, "a script needs `if __name__ == '__main__':`")],

@@ -14,7 +14,6 @@ from playwright.sync_api import Browser, Page, ViewportSize
 
 from tests.show.page import conftest
 
-pytestmark = pytest.mark.slow  # the build of the site takes half a minute
 browser = conftest.browser
 ROOT = Path(__file__).resolve().parents[1]
 SCREEN: ViewportSize = {"width": 1440, "height": 900}

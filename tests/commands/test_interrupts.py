@@ -300,6 +300,7 @@ def test_a_signal_in_a_function_that_is_captured(number: int, here: Path, own: O
     assert names_in(here) == ["own.py"]
 
 
+@pytest.mark.slow
 @EACH
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
     """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
@@ -493,6 +494,7 @@ WAITING = {  # commands that wait in a scorer, after a row is finished
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_ignored", [False, True])
 @pytest.mark.parametrize("study", WAITING)
 def test_a_terminal_that_is_closed(

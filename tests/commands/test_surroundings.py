@@ -105,6 +105,7 @@ def test_a_removed_working_directory_is_noticed_before_libraries_fail_in_it(here
     assert result.stderr.startswith("attncli: got a working directory")
 
 
+@pytest.mark.slow
 def test_a_backend_of_matplotlib_that_there_is_not(here: Path) -> None:
     """A wrong backend of matplotlib has no effect, since pictures are only saved to files."""
     result = alone("from attncli.cli import app; app(['heatmap', '--out', 'a.png'])", cwd=here, MPLBACKEND="nonsense")

@@ -1,0 +1,132 @@
+"""Plant mistakes in a copy of the project, one at a time, and run the tests that are to find them.
+
+    python -m tests.mutants          # all of mutants.yaml
+    python -m tests.mutants swap     # those with this word in the file, the change or the tests
+
+Prints a line for each mutant and exits with 1 if one survives. One that no longer applies to its file is an error.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = Path(__file__).with_name("mutants.yaml")
+COPIED = ("attncli", "tests", "experiments", "docs", "README.md", "README.zh.md", "pyproject.toml")
+LONGEST = 120  # seconds; a mutant may run forever
+FAILED, BROKEN = 1, 99  # exit codes: of pytest, if some tests fail, and of a process that could not run them
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A line of a file below `attncli/`, the mistaken line, and the tests (arguments of pytest) that are to find it."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.old} -> {self.new}"
+
+    def planted(self, text: str) -> str:
+        """Return the text of the file with the mistake, or raise ValueError if it does not apply exactly once."""
+        if (count := text.count(self.old)) != 1:
+            raise ValueError(f"{self}: the old text stands {count} times in the file; expected 1")
+        return text.replace(self.old, self.new)
+
+
+def mutants(word: str = "") -> list[Mutant]:
+    """Return the mutants with this word in one of their fields."""
+    read = [Mutant(**fields) for fields in yaml.safe_load(LIST.read_text(encoding="utf-8"))]
+    return [mutant for mutant in read if word in f"{mutant} {mutant.tests}"]
+
+
+def applied() -> None:
+    """Raise ValueError for the first mutant that does not apply to its file."""
+    for mutant in mutants():
+        mutant.planted((ROOT / "attncli" / mutant.file).read_text(encoding="utf-8"))
+
+
+def survives(mutant: Mutant, copy: Path) -> bool:
+    """Return whether the tests pass in the copy with the mutant; the copy is left as it was."""
+    path = copy / "attncli" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(mutant.planted(text), encoding="utf-8")
+    child = os.fork()
+    if not child:
+        try:
+            signal.alarm(LONGEST)
+            code = run_tests(mutant.tests.split(), copy)
+        except BaseException:
+            traceback.print_exc()
+            code = BROKEN
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    path.write_text(text, encoding="utf-8")
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) > FAILED:
+        raise ValueError(f"{mutant}: pytest {mutant.tests} ended with {os.WEXITSTATUS(status)}")
+    return status == 0
+
+
+def run_tests(tests: list[str], copy: Path) -> int:
+    """Run pytest in the copy, without its output, and return its exit code."""
+    import pytest
+
+    os.chdir(copy)
+    sys.path[:0] = [str(copy)]
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:  # this one, of the project itself
+        del sys.modules[name]
+    with (copy / "log").open("w") as log:
+        os.dup2(log.fileno(), 1)
+    return pytest.main(["-x", "-n0", "-m", "", "-p", "no:cacheprovider", "-W", "ignore:Module already imported", *tests])
+
+
+def survivors(word: str = "") -> Iterator[tuple[Mutant, bool]]:
+    """Yield each mutant with whether it survives."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, copy / name)
+        # by content: two changes within a second do not differ in the time of the file
+        command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "attncli", "tests"]
+        subprocess.run(command, cwd=copy, check=True)
+        sys.dont_write_bytecode = True
+        for mutant in mutants(word):
+            yield mutant, survives(mutant, copy)
+
+
+def preload() -> None:
+    """Load the libraries of the tests once, for all processes; nothing of attncli."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import matplotlib.figure
+    import pydantic
+    import pytest
+    import torch
+    import transformers
+
+    libraries = (matplotlib, pydantic, pytest, torch, transformers)
+    assert all(libraries)
+    assert not any(name.startswith("attncli.") for name in sys.modules)
+
+
+if __name__ == "__main__":
+    preload()
+    alive = 0
+    for mutant, survived in survivors(" ".join(sys.argv[1:])):
+        sys.stdout.write(f"{'SURVIVED' if survived else 'dead'}  {mutant}\n")
+        sys.stdout.flush()
+        alive += survived
+    sys.exit(bool(alive))
