@@ -320,6 +320,7 @@ def test_permuting_keys_and_positions_permutes_weights_with_any_normalizer_and_b
     torch.testing.assert_close(pooled(way, moved, rules), wanted, rtol=1e-5, atol=50 * slack * scores.shape[-1])
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(way=ways(), case=cases(), empty_row=st.sampled_from(["zero", "uniform", "nan", "error"]))
 def test_rows_without_a_valid_key_with_any_normalizer_and_bias(way: Way, case: Case, empty_row: Any) -> None:

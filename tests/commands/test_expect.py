@@ -162,6 +162,7 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold, 2 could not be judged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", others_slow(["--full", "--json"]))
 @pytest.mark.parametrize("closed", others_slow(["stdout", "stderr"]))
 def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> None:

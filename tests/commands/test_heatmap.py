@@ -141,6 +141,7 @@ def test_looks_of_a_config_are_those_of_its_pictures_and_flags_win(folder: Path)
     assert titles(folder / "other.svg", *words) == words[:-1]
 
 
+@pytest.mark.slow
 def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
     queries, keys = torch.randn(2, 1, 30, 4, 8, generator=torch.Generator().manual_seed(0))
     queries *= torch.rand(30, 1, 1, generator=torch.Generator().manual_seed(1)) * 3

@@ -150,6 +150,7 @@ def test_only_weights_are_drawn_as_heatmaps() -> None:
     assert refusal("heatmap", "out").startswith('SOURCE: got "out", a run without weights and scores; expected one of ')
 
 
+@pytest.mark.slow
 def test_control_c(here: Path) -> None:
     """Send a real Ctrl-C during work that would take much longer than this test."""
     process = subprocess.Popen(

@@ -88,7 +88,8 @@ def run_tests(tests: list[str], copy: Path) -> int:
         del sys.modules[name]
     with (copy / "log").open("w") as log:
         os.dup2(log.fileno(), 1)
-    return pytest.main(["-x", "-n0", "-m", "", "-p", "no:cacheprovider", "-W", "ignore:Module already imported", *tests])
+    quiet = ["-p", "no:cacheprovider", "-W", "ignore:Module already imported"]
+    return pytest.main(["-x", "-n0", "-m", "", *quiet, *tests])
 
 
 def survivors(word: str = "") -> Iterator[tuple[Mutant, bool]]:

@@ -358,6 +358,7 @@ def test_layers_of_different_shapes(tmp_path: Path) -> None:
             assert own == [row | {"layer": name} for row in getattr(alone, rows)]
 
 
+@pytest.mark.slow
 def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine", text="a b")
     monkeypatch.chdir(tmp_path)
@@ -395,6 +396,7 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 
+@pytest.mark.slow
 def test_views_of_many_layers_open_files_as_often_as_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a file takes time in proportion to its tensors."""
     opened = list[str]()

@@ -348,6 +348,7 @@ def test_expectations_and_sweeps_have_the_numbers() -> None:
     assert entropies[2] == pytest.approx((entropies[0] + entropies[1]) / 2)
 
 
+@pytest.mark.slow
 def test_runs_of_other_heads_share_no_weights() -> None:
     """Equal shapes are not enough: weights of different heads are no difference between two runs."""
     a, b, c = (run("full", layer=0, chosen=heads, out=f"{heads[0]}") for heads in ([1], [4], [3]))

@@ -97,6 +97,7 @@ def test_products_too_small_for_the_dtype_are_told() -> None:
     assert progress.notes == ["warning: dot: scores too small for the dtype at d = 4; use float64"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "few", "many"),
     [

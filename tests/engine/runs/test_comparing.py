@@ -340,6 +340,7 @@ def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
         assert row["relative"] == max(apart) / max(map(abs, [*x.flatten().tolist(), *y.flatten().tolist()]))
 
 
+@pytest.mark.slow
 def test_another_way_to_compute_differs_by_rounding(runs: Path, tmp_path: Path) -> None:
     """The same run with other CPU instructions and one thread differs by rounding, or not at all."""
     small = ("attention", "saturation", "variance")

@@ -69,6 +69,7 @@ def test_a_sweep_is_read_as_it_was(tmp_path: Path) -> None:
         assert getattr(again, key) == getattr(result, key)
 
 
+@pytest.mark.slow
 def test_runs_of_the_version_before(captured: str, tmp_path: Path) -> None:
     """0.3.0 wrote neither random labels nor means over layers, and a captured file of pairs by its name alone."""
     for name in ("layers", "pairs of a model"):

@@ -57,6 +57,7 @@ def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
     assert [each.attributes["aria-label"] for each in page.all("svg")] == ["Picture swap of swap"] * 2
 
 
+@pytest.mark.slow
 def test_each_study_has_the_pictures_of_its_folder(folders: dict[str, Path], file: Path, tmp_path: Path) -> None:
     """The pictures on the page have the same text in each theme."""
     page = file.read_text(encoding="utf-8")

@@ -83,6 +83,7 @@ def test_stored_matrices_are_those_of_the_runs(file: Path, folders: list[Path]) 
             assert np.array_equal(got, matrix, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_runs_that_share_no_weights_have_no_matrices_on_top(tmp_path: Path) -> None:
     study(tmp_path / "variance", "variance")
     attention(tmp_path / "run")

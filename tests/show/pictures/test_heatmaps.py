@@ -110,6 +110,7 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_pages_have_a_limit() -> None:
     tokens = Tokens(*([[f"a long token {batch} {i}" for i in range(20)] for batch in range(8)] for _ in range(2)))
     figure = heatmap(weights(8, 20, 20), weights(8, 20, 20), tokens=tokens).figure
@@ -140,6 +141,7 @@ SIZE = st.integers(1, 12)
 TOKEN = st.text("aW我$_\\\n 0", max_size=9)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(b=st.integers(1, 3), n=SIZE, m=SIZE, scale=st.sampled_from(["shared", "label", "panel"]), data=st.data())
 def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale: Any, data: Any) -> None:

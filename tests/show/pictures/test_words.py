@@ -138,6 +138,7 @@ def test_all_texts_of_a_picture_are_known_before_it_is_drawn(make: Any) -> None:
     check_words(Look(words=dict.fromkeys(figure.untranslated, "x")), {*result.labels, "float32"})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
     good("run", "multi_head", "--out", "run", "--quiet", "--no-plots")

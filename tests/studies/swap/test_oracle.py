@@ -134,6 +134,7 @@ def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_sentence_encoder(minilm: str) -> None:
     import transformers
