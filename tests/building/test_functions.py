@@ -86,7 +86,11 @@ def test_inside_a_model() -> None:
 
 
 def test_a_function_is_named_in_yaml_as_a_class_is(tmp_path: Path) -> None:
-    entries = ["torch:cdist", {"scorer": f"{__name__}:product", "label": "b", "softcap": 2.0}, f"{__name__}:thrice"]
+    entries: list[Any] = [
+        "torch:cdist",
+        {"scorer": f"{__name__}:product", "label": "b", "softcap": 2.0},
+        f"{__name__}:thrice",
+    ]
     named = attncli.run({"data": DATA, "scorers": entries}, out=tmp_path / "out")
     assert named.labels == ["cdist", "b", "thrice"]
     direct = attncli.run({"data": DATA, "scorers": [torch.cdist, {**entries[1], "scorer": product}, thrice]})

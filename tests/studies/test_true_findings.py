@@ -175,7 +175,7 @@ def head_differs(truth: Truth, a: str, b: str, head: str, bits: str) -> bool:
     ]
     others = [row["js_divergence"] for row in rows if (row["a"], row["b"]) == (plain(a), plain(b))]
     largest = max(row["js_divergence"] for row in rows)
-    return max(here) == largest > min(others) and abs(float(bits) - largest) < 0.06 * largest
+    return bool(max(here) == largest > min(others) and abs(float(bits) - largest) < 0.06 * largest)
 
 
 RANDOM = r"\w+(?: \(random parameters\))?"

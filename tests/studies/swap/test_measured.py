@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ FORMS: dict[str, Callable[[Tensor], Any]] = {
     "a list of tuples": lambda x: [(x[:2],), (x[2:],)],
     "a list of mappings": lambda x: [{"x": x[:2]}, {"x": x[2:]}],
     "a loader": lambda x: DataLoader(TensorDataset(x), batch_size=2),
-    "a generator": lambda x: (part for part in x.split(2)),
+    "a generator": lambda x: iter([x[:2], x[2:]]),
     "a tensor": lambda x: x,
     "a tuple": lambda x: (x,),
     "a mapping": lambda x: {"x": x},
@@ -231,7 +232,8 @@ class Classifier(nn.Module):
 def accuracy(model: nn.Module, batch: Any) -> Tensor:
     """Return the share of right classes of a batch of inputs and labels."""
     x, labels = batch
-    return (model(x).argmax(-1) == labels).double().mean()
+    share: Tensor = (model(x).argmax(-1) == labels).double().mean()
+    return share
 
 
 def labelled() -> list[tuple[Tensor, Tensor]]:
@@ -243,9 +245,9 @@ def labelled() -> list[tuple[Tensor, Tensor]]:
 def test_a_metric_of_batches_with_labels() -> None:
     model, batches = Classifier().eval(), labelled()
     found = rows(model, batches, metric=accuracy)
-    own = [float(swapped(model, "model", lambda batch=batch: accuracy(model, batch))) for batch in batches]
+    own = [float(swapped(model, "model", partial(accuracy, model, batch))) for batch in batches]
     for label in ("model", "sparsemax", "zero"):
-        new = [float(swapped(model, label, lambda batch=batch: accuracy(model, batch))) for batch in batches]
+        new = [float(swapped(model, label, partial(accuracy, model, batch))) for batch in batches]
         changes = [b - a for a, b in zip(own, new, strict=True)]
         mean = sum(changes) / 4
         error = math.sqrt(sum((change - mean) ** 2 for change in changes) / 3 / 4)

@@ -197,8 +197,9 @@ def test_the_profile_has_a_curve_for_each_label_in_every_panel(kind: Any, axis: 
         assert greys == [to_rgb(sheet.ink(share)) for share in (0.85, 0.6)]
         assert all(curves[label].get_linestyle() == "--" for label in ("uniform", "zero"))
         low, high = axes.get_ylim()
-        assert low <= min(0, *(min(line.get_ydata()) for line in axes.lines))
-        assert high >= max(max(line.get_ydata()) for line in axes.lines)
+        plotted = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+        assert low <= min(0, plotted.min())
+        assert high >= plotted.max()
 
 
 def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
@@ -211,7 +212,8 @@ def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
         sizes, shares = [*broken[axes.get_title()].values()], [(head + 1) / 8 for head in range(HEADS)]
         shape: Any = image.get_array()
         np.testing.assert_allclose(np.ma.filled(shape, np.nan), np.outer(sizes, shares))
-        assert image.norm.vmax == -image.norm.vmin > 0, "one scale for all, diverging since a loss may fall"
+        norm: Any = image.norm
+        assert norm.vmax == -norm.vmin > 0, "one scale for all, diverging since a loss may fall"
         low, high = axes.get_ylim()
         assert low > high, "layer 0 is at the top"
         assert axes.get_xlim()[0] < axes.get_xlim()[1]
