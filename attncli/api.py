@@ -20,7 +20,7 @@ from attncli.engine.runs.run_folder import OptionNames
 from attncli.engine.runs.saving import fingerprint
 from attncli.engine.runs.settings import settings_of
 from attncli.errors import Collector, InputError, got
-from attncli.inputs.given import given
+from attncli.inputs.given import as_config_value
 from attncli.interactive import Comparison, Result, SweepResult, Warnings
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult as StudySweepResult
@@ -52,9 +52,9 @@ def run(
     Raises:
         InputError: the config has problems; it lists all of them. InputError is a ValueError.
     """
-    kept = {key: given(key, value) for key, value in keys.items()}
+    kept = {key: as_config_value(key, value) for key, value in keys.items()}
     if isinstance(config, Mapping):
-        config = {key: given(key, value) for key, value in config.items()}
+        config = {key: as_config_value(key, value) for key, value in config.items()}
     document = _document(config, kept, "attncli.run")
     place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
     experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None

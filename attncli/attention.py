@@ -62,7 +62,7 @@ class Valid:
 
     def tile(self, elements: slice = ALL, rows: slice = ALL, keys: slice = ALL) -> Tensor | None:
         """Return the mask for part of the scores, broadcastable to it, or None if nothing is masked."""
-        limits, mask = (_cut(each, self.shape, elements, rows) for each in (self._limits, self.mask))
+        limits, mask = (_cut(tensor, self.shape, elements, rows) for tensor in (self._limits, self.mask))
         mask = mask[..., keys] if mask is not None and mask.shape[-1] > 1 else mask
         if limits is None:
             return mask
@@ -129,10 +129,10 @@ class Valid:
         """
         assert self.lengths is not None
         lengths = self.lengths[elements]
-        found = set(lengths.tolist())
-        m = self.shape[-1] if 0 in found else max(found, default=0)
+        distinct = set(lengths.tolist())
+        m = self.shape[-1] if 0 in distinct else max(distinct, default=0)
         shape = (*lengths.shape[: len(self.shape) - 2], *self.shape[1:-2], self.shape[-2], m)
-        remaining = None if found == {m} else lengths
+        remaining = None if distinct == {m} else lengths
         return replace(self, shape=shape, lengths=remaining, causal=self.causal and "top_left")
 
     @cached_property
@@ -162,18 +162,18 @@ class Valid:
         return positions - (self.window - 1), positions + self.window
 
 
-def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: slice) -> Tensor | None:
+def _cut(tensor: Tensor | None, shape: tuple[int, ...], elements: slice, rows: slice) -> Tensor | None:
     """Return some batch elements and queries of a tensor that broadcasts to `shape` = (..., n, m)."""
-    if given is None:
+    if tensor is None:
         return None
-    if 2 < given.ndim == len(shape) and given.shape[0] > 1:
-        given = given[elements]
-    return given[..., rows, :] if given.shape[-2] > 1 else given
+    if 2 < tensor.ndim == len(shape) and tensor.shape[0] > 1:
+        tensor = tensor[elements]
+    return tensor[..., rows, :] if tensor.shape[-2] > 1 else tensor
 
 
-def _of_heads(given: Tensor | None, heads: slice) -> Tensor | None:
+def _of_heads(tensor: Tensor | None, heads: slice) -> Tensor | None:
     """Return some heads of a tensor that broadcasts to (b, heads, n, m)."""
-    return given if given is None or given.ndim < 3 or given.shape[-3] == 1 else given[..., heads, :, :]
+    return tensor if tensor is None or tensor.ndim < 3 or tensor.shape[-3] == 1 else tensor[..., heads, :, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class Bias:
     """
 
     shape: tuple[int, ...]
-    given: Tensor | None = None  # (..., n or 1, m or 1), on the device of the scores
+    tensor: Tensor | None = None  # (..., n or 1, m or 1), on the device of the scores
     alibi: bool = False
     first: int = 0
     slopes: Sequence[float] | None = None  # of ALiBi for these heads, by default `alibi_slopes` of their number
@@ -193,11 +193,11 @@ class Bias:
     @cached_property
     def bound(self) -> float:
         """An upper bound of absolute entries; infinite or NaN if an entry is."""
-        (*_, n, m), given = self.shape, 0.0
-        if self.given is not None and self.given.numel():
-            low, high = self.given.detach().aminmax()
-            given = float(torch.maximum(-low, high))
-        return given + (abs(self.first) + n + m if self.alibi else 0.0)  # slopes are below 1
+        (*_, n, m), bound = self.shape, 0.0
+        if self.tensor is not None and self.tensor.numel():
+            low, high = self.tensor.detach().aminmax()
+            bound = float(torch.maximum(-low, high))
+        return bound + (abs(self.first) + n + m if self.alibi else 0.0)  # slopes are below 1
 
     def added_to(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
         """Return the sum of the bias and the scores of some batch elements and queries.
@@ -205,9 +205,9 @@ class Bias:
         The scores may be of the first keys only.
         """
         (*_, n, _), heads, m = self.shape, self.shape[1:-2], scores.shape[-1]
-        given = _cut(self.given, self.shape, elements, rows)
-        if given is not None:
-            scores = scores + given[..., :m].to(scores.dtype)
+        added = _cut(self.tensor, self.shape, elements, rows)
+        if added is not None:
+            scores = scores + added[..., :m].to(scores.dtype)
         if self.alibi:
             like: Any = {"dtype": scores.dtype, "device": scores.device}
             queries = torch.arange(self.first, self.first + n, **like)[rows, None]  # n 1
@@ -223,8 +223,8 @@ def alibi_slopes(heads: int) -> list[float]:
     Otherwise return the slopes for the power of two below, then every other slope for the power of two above.
     """
     power = 2 ** (heads.bit_length() - 1)
-    slopes = [2.0 ** (-8.0 * place / power) for place in range(1, power + 1)]
-    return slopes + [2.0 ** (-4.0 * place / power) for place in range(1, 2 * (heads - power), 2)]
+    slopes = [2.0 ** (-8.0 * index / power) for index in range(1, power + 1)]
+    return slopes + [2.0 ** (-4.0 * index / power) for index in range(1, 2 * (heads - power), 2)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ class Rules:
         valid, bias = replace(self.valid, shape=shape, mask=_of_heads(self.valid.mask, heads)), self.bias
         if bias is not None:
             slopes = bias.slopes or alibi_slopes(count)
-            bias = replace(bias, shape=shape, given=_of_heads(bias.given, heads), slopes=slopes[heads])
+            bias = replace(bias, shape=shape, tensor=_of_heads(bias.tensor, heads), slopes=slopes[heads])
         return replace(self, valid=valid, bias=bias, sinks=_of_heads(self.sinks, heads))
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> int:
@@ -431,7 +431,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     plus = signs @ torch.cat([high, low], -2).to(dtype) > 0
     minus = signs @ torch.cat([low, high], -2).to(dtype) > 0
     nan = (weights != 0).to(dtype) @ values.isnan().to(dtype) > 0
-    return output + sum(torch.where(*each, 0.0) for each in ((plus, torch.inf), (minus, -torch.inf), (nan, torch.nan)))
+    return output + sum(torch.where(*of, 0.0) for of in ((plus, torch.inf), (minus, -torch.inf), (nan, torch.nan)))
 
 
 def all_finite(tensor: Tensor) -> bool:
@@ -450,24 +450,24 @@ def below_limits(limits: Tensor, m: int, keys: slice = ALL) -> Tensor:
 def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
     """Return valid lengths as an int64 tensor (b,) or (b, n); raise InputError at the first wrong length."""
     b, n, m = shape[0] if len(shape) > 2 else 1, shape[-2], shape[-1]
-    given = _as_tensor(valid_lens, "expected integers, (b,) or (b, n)")
-    if tuple(given.shape) not in ((b,), (b, n)):
+    numbers = _as_tensor(valid_lens, "expected integers, (b,) or (b, n)")
+    if tuple(numbers.shape) not in ((b,), (b, n)):
         expected = f"expected ({b},), one per example, or ({b}, {n}), one per query"
-        raise InputError.of(f"got shape {tuple(given.shape)}; {expected}")
-    if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
-        raise InputError.of(f"got {given.dtype} values; expected integers")
-    lengths = given.to("cpu", torch.int64)
+        raise InputError.of(f"got shape {tuple(numbers.shape)}; {expected}")
+    if numbers.dtype.is_floating_point or numbers.dtype.is_complex or numbers.dtype == torch.bool:
+        raise InputError.of(f"got {numbers.dtype} values; expected integers")
+    lengths = numbers.to("cpu", torch.int64)
     wrong = ((lengths < 0) | (lengths > m)).nonzero().tolist()
     if wrong:
-        value = given[tuple(wrong[0])].item()
+        value = numbers[tuple(wrong[0])].item()
         raise InputError.of(got(value, f"expected an integer in 0..{m}, the number of keys"), wrong[0])
     return lengths
 
 
-def checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
+def checked_mask(values: Any, shape: tuple[int, ...]) -> Tensor:
     """Return a mask as a boolean tensor, or raise InputError if it cannot be broadcast to `shape` = (..., n, m)."""
     expected = "expected booleans, True = may attend"
-    mask = _as_tensor(given, expected)
+    mask = _as_tensor(values, expected)
     if mask.dtype != torch.bool:
         raise InputError.of(f"got {mask.dtype} values; {expected}")
     fits = mask.ndim == len(shape) and all(size in (1, full) for size, full in zip(mask.shape, shape, strict=True))
@@ -477,11 +477,11 @@ def checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
     return mask
 
 
-def _as_tensor(given: Any, expected: str) -> Tensor:
-    if isinstance(given, Tensor):
-        return given
+def _as_tensor(numbers: Any, expected: str) -> Tensor:
+    if isinstance(numbers, Tensor):
+        return numbers
     try:
-        array = np.asarray(given)
+        array = np.asarray(numbers)
         return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # a copy, which torch can always read
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError.of(got(given, expected)) from error
+        raise InputError.of(got(numbers, expected)) from error

@@ -35,8 +35,8 @@ def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bo
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding
     if not 1e-3 <= 10.0**exponent < LARGEST:
         return f"{value:.{digits - 2 if decimals is None else 0}e}"
-    places = max(digits - 1 - exponent, 0)
-    text = f"{value:,.{places if decimals is None else min(places, decimals)}f}"
+    shown = max(digits - 1 - exponent, 0)
+    text = f"{value:,.{shown if decimals is None else min(shown, decimals)}f}"
     return text.rstrip("0").rstrip(".") if trim and "." in text else text
 
 
@@ -93,7 +93,7 @@ def _plain(value: Any) -> str:
     return number(value) if value is None or isinstance(value, float) else plain(value)
 
 
-def place(where: dict[str, Any]) -> str:
+def row_name(where: dict[str, Any]) -> str:
     """Return the columns that identify a row in words: `scaled_dot, batch 1`, or `additive - dot` for a pair."""
     names = " - ".join(where[key] for key in ("label", "a", "b") if key in where)
     others = [f"{key} {plain(value)}" for key, value in where.items() if key not in ("label", "a", "b")]

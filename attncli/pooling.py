@@ -72,7 +72,7 @@ def pool(
         InputError: if values, lengths or mask do not fit, or `empty_row` is `error` and a query has no valid key.
     """
     if values.shape[:-1] != keys.shape[:-1] or queries.shape[:-2] != keys.shape[:-2]:
-        shapes = ", ".join(str(list(each.shape)) for each in (queries, keys, values))
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in (queries, keys, values))
         raise InputError.of(
             f"got queries, keys and values of shapes {shapes}; expected one value per key and equal leading axes"
         )
@@ -103,7 +103,7 @@ def _of_runs(
     scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, elements: list[slice]
 ) -> Iterator[Tensor]:
     """Yield the output of each slice of batch elements, computed without the keys beyond their lengths."""
-    sizes = [each.stop - each.start for each in elements]
+    sizes = [run.stop - run.start for run in elements]
     parts = zip(*(torch.split(t, sizes) if t.ndim > 2 else [t] for t in (queries, keys, values)), strict=True)
     for some, (queries, keys, values) in zip(elements, parts, strict=True):
         valid = rules.valid.before_length(some)
@@ -120,11 +120,11 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
     for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        place = elements, rows
+        tile = elements, rows
         if torch.is_grad_enabled():  # otherwise the graph keeps weights or masks of all queries
-            pooled = checkpoint(_pooled, scorer, *some, rules, place, dot is not None, use_reentrant=False)
+            pooled = checkpoint(_pooled, scorer, *some, rules, tile, dot is not None, use_reentrant=False)
         else:
-            pooled = _pooled(scorer, *some, rules, place, dot is not None)
+            pooled = _pooled(scorer, *some, rules, tile, dot is not None)
         output[*batch, rows, :] = pooled
     return output
 
@@ -154,37 +154,37 @@ def tiles(shape: tuple[int, ...], most: int) -> Iterator[Tile]:
 
 
 def _pooled(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Tile, is_dot: bool
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, is_dot: bool
 ) -> Tensor:
     """Return the output for one tile. Its mask is made here, so the graph does not keep it."""
     if is_dot:
-        valid = rules.valid.tile(*place)
+        valid = rules.valid.tile(*tile)
         if valid is None or bool(valid.any(-1).all()):
             some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
-            return _fused(DotProduct(some, others, scale, values), _kernel_mask(rules.bias, valid, place, some))
+            return _fused(DotProduct(some, others, scale, values), _kernel_mask(rules.bias, valid, tile, some))
     (scores,) = at_least_float32(scorer(queries, keys))
-    return rules.pooled(rules.stages(scores, *place)["weights"], values)
+    return rules.pooled(rules.stages(scores, *tile)["weights"], values)
 
 
-def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Tile, queries: Tensor) -> Tensor | None:
+def _kernel_mask(bias: Bias | None, valid: Tensor | None, tile: Tile, queries: Tensor) -> Tensor | None:
     """Return the mask for torch's kernel: the bias with -inf at invalid keys, or the valid keys if there is no bias."""
     if bias is None:
         return valid
-    added = bias.added_to(queries.new_zeros(1, 1).expand(1, bias.shape[-1]), *place)
+    added = bias.added_to(queries.new_zeros(1, 1).expand(1, bias.shape[-1]), *tile)
     return added if valid is None else torch.where(valid, added, -torch.inf)
 
 
 def _fused(dot: DotProduct, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """Return the output of torch's kernel, as (batch, heads, n, d): other ranks take a slow path."""
-    given = (dot.queries, dot.keys, dot.values)  # the fused kernel needs contiguous rows
-    rows = (each if each.stride(-1) == 1 else each.clone(memory_format=torch.contiguous_format) for each in given)
+    tensors = (dot.queries, dot.keys, dot.values)  # the fused kernel needs contiguous rows
+    rows = (t if t.stride(-1) == 1 else t.clone(memory_format=torch.contiguous_format) for t in tensors)
     queries, keys, values = rows
     rank = queries.ndim
     if rank < 4:
-        queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
+        queries, keys, values = (tensor.unsqueeze(-3) for tensor in (queries, keys, values))  # b 1 n d
         mask = mask.unsqueeze(-3) if mask is not None and mask.ndim == 3 else mask
     if rank < 3:
-        queries, keys, values = (each.unsqueeze(0) for each in (queries, keys, values))
+        queries, keys, values = (tensor.unsqueeze(0) for tensor in (queries, keys, values))
     output = scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal, scale=dot.scale)
     return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # the leading axes of the queries
 
@@ -216,7 +216,7 @@ def is_softmax(rules: Rules) -> bool:
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:
     """Whether the sum of a dot product and the bias may be infinite or NaN."""
-    (low, high), (lowest, highest) = (each.detach().aminmax() for each in (queries, keys))  # no copy, unlike abs
+    (low, high), (lowest, highest) = (tensor.detach().aminmax() for tensor in (queries, keys))  # no copy, unlike abs
     largest = float(torch.maximum(-low, high)) * float(torch.maximum(-lowest, highest))
     largest = largest * keys.shape[-1] * max(scale, 1.0) + (0.0 if bias is None else bias.bound)
     return not largest <= torch.finfo(keys.dtype).max  # also true for NaN

@@ -245,7 +245,7 @@ class Result:
 
     def matrices(self, stage: str, layer: str | None = None) -> Matrices:
         """Return one stage of attention of all scorers, to show as heatmaps; `layer` is needed for runs with layers."""
-        with_dropout = [each for each in self.labels if tensor_name(each, "dropped", layer=layer) in self.tensors]
+        with_dropout = [label for label in self.labels if tensor_name(label, "dropped", layer=layer) in self.tensors]
         valid, heads = self.inputs.get(tensor_name("valid", layer=layer)), self.head_numbers(layer)
         return Matrices(stage, self.stage(stage, layer), valid, self.tokens_in(layer), with_dropout, heads=heads)
 
@@ -350,8 +350,8 @@ class Explanation:
     def __repr__(self) -> str:
         """Return one line with the place."""
         axes = ("layer", "batch", "head", "query")
-        place = ", ".join(f"{axis} {self.place[axis]}" for axis in axes if self.place[axis] is not None)
-        return f"<attncli.Explanation {self.name}: {self.label}, {place}>"
+        where = ", ".join(f"{axis} {self.place[axis]}" for axis in axes if self.place[axis] is not None)
+        return f"<attncli.Explanation {self.name}: {self.label}, {where}>"
 
 
 def single_numbers(row: Row) -> Row:
@@ -385,10 +385,10 @@ def in_sentence(label: str, random: Collection[str]) -> str:
 
 def by_label(records: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the records of each label, in the order of the records."""
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for record in records:
-        found.setdefault(record["label"], []).append(record)
-    return found
+        groups.setdefault(record["label"], []).append(record)
+    return groups
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ def in_order(
     torch must be set to one thread. Without a pool, `threads` threads are started and ended.
     """
     if pool is None:
-        with ThreadPoolExecutor(threads) as own:
-            yield from in_order(work, jobs, threads, own)
+        with ThreadPoolExecutor(threads) as started:
+            yield from in_order(work, jobs, threads, started)
         return
     waiting = iter(jobs)
     begun: deque[Future[Part]] = deque(pool.submit(work, job) for job in islice(waiting, AHEAD * threads))
@@ -50,5 +50,5 @@ def in_order(
             begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
             yield part
     finally:
-        for each in begun:
-            each.cancel()
+        for future in begun:
+            future.cancel()

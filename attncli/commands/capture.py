@@ -87,8 +87,8 @@ def capture(
             text=text[0] if text else None, text2=text2, image=image, generate=generate, dtype=dtype,
             device=where_given, revision=revision, attn=way,
         )  # fmt: skip
-    place = out or Path(f"{request.name}.safetensors")
-    check_place(place, overwrite)
+    path = out or Path(f"{request.name}.safetensors")
+    check_place(path, overwrite)
     seen, about = run(request, lambda: Capture(layers, heads, calls))
     try:
         seen.check()
@@ -96,19 +96,19 @@ def capture(
         if error.problems[0].path:
             raise InputError.of(error.problems[0].message, where="--layers") from error
         raise InputError.of(f'got "{model}"; {error}', where="attncli capture") from error
-    save_captured(place, seen, about)
+    save_captured(path, seen, about)
     if not quiet:
         for line in _summary(seen):
             print_line(line)
-        print_line(str(place))
+        print_line(str(path))
 
 
 def _refuse_inputs(**options: object) -> None:
     """Raise InputError if any of the options, which have no effect on a user's `module:function`, is not None."""
     expected = "module:function brings its own model and inputs; leave out the option, or let the function do it"
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise InputError(Problem(got(options[name], expected), where=f"--{name}") for name in given)
+    unused = [name for name, value in options.items() if value is not None]
+    if unused:
+        raise InputError(Problem(got(options[name], expected), where=f"--{name}") for name in unused)
 
 
 def _summary(seen: "Capture") -> list[str]:
@@ -127,5 +127,5 @@ def _summary(seen: "Capture") -> list[str]:
     count = f"{len(good)} call{'s' * (len(good) > 1)} of {len(layers)} layer{'s' * (len(layers) > 1)}"
     lines += ["", f"{count}; re-scored, outputs differ by {largest:.1e} at most"]
     unlike = [(record.name, record.problem) for record in seen.records if record.problem is not None]
-    missed = [*unlike, *((each.layer, each.problem) for each in seen.missed)]
+    missed = [*unlike, *((call.layer, call.problem) for call in seen.missed)]
     return [*lines, *(f"not captured: {name}: {problem}" for name, problem in missed)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attncli.engine.runs.loading import StoredRun
     from attncli.results import Row
 
-MOST_PLACES = 8  # pairs of batch element and head in the picture
+MOST_HEADS = 8  # pairs of batch element and head in the picture
 
 Runs = Annotated[
     list[Path],
@@ -37,7 +37,7 @@ Out = Annotated[
 
 
 def compare(
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     runs: Runs,
     tolerance: Tolerance = None,
     fail: Fail = False,
@@ -56,33 +56,33 @@ def compare(
     from attncli.show.terminal.comparison import tables
     from attncli.show.terminal.tables import SCREEN
 
-    look = _check(runs, tolerance, fail, out, overwrite, given)
+    look = _check(runs, tolerance, fail, out, overwrite, values)
     collector, stored = Collector(), []
     for path in runs:
         with collector.under():
             stored.append(read_run(path))
     collector.check()
-    found = [compare_stored(stored[0], other) for other in stored[1:]]
+    comparisons = [compare_stored(stored[0], other) for other in stored[1:]]
     if out is not None:
-        _draw(stored, found[0].weights, out, look, quiet)
+        _draw(stored, comparisons[0].weights, out, look, quiet)
     if json:
-        contents = [nan_to_null(asdict(each)) for each in found]
+        contents = [nan_to_null(asdict(comparison)) for comparison in comparisons]
         print_json(contents if len(contents) > 1 else contents[0])
     elif not quiet:
         console = Terminal()
-        for index, each in enumerate(found):
+        for index, comparison in enumerate(comparisons):
             if index:
                 console.rule(characters="=")
-            for part in tables(each, console.width, None if full else SCREEN // len(found) - 1):
+            for part in tables(comparison, console.width, None if full else SCREEN // len(comparisons) - 1):
                 console.print(part)
-    refused = [each for each in found if fail and each.verdict == "different"]
+    refused = [comparison for comparison in comparisons if fail and comparison.verdict == "different"]
     if tolerance is not None:
-        refused = [each for each in found if each.largest > tolerance]
-    for each in refused:
-        print_note(f"{each.b}: {each.sentence}")
+        refused = [comparison for comparison in comparisons if comparison.largest > tolerance]
+    for comparison in refused:
+        print_note(f"{comparison.b}: {comparison.sentence}")
         if tolerance is not None:
-            most = "infinite" if each.largest == float("inf") else f"{each.largest:.2g}"
-            print_note(f"the largest relative difference is {most} ({each.largest_of}), beyond {tolerance:g}")
+            most = "infinite" if comparison.largest == float("inf") else f"{comparison.largest:.2g}"
+            print_note(f"the largest relative difference is {most} ({comparison.largest_of}), beyond {tolerance:g}")
     if refused:
         raise typer.Exit(DIFFERENT)
 
@@ -93,11 +93,10 @@ def _check(
     fail: bool,
     out: Path | None,
     overwrite: bool,
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
 ) -> HeatmapLook:
     """Return the look that flags describe; raise InputError for wrong or contradictory flags."""
-    """Return the look that flags describe; raise InputError for wrong or contradicting flags."""
-    overrides = overrides_of_flags(given)
+    overrides = overrides_of_flags(values)
     if len(runs) < 2:
         raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
     if tolerance is not None and not 0 <= tolerance < float("inf"):
@@ -116,7 +115,7 @@ def _check(
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
     with naming_options():
-        look = validated(HeatmapLook, {each.path[-1]: each.value for each in overrides}, {})
+        look = validated(HeatmapLook, {override.path[-1]: override.value for override in overrides}, {})
         with drawing((), ignore_note, look) as sheet:
             colour_map(sheet, look)
         picture_ending(out)
@@ -142,12 +141,12 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     rows = [row for row in rows if row["max_abs_difference"]] or rows
     labels = list(dict.fromkeys(row["label"] for row in rows))
     rows.sort(key=lambda row: -row["js_divergence"])
-    places = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_PLACES]
+    heads = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_HEADS]
     notes: list[str] = []
     a, b = (run.result.matrices("weights") for run in runs)
     first, second = names_of([run.path for run in runs])
     with naming_options():
-        figure = runs_figure(a, b, labels, sorted(places), (first, second), look, notes.append)
+        figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
         check_words(look, figure.untranslated)
     save_file_at(out, lambda path: save_figure(figure, path))
     print_notes(notes, quiet)

@@ -31,7 +31,7 @@ ENDINGS = (*YAML, ".safetensors")
 
 
 def doctor(
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     output: Output,
     source: Source,
     text: Text = None,
@@ -44,7 +44,7 @@ def doctor(
     from attncli.commands.experiments import run_and_show
     from attncli.engine.experiment import load_experiment
 
-    overrides = [*overrides_of(sets), *overrides_of_flags(given)]
+    overrides = [*overrides_of(sets), *overrides_of_flags(values)]
     of_texts = text_overrides(text, texts)
     if of_texts and source.lower().endswith(ENDINGS):
         message = f'got "{source}" together with --text; expected a model to read it, or no --text'
@@ -65,22 +65,22 @@ def _is_function(source: str) -> bool:
     return Request(source).is_function
 
 
-def _of_config(given: Path, overrides: list[Override]) -> Document:
+def _of_config(source: Path, overrides: list[Override]) -> Document:
     """Return the experiment of the study doctor on the inputs of a config, a run or a captured file.
 
     Raises:
         InputError: there is no such file, or its study has no queries and keys.
     """
-    path = experiment_path(given.parent if given.name == "results.json" else given)
+    path = experiment_path(source.parent if source.name == "results.json" else source)
     with os_errors_as_input_errors(path, "SOURCE"):
         is_folder = path.is_dir()
     if is_folder and not (path / "config.yaml").is_file():
         latest = path / "latest"
         cure = f"did you mean `{latest}`?" if latest.is_dir() else "a model needs --text"
-        raise InputError.of(f'got "{given}", which is not a run folder; {cure}', where="SOURCE")
+        raise InputError.of(f'got "{source}", which is not a run folder; {cure}', where="SOURCE")
     if not is_folder and path.suffix.lower() not in ENDINGS and not path.exists():
         expected = "expected a config, a run folder or a captured model, or a model with --text"
-        raise InputError.of(f'got "{given}"; no such file; {expected}', where="SOURCE")
+        raise InputError.of(f'got "{source}"; no such file; {expected}', where="SOURCE")
     document = read_document(path / "config.yaml" if is_folder else path)
     study = document.study(STUDIES)
     if study not in WITH_SOURCES:
@@ -91,8 +91,8 @@ def _of_config(given: Path, overrides: list[Override]) -> Document:
     if document.data.get("sweep") is not None:
         message = "got a sweep; expected one experiment; `attncli sweep` runs a sweep of the study doctor"
         raise document.located(InputError.of(message, ["sweep"]))
-    own, others = (set(options_model(each).model_fields) for each in ("doctor", "attention"))
-    dropped = (others - own) | {"about", "expect", "figure", "sweep"}
+    keys, others = (set(options_model(study_name).model_fields) for study_name in ("doctor", "attention"))
+    dropped = (others - keys) | {"about", "expect", "figure", "sweep"}
     kept = {key: value for key, value in document.data.items() if key not in dropped}
     return replace(document, written={**kept, "study": "doctor", "name": "doctor"}).changed(overrides)
 

@@ -74,10 +74,10 @@ def explain(
     experiment = load_experiment(read_document(path / "config.yaml" if is_run else path, overrides))
     choice = {"label": label, "layer": layer, "batch": batch, "head": head, "query": query}
     with running(experiment.options.name, json=json) as progress:
-        found = experiment.explain(progress, "--", most=None if full else MOST_KEYS, **choice)
+        explanation = experiment.explain(progress, "--", most=None if full else MOST_KEYS, **choice)
     if json:
-        print_json(nan_to_null(asdict(found)))
+        print_json(nan_to_null(asdict(explanation)))
         return
     console = Terminal()
-    for part in lines(found, console.width, None if full else SCREEN):
+    for part in lines(explanation, console.width, None if full else SCREEN):
         console.print(part)

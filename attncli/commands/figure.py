@@ -22,7 +22,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace pictures i
 
 
 def figure(
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     run: Run,
     only: Only = None,
     out: Out = None,
@@ -45,7 +45,7 @@ def figure(
     stored = read_run(run)
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
-    look, notes = look_of(stored, overrides_of_flags(given)), list[str]()
+    look, notes = look_of(stored, overrides_of_flags(values)), list[str]()
     with reading(run), naming_options():
         figures = figures_of(stored.result, notes.append, look)
         if not figures:
@@ -63,15 +63,15 @@ def figure(
         check_words(look, set().union(*(picture.untranslated for picture in pictures.values())))
         files = {names[name]: partial(save_figure, picture) for name, picture in pictures.items()}
         if out is None:
-            places = add_files(run, files)
+            paths = add_files(run, files)
         else:
-            places = [save_file_at(out / name, draw) for name, draw in files.items()]
+            paths = [save_file_at(out / name, draw) for name, draw in files.items()]
     print_notes(notes, quiet)
     if not quiet:
-        for place in places:
-            print_line(str(place))
+        for path in paths:
+            print_line(str(path))
     if open_:
-        typer.launch(str(places[0]))
+        typer.launch(str(paths[0]))
 
 
 COMMAND = with_flags("figure", figure, look_flags(HeatmapLook))

@@ -41,7 +41,7 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The pic
 
 
 def heatmap(
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     source: Source = None,
     scorers: Scorers = None,
     tensors: Tensors = None,
@@ -69,7 +69,7 @@ def heatmap(
     from attncli.show.pictures.words import check_words
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
-    flags = {each.path[-1]: each.value for each in overrides_of_flags(given)}
+    flags = {override.path[-1]: override.value for override in overrides_of_flags(values)}
     with naming_options():
         look = validated(HeatmapLook, flags, {})
         with drawing((), ignore_note, look) as sheet:
@@ -82,17 +82,17 @@ def heatmap(
     drawn = load_source(source, stage, layer, overrides, tensors or [], quiet)
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})
-        places = None if batches or heads else drawn.places(scorers, look.minus, notes.append)
-        chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": places}
+        indices = None if batches or heads else drawn.heads_drawn(scorers, look.minus, notes.append)
+        chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": indices}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
         check_words(look, figure.untranslated)
-    place = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
-    place = (save_file_at if out else save_numbered)(place, lambda path: save_figure(figure, path))
+    path = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
+    path = (save_file_at if out else save_numbered)(path, lambda file: save_figure(figure, file))
     print_notes(notes, quiet)
     if not quiet:
-        print_line(str(place))
+        print_line(str(path))
     if open_:
-        typer.launch(str(place))
+        typer.launch(str(path))
 
 
 COMMAND = with_flags("heatmap", heatmap, look_flags(HeatmapLook))

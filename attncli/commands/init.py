@@ -27,7 +27,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to c
 
 def init(name: Name = None, out: Out = Path()) -> None:
     names = builtin_names()
-    below = names if name is None else [each for each in names if name and "/" in each and each.startswith(name)]
+    below = names if name is None else [path for path in names if name and "/" in path and path.startswith(name)]
     if name and name in names:
         _copy(name, out)
     elif not below:
@@ -35,8 +35,8 @@ def init(name: Name = None, out: Out = Path()) -> None:
         cure = f"did you mean `{near[0]}`?" if near else "`attncli init` lists them"
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     else:
-        lines = {each: _about(each) for each in below if name is not None or "/" not in each}
-        folders = Counter(f"{each.partition('/')[0]}/" for each in below if each not in lines)
+        lines = {path: _about(path) for path in below if name is not None or "/" not in path}
+        folders = Counter(f"{path.partition('/')[0]}/" for path in below if path not in lines)
         lines |= {folder: f"{number} more; attncli init {folder} lists them" for folder, number in folders.items()}
         table = Table.grid(padding=(0, 2, 0, 0))
         for line in lines.items():

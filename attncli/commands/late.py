@@ -53,12 +53,12 @@ class LateCommand(PlainHelp, TyperCommand):
             from pydantic import ValidationError
 
             if isinstance(error.__cause__, ValidationError):
-                found = error.__cause__.errors()[0]
-                if expected := NUMBERS.get(found["type"]):
-                    error.message = got(found["input"], f"expected {expected.format(**found.get('ctx', {}))}")
-                elif CHOICES in found["msg"]:
-                    names = [each.strip(" '.") for each in found["msg"].partition(CHOICES)[2].split(",")]
-                    error.message = got(found["input"], did_you_mean(found["input"], names))
+                wrong = error.__cause__.errors()[0]
+                if expected := NUMBERS.get(wrong["type"]):
+                    error.message = got(wrong["input"], f"expected {expected.format(**wrong.get('ctx', {}))}")
+                elif CHOICES in wrong["msg"]:
+                    names = [choice.strip(" '.") for choice in wrong["msg"].partition(CHOICES)[2].split(",")]
+                    error.message = got(wrong["input"], did_you_mean(wrong["input"], names))
             raise
         except Exception as error:
             value = str(getattr(error, "option_name", "")).lstrip("-")

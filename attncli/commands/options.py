@@ -94,8 +94,8 @@ def naming_options() -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(
-            replace(each, where=f"--{each.path[0]}".replace("_", "-"), path=()) if each.path else each
-            for each in error.problems
+            replace(problem, where=f"--{problem.path[0]}".replace("_", "-"), path=()) if problem.path else problem
+            for problem in error.problems
         ) from error
 
 
@@ -116,7 +116,7 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
     """Return the overrides for --scorer, which replace the scorers and remove expectations about the old scorers."""
-    texts = tuple(typed("--scorer", each) for each in scorers)
+    texts = tuple(typed("--scorer", scorer) for scorer in scorers)
     return [Override(("scorers",), [*scorers], " ".join(texts), texts), without_expectations()]
 
 
@@ -134,7 +134,7 @@ def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Overr
     if text and texts is not None:
         raise InputError.of(f'got "{texts}" beside --text; expected one of the two', where="--texts")
     if text:
-        repeated = tuple(typed("--text", each) for each in text)
+        repeated = tuple(typed("--text", line) for line in text)
         return [Override(("texts",), [*text], " ".join(repeated), repeated)]
     if texts is not None:
         return [Override(("texts",), {"file": str(texts.absolute())}, typed("--texts", str(texts)))]

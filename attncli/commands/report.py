@@ -54,9 +54,9 @@ def report(
         check_file(out, overwrite)
     text = None if note is None else read_note(note)
     collector, stored, notes = Collector(), [], []
-    places: dict[Path, Path] = {}
+    real_paths: dict[Path, Path] = {}
     for path in runs:
-        if (first := places.setdefault(Path(os.path.realpath(path)), path)) is not path:
+        if (first := real_paths.setdefault(Path(os.path.realpath(path)), path)) is not path:
             is_other = path != first
             notes.append(f"{path} is {first}, and is shown once" if is_other else f"{path} is shown once")
             continue
@@ -69,14 +69,14 @@ def report(
     compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
     write = writer_of(page_of(stored, comparisons=compared, title=title, note=text))
     if out is not None:
-        place = save_file_at(out, write)
+        path = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:
-        place = add_files(stored[0].path, {REPORT: write})[0]
+        path = add_files(stored[0].path, {REPORT: write})[0]
     else:
         names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
-        place = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
+        path = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
     print_notes(notes, quiet)
     if not quiet:
-        print_line(str(place))
+        print_line(str(path))
     if open_:
-        typer.launch(str(place))
+        typer.launch(str(path))

@@ -28,7 +28,7 @@ Stage = Annotated[
 
 
 def run(
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     output: Output,
     configs: Configs,
     sets: Sets = None,
@@ -45,7 +45,7 @@ def run(
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    overrides += overrides_of_flags(given)
+    overrides += overrides_of_flags(values)
     if scorers:
         overrides += in_place_of_scorers(scorers)
         if not output.silent:

@@ -39,7 +39,7 @@ class Drawable:
     result: Result | None = None
     layer: str | None = None
 
-    def places(
+    def heads_drawn(
         self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
     ) -> Sequence[tuple[int, int]] | None:
         """Return the pairs (batch element, head) that a run's own pictures show; None, which means all, without a run.
@@ -81,9 +81,9 @@ def load_source(
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
     try:
         if not from_config and not is_folder:
-            found = _from_file(source, stage, tensors)
+            matrices = _from_file(source, stage, tensors)
             _refuse_layer(layer)
-            return Drawable(found, source.stem)
+            return Drawable(matrices, source.stem)
         if from_config:
             overrides = [*(_of_model(source, layer, overrides) if is_capture else []), *overrides]
             result, look = _result_of_config(source, overrides, quiet)
@@ -105,13 +105,13 @@ def _of_model(path: Path, layer: str | None, overrides: Sequence[Override]) -> l
     Raises:
         InputError: there are several layers and none is chosen, or the chosen layer does not exist.
     """
-    found = [Override(("scorers",), [model_entry(MODEL)], "")]
+    changes = [Override(("scorers",), [model_entry(MODEL)], "")]
     captured = read_captured(path)
     numbers = {name: captured.numbers[name] for name in captured.usable}
-    if numbers and not any(each.path[0] == "data" for each in overrides):
+    if numbers and not any(override.path[0] == "data" for override in overrides):
         name = _chosen_layer(layer, numbers, f'got "{path}", {several(len(numbers), "layer")} of a model', "file")
-        found.append(Override(("data", "layers"), [name], f"--layer {layer}"))
-    return found
+        changes.append(Override(("data", "layers"), [name], f"--layer {layer}"))
+    return changes
 
 
 def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) -> tuple[Result, dict[str, Any]]:
@@ -176,7 +176,7 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'
         raise InputError.of(f"{message}; `attncli heatmap {source / 'config.yaml'}` computes and draws them")
     if not matrices.tensors:
-        there = [each for each in STAGES if each != "output" and result.stage(each, layer)]
+        there = [name for name in STAGES if name != "output" and result.stage(name, layer)]
         if not there:
             message = f'got "{source}", a run without weights and scores'
             raise InputError.of(f"{message}; expected one of the study attention, and without weights: false")

@@ -45,7 +45,7 @@ class StudyFlag:
         self.is_list = typing.get_origin(self.kind) is list
         if self.is_list:
             self.kind = _plain_type(typing.get_args(self.kind)[0])
-        self.mark = next((each for each in field.metadata if isinstance(each, Flag)), Flag())
+        self.mark = next((mark for mark in field.metadata if isinstance(mark, Flag)), Flag())
         if self.mark.is_text:
             self.kind, self.is_list = str, False
 
@@ -92,34 +92,36 @@ class StudyFlag:
         path = (*self.above, self.key)
         if value is True:
             return Override(path, True, self.option)
-        given = [str(each) for each in (value if isinstance(value, list) else [value])]
+        typed_texts = [str(item) for item in (value if isinstance(value, list) else [value])]
         is_split = self.is_list and not self.is_scorers
-        parts = [(text, part) for text in given for part in (_split(text) if is_split else [text])]
+        parts = [(text, part) for text in typed_texts for part in (_split(text) if is_split else [text])]
         texts = tuple(typed(self.option, text) for text, _ in parts)
-        whole = " ".join(typed(self.option, text) for text in given)
+        whole = " ".join(typed(self.option, text) for text in typed_texts)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
         read = [part if is_text else override(path, part, typed(self.option, text)).value for text, part in parts]
         if self.above and self.mark.is_path:  # in a config, relative to it
-            read = [str(Path(each).absolute()) for each in read]
+            read = [str(Path(file).absolute()) for file in read]
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
 def with_flags(name: str, function: Any, flags: list[StudyFlag], cls: type[TyperCommand] | None = None) -> Any:
     """Return a typer command, of the class `cls` if given, that calls a function; flags are added to its own options.
 
-    The function gets the values of the flags as the mapping `given`. If it has a parameter `output`, the command also
+    The function gets the values of the flags as the mapping `values`. If it has a parameter `output`, the command also
     has the options of `Output`.
     """
-    own = dict(inspect.signature(function).parameters)
-    del own["given"]
-    shared = inspect.signature(Output).parameters if own.pop("output", None) else {}
+    parameters = dict(inspect.signature(function).parameters)
+    del parameters["values"]
+    shared = inspect.signature(Output).parameters if parameters.pop("output", None) else {}
 
     def command(**options: Any) -> None:
-        given = {flag: options.pop(flag.name) for flag in flags}
+        values = {flag: options.pop(flag.name) for flag in flags}
         more = {"output": Output(**{key: options.pop(key) for key in shared})} if shared else {}
-        function(given=given, **more, **options)
+        function(values=values, **more, **options)
 
-    listed = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
+    listed = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*parameters.values(), *shared.values())
+    ]
     keys, looks = ([flag.parameter() for flag in flags if bool(flag.above) is of_looks] for of_looks in (False, True))
     command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
     made = typer_command(name, command, cls)
@@ -132,14 +134,14 @@ def look_flags(model: type[Look] = Look, without: Collection[str] = ()) -> list[
     return [StudyFlag(name, field, ("figure",)) for name, field in model.model_fields.items() if name not in without]
 
 
-def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:
+def overrides_of_flags(values: Mapping[StudyFlag, Any]) -> list[Override]:
     """Return an override for each flag that is given.
 
     Raises:
         InputError: values are not YAML.
     """
     collector, overrides = Collector(), []
-    for flag, value in given.items():
+    for flag, value in values.items():
         with collector.under():
             if value not in (None, False, []):
                 overrides.append(flag.override(value))
@@ -157,8 +159,8 @@ def flags_of(study: str) -> list[StudyFlag]:
 def command_of_study(study: str) -> Any:
     """Return the command `attncli <study>`, which runs an experiment given by flags instead of a YAML file."""
 
-    def command(given: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
-        document = _document_of(study, given, sets)
+    def command(values: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
+        document = _document_of(study, values, sets)
         if configs:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
@@ -171,10 +173,10 @@ def command_of_study(study: str) -> Any:
     return with_flags(study, command, flags_of(study))
 
 
-def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
+def _document_of(study: str, values: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
     """Return the experiment that flags and --set describe."""
     overrides = overrides_of(sets)
-    return document_of_data(f"attncli {study}", {"study": study}, overrides + overrides_of_flags(given))
+    return document_of_data(f"attncli {study}", {"study": study}, overrides + overrides_of_flags(values))
 
 
 def _split(text: str) -> list[str]:
@@ -188,11 +190,11 @@ def _plain_type(annotation: Any) -> Any:
     if typing.get_origin(annotation) is Annotated:
         return _plain_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (Union, UnionType):
-        return _plain_type(next(each for each in typing.get_args(annotation) if each is not NoneType))
+        return _plain_type(next(kind for kind in typing.get_args(annotation) if kind is not NoneType))
     return annotation
 
 
 def _listed(values: list[Any] | tuple[Any, ...], last: str) -> str:
     """Return the values as text: `a, b and c` if `last` is "and"."""
-    *first, end = (f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+    *first, end = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
     return f"{', '.join(first)} {last} {end}" if first else end

@@ -18,7 +18,7 @@ OWN = ("model", "texts")  # keys with options of their own
 
 
 def swap(
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     output: Output,
     model: MODEL,
     text: Text = None,
@@ -31,7 +31,7 @@ def swap(
     from attncli.commands.experiments import run_and_show
     from attncli.engine.experiment import load_experiment
 
-    overrides = [*overrides_of(sets), *overrides_of_flags(given)]
+    overrides = [*overrides_of(sets), *overrides_of_flags(values)]
     data: dict[str, Any] = {"study": "swap"}
     overrides.append(Override(("model",), model, typed("MODEL", model)))
     overrides += of_texts

@@ -86,7 +86,7 @@ class SweepCommand(TyperCommand):
 
 def sweep(
     ctx: typer.Context,
-    given: Mapping[StudyFlag, Any],
+    values: Mapping[StudyFlag, Any],
     config: Config = None,
     over: Over = None,
     with_: With = None,
@@ -128,7 +128,7 @@ def sweep(
         _check_without_processes(jobs=jobs, timeout=timeout)
     texts = {"over": iter(over or ()), "with": iter(with_ or ())}
     axes = typed_axes([(option, next(texts[option])) for option in ctx.meta[ORDER]])
-    overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(given)]
+    overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(values)]
     document = read_document(path, overrides)
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.commands.experiments import show_results, show_run, working

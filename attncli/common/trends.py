@@ -15,7 +15,7 @@ _written = partial(number, digits=3)
 
 def trend(
     values: Sequence[float],
-    places: Sequence[str],
+    names: Sequence[str],
     margins: Sequence[float] | None = None,
 ) -> tuple[str, list[int]]:
     """Return a phrase about the values at these places, and the indices of the values in the phrase.
@@ -27,7 +27,7 @@ def trend(
     the half-widths of their 95 % intervals, 0 by default.
     """
     margins = [0.0] * len(values) if margins is None else margins
-    named = [f"{_written(value)} ({place})" for value, place in zip(values, places, strict=True)]
+    named = [f"{_written(value)} ({name})" for value, name in zip(values, names, strict=True)]
 
     def differ(a: int, b: int) -> bool:
         margin = CHANCE * math.hypot(margins[a], margins[b])
@@ -39,15 +39,15 @@ def trend(
     if len(values) == 1:
         return f"is {named[0]}", [0]
     if _written(values[low]) == _written(values[high]):
-        return f"stays at {_written(values[low])} ({places[0]} to {places[-1]})", [0, len(values) - 1]
+        return f"stays at {_written(values[low])} ({names[0]} to {names[-1]})", [0, len(values) - 1]
     if is_flat if len(path) > 2 else not differ(*path):
         between = f"{'stays' if is_flat else 'lies'} between {_written(values[low])} and {_written(values[high])}"
-        return f"{between} ({places[0]} to {places[-1]})", [0, len(values) - 1]
+        return f"{between} ({names[0]} to {names[-1]})", [0, len(values) - 1]
     if len(path) > 3:
         return f"is lowest, {named[low]}, and highest, {named[high]}", [low, high]
     rises = values[path[0]] < values[path[1]]
     text = f"{'rises' if rises else 'falls'} from {named[path[0]]} to {named[path[1]]}"
-    return text + "".join(f", then {'falls' if rises else 'rises'} to {named[each]}" for each in path[2:]), path
+    return text + "".join(f", then {'falls' if rises else 'rises'} to {named[index]}" for index in path[2:]), path
 
 
 def course(values: Sequence[float], differ: Callable[[int, int], bool]) -> list[int]:

@@ -23,6 +23,6 @@ def builtin_path(name: str) -> Path:
     return builtin_folder() / f"{name}.yaml"
 
 
-def experiment_path(given: Path) -> Path:
-    """Return `given`, or the path of the built-in experiment with this name if no file `given` exists."""
-    return builtin_path(given.as_posix()) if given.as_posix() in builtin_names() and not given.exists() else given
+def experiment_path(path: Path) -> Path:
+    """Return `path`, or the path of the built-in experiment with this name if no such file exists."""
+    return builtin_path(path.as_posix()) if path.as_posix() in builtin_names() and not path.exists() else path

@@ -82,8 +82,8 @@ class Document:
 
     def located(self, error: InputError) -> InputError:
         """Return the error with a place for every problem, sorted by position in the file, then in override order."""
-        found = sorted((self._located(problem) for problem in error.problems), key=lambda each: each[0])
-        problems = [problem for _, problem in found]
+        located = sorted((self._located(problem) for problem in error.problems), key=lambda entry: entry[0])
+        problems = [problem for _, problem in located]
         is_new = any(not problem.where for problem in error.problems)  # errors with a place have been shortened already
         return InputError(not_too_many(problems, str(self.path)) if is_new else problems)
 
@@ -96,12 +96,12 @@ class Document:
         line, column, depth = position(self.root, problem.path, problem.at_key)
         there = problem.path[:depth]  # the path of the enclosing mapping, if the key is missing
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
-        overrides = [(index, each) for index, full in self.full_overrides.items() for each in full]
+        overrides = [(index, override) for index, full in self.full_overrides.items() for override in full]
         for index, override in reversed(overrides):
             made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
             if override.decides(problem.path) or made:
-                found = replace(problem, where=override.place(self.path))
-                return (sys.maxsize, index), self._in_flag(found, override) if self.flags_only else found
+                decided = replace(problem, where=override.described(self.path))
+                return (sys.maxsize, index), self._in_flag(decided, override) if self.flags_only else decided
             if there and override.path[:depth] == there:
                 where = f"{self.path}:{line}:{column}, with {override.text}"
         return (line, column), replace(problem, where=where)

@@ -108,24 +108,24 @@ class Expectation(Model):
     @property
     def expected(self) -> dict[str, Any]:
         """The keys and values of the bound, as in the YAML: `about` and `within`, for instance."""
-        given = {key: getattr(self, key) for key in (self.kind, *HELPERS)}
-        return {key: value for key, value in given.items() if value is not None}
+        bounds = {key: getattr(self, key) for key in (self.kind, *HELPERS)}
+        return {key: value for key, value in bounds.items() if value is not None}
 
     def _given(self) -> list[str]:
         return [kind for kind in KINDS if getattr(self, kind) is not None]
 
     @model_validator(mode="after")
     def _one_kind_and_what_belongs_to_it(self) -> "Expectation":
-        given = self._given()
+        bounds = self._given()
         choice = f"expected one of {', '.join(KINDS)}"
-        if not given:
+        if not bounds:
             raise problem(f"got no bound for {self.metric}; {choice}")
-        if len(given) > 1:
-            raise problem(f"got `{given[1]}` beside `{given[0]}`; {choice}", under=[given[1]])
+        if len(bounds) > 1:
+            raise problem(f"got `{bounds[1]}` beside `{bounds[0]}`; {choice}", under=[bounds[1]])
         for helper, kinds in HELPERS.items():
-            if getattr(self, helper) is not None and given[0] not in kinds:
+            if getattr(self, helper) is not None and bounds[0] not in kinds:
                 belongs = " and ".join(f"`{kind}`" for kind in kinds)
-                raise problem(f"got `{helper}` beside `{given[0]}`; it belongs to {belongs}", under=[helper])
+                raise problem(f"got `{helper}` beside `{bounds[0]}`; it belongs to {belongs}", under=[helper])
         if self.about is not None and self.within is None:
             raise problem(f"got about {self.about:g} alone; expected `within` beside it, such as within: 5 %")
         if self.about == 0 and isinstance(self.within, str):

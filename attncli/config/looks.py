@@ -23,8 +23,8 @@ Annotate = Literal["auto", "yes", "no"]
 
 def _inches(value: Any) -> Any:
     """Return a size such as `6x4` as a list [width, height]; raise a `problem` if the value has another form."""
-    if isinstance(value, str) and (found := SIZE.fullmatch(value)):
-        return [float(side) for side in found.groups()]
+    if isinstance(value, str) and (match := SIZE.fullmatch(value)):
+        return [float(side) for side in match.groups()]
     if not isinstance(value, list) or len(value) != 2:
         raise problem("expected a width and a height in inches, such as 6x4 or [6, 4]")
     return value
@@ -35,8 +35,8 @@ def _plain_slice(value: Any) -> Any:
 
     Empty ranges are refused, too.
     """
-    found = SLICE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = SLICE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise problem("expected a range such as 0:32, the end left out")
     start, stop = ends_of(value)
     if stop is not None and stop <= start:

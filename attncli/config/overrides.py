@@ -36,7 +36,7 @@ class Override:
     may_be_short: bool = False
     where: str = ""
 
-    def place(self, source: Path) -> str:
+    def described(self, source: Path) -> str:
         """Return the place of the override for messages: `where`, or `source` (the config's path) and the input."""
         return self.where or f"{source}: {self.text}"
 
@@ -45,10 +45,10 @@ class Override:
 
         Indices at the end of the override's path do not count: an entry stands for its whole list.
         """
-        own = self.path
-        while isinstance(own[-1], int):
-            own = own[:-1]
-        return path[: len(own)] == own
+        stem = self.path
+        while isinstance(stem[-1], int):
+            stem = stem[:-1]
+        return path[: len(stem)] == stem
 
 
 def typed(option: str, value: str) -> str:
@@ -145,7 +145,7 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
     if target is None and depth:
         if isinstance(key, int):
             message = f"got {dotted(change.path)}; there is no list `{here}` to change; give `{here}` first"
-            raise InputError.of(message, where=change.place(source))
+            raise InputError.of(message, where=change.described(source))
         target = {}
     if change.path[0] in ("scorers", "scorer") and isinstance(target, str):
         if depth == 2 and "=" not in target:
@@ -161,7 +161,7 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
     if not fits:
         expected = "expected a key of a mapping, or an index of a list, counted from 0"
         message = f"got {dotted(change.path[: depth + 1])}; {here or 'the config'} is {there}; {expected}"
-        raise InputError.of(message, where=change.place(source))
+        raise InputError.of(message, where=change.described(source))
     copied: Any = target.copy()
     there = copied[key] if isinstance(target, list) else copied.get(key)
     copied[key] = _changed(there, change, source, depth + 1)

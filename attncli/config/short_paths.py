@@ -28,12 +28,12 @@ def applied(
     """
     collector, full = Collector(), dict[int, list[Override]]()
     data = {} if data is None and overrides else data
-    names = {each.path[0] for each in overrides if each.may_be_short}
+    names = {override.path[0] for override in overrides if override.may_be_short}
     for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path not in ((SCORERS,), (SCORER,))):
         with collector.under():
             data, full[index] = _with_full_paths(overrides[index], data, model, names)
-            for each in full[index]:
-                data = changed(data, each, source)
+            for override in full[index]:
+                data = changed(data, override, source)
     collector.check()
     return data, full
 
@@ -53,15 +53,15 @@ def _with_full_paths(
     key, where = change.path[0], change.where or change.text
     if not change.may_be_short or not isinstance(data, dict) or key in data or key in Experiment.model_fields:
         return data, [change]
-    places: list[errors.Path] = [
+    paths: list[errors.Path] = [
         (name, *change.path) for name in ("data", "mask") if isinstance(data.get(name), dict) and key in data[name]
     ]
     written = enumerate(_as_list(data.get(SCORERS)))
-    entries = [(SCORERS, index, *change.path) for index, each in written if _writes(each, key)]
-    if places and len(places + entries) > 1:
-        raise InputError.of(_ambiguous(change, places + entries), where=where)
-    if places:
-        return data, [replace(change, path=places[0])]
+    entries = [(SCORERS, index, *change.path) for index, entry in written if _writes(entry, key)]
+    if paths and len(paths + entries) > 1:
+        raise InputError.of(_ambiguous(change, paths + entries), where=where)
+    if paths:
+        return data, [replace(change, path=paths[0])]
     if model is None or key in model.keys_in_yaml() or (key == SCORER and SCORERS not in data):
         return data, [change]
     return _of_scorers(change, data, model, names)
@@ -75,23 +75,25 @@ def _of_scorers(
     change: Override, data: dict[str, Any], model: type[Experiment], names: Collection[str | int]
 ) -> tuple[Any, list[Override]]:
     name, where = SCORER if SCORER in data and SCORERS not in data else SCORERS, change.where or change.text
-    given = data.get(name)
-    listed = [scorer_of(each, names) if isinstance(each, str) and "=" in each else each for each in _as_list(given)]
+    written = data.get(name)
+    listed = [
+        scorer_of(entry, names) if isinstance(entry, str) and "=" in entry else entry for entry in _as_list(written)
+    ]
     default = model.model_fields[SCORERS].get_default(call_default_factory=True)
-    entries = model.normalised(data if given is None else {**data, name: listed}).get(SCORERS, default)
+    entries = model.normalised(data if written is None else {**data, name: listed}).get(SCORERS, default)
     if not isinstance(entries, list):
         return data, [change]
-    found = _paths(entries, change)
-    full = [(name, *path) for path in found]
-    kinds = {len(path) for path in found}  # paths of the scorers' options, and of the normalisers'
-    if len(kinds) > 1 or (len(found) > 1 and change.path[0] in ONCE):
+    paths = _paths(entries, change)
+    full = [(name, *path) for path in paths]
+    kinds = {len(path) for path in paths}  # paths of the scorers' options, and of the normalisers'
+    if len(kinds) > 1 or (len(paths) > 1 and change.path[0] in ONCE):
         raise InputError.of(_ambiguous(change, full), where=where)
     if not full and not all(map(is_known, entries)):  # validation reports the wrong entry
         return data, []
     if not full and (kept := _paths(entries, change, also_models=True)):
         message = f"got {dotted(change.path)}, which entries of the model's own scores keep; expected a whole path"
         raise InputError.of(f"{message}, such as {dotted((name, *kept[0]))}", where=where)
-    if given is None and any(_writes(entries[int(index)], key) for index, key, *_ in found):
+    if written is None and any(_writes(entries[int(index)], key) for index, key, *_ in paths):
         message = f"got {dotted(change.path)}, in which the default scorers of this study differ"
         raise InputError.of(f"{message}; give `{SCORERS}` first", where=where)
     return {**data, name: entries} if full else data, [replace(change, path=path) for path in full] or [change]
@@ -103,7 +105,7 @@ def _as_list(entries: Any) -> list[Any]:
 
 def _paths(entries: Sequence[Any], change: Override, **also: bool) -> list[errors.Path]:
     """Return the paths of an option of scorers in the list of entries."""
-    return [(index, *path) for index, each in enumerate(entries) for path in option_paths(each, change.path, **also)]
+    return [(index, *path) for index, entry in enumerate(entries) for path in option_paths(entry, change.path, **also)]
 
 
 def _ambiguous(change: Override, paths: Sequence[errors.Path]) -> str:

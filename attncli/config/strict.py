@@ -80,7 +80,7 @@ class KnownKeys:
                 for name, value in parent.items()
                 for below in _keys_of(self.models.get(id(value), Model))
             }
-        names = {**options, **self._below[id(parent)], **{each: each for each in here}}
+        names = {**options, **self._below[id(parent)], **{key: key for key in here}}
         near = difflib.get_close_matches(str(key), names, n=1)
         of_scorers = f"; options of the scorers: {errors.listed([*options])}" if options else ""
         return f"did you mean `{names[near[0]]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"
@@ -190,13 +190,13 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(data, context={**context, KNOWN_KEYS: known})
     except ValidationError as error:
-        by_path: dict[errors.Path, list[tuple[Mapping[str, Any], Any]]] = {}
-        for each in error.errors():
-            if each["type"] != SECONDARY_ERROR:
-                path, parent = _place(each, data)
-                by_path.setdefault(path, []).append((each, parent))
-        problems = (_problem(path, [each for each, _ in found], found[0][1], known) for path, found in by_path.items())
-        raise InputError(problems) from None
+        by_path: dict[errors.Path, tuple[Any, list[Mapping[str, Any]]]] = {}
+        for detail in error.errors():
+            if detail["type"] != SECONDARY_ERROR:
+                path, parent = _place(detail, data)
+                by_path.setdefault(path, (parent, []))[1].append(detail)
+        problems = by_path.items()
+        raise InputError(_problem(path, details, parent, known) for path, (parent, details) in problems) from None
 
 
 def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
@@ -216,8 +216,8 @@ def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
     return (*path, *error.get("ctx", {}).get("under", ())), parent
 
 
-def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], parent: Any, known: KnownKeys) -> Problem:
-    first = found[0]
+def _problem(path: errors.Path, details: Sequence[Mapping[str, Any]], parent: Any, known: KnownKeys) -> Problem:
+    first = details[0]
     kind, value = first["type"], first["input"]
     if kind == "problem":
         message = first["ctx"]["message"]
@@ -226,10 +226,10 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], parent: Any,
         return Problem(f"unknown key; {known.cure(path[-1], parent)}", path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
-    expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
+    expected = " or ".join(dict.fromkeys(_expected(detail) for detail in details))
     if expected in ("a list", "a mapping") and path and path[-1] in EXAMPLES:
         expected += f" such as {EXAMPLES[str(path[-1])]}"
-    cures = (_cure(each["type"], value) for each in found)
+    cures = (_cure(detail["type"], value) for detail in details)
     return Problem(errors.got(value, f"expected {expected}", next(filter(None, cures), "")), path)
 
 

@@ -70,7 +70,7 @@ def _numbers(term: str) -> list[int | float]:
     by = Decimal(amount or 1)
     numbers = _sequence(term, first, last, kind, by, amount is None)
     is_whole = all(re.fullmatch(r"[-+]?\d+", end) for end in match.group(1, 2))
-    return [int(each) if is_whole and float(each).is_integer() else float(each) for each in numbers]
+    return [int(value) if is_whole and float(value).is_integer() else float(value) for value in numbers]
 
 
 def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: Decimal, plain: bool) -> list[Decimal]:
@@ -163,19 +163,19 @@ GridIndex = tuple[int, ...]  # of a point in the grid: its index on every axis
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a sweep. `places` has a mapping from the swept keys to overrides for each point on the axis."""
+    """One axis of a sweep. `changes` has the overrides by swept key for each point on the axis."""
 
-    places: Sequence[Mapping[str, Override]]
+    changes: Sequence[Mapping[str, Override]]
 
     @property
     def keys(self) -> list[str]:
         """The swept keys."""
-        return [*self.places[0]]
+        return [*self.changes[0]]
 
     @property
     def values(self) -> dict[str, list[Any]]:
         """The values of each key along the axis, as under `sweep` in YAML."""
-        return {key: [place[key].value for place in self.places] for key in self.keys}
+        return {key: [change[key].value for change in self.changes] for key in self.keys}
 
 
 def keys_of(axes: Sequence[Axis]) -> list[str]:
@@ -183,14 +183,14 @@ def keys_of(axes: Sequence[Axis]) -> list[str]:
     return [key for axis in axes for key in axis.keys]
 
 
-def places_of(axes: Sequence[Axis]) -> Iterator[GridIndex]:
-    """Return the places of all points of the grid; the index on the last axis changes fastest."""
-    return product(*(range(len(axis.places)) for axis in axes))
+def indices_of(axes: Sequence[Axis]) -> Iterator[GridIndex]:
+    """Return the indices of all points of the grid; the index on the last axis changes fastest."""
+    return product(*(range(len(axis.changes)) for axis in axes))
 
 
-def changes_at(axes: Sequence[Axis], place: GridIndex) -> dict[str, Override]:
-    """Return the overrides of all swept keys, by key, at the point `place` of the grid."""
-    there = (axis.places[index] for axis, index in zip(axes, place, strict=True))
+def changes_at(axes: Sequence[Axis], index: GridIndex) -> dict[str, Override]:
+    """Return the overrides of all swept keys, by key, at the point `index` of the grid."""
+    there = (axis.changes[position] for axis, position in zip(axes, index, strict=True))
     return {key: change for changes in there for key, change in changes.items()}
 
 
@@ -236,7 +236,7 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     try:
         sweep = validated(Sweep, {"over": axes}, {})
     except InputError as error:
-        raise InputError(_of_option(each, texts) for each in error.problems) from None
+        raise InputError(_of_option(problem, texts) for problem in error.problems) from None
 
     def override(index: int, key: str, number: int, value: Any) -> Override:
         option = texts[index][key].partition(" ")[0]
@@ -257,7 +257,7 @@ def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> l
             [override(index, key, number, value) for number, value in enumerate(values)]
             for key, values in together.items()
         )
-        axes.append(Axis([dict(zip(together, place, strict=True)) for place in zip(*changes, strict=True)]))
+        axes.append(Axis([dict(zip(together, change, strict=True)) for change in zip(*changes, strict=True)]))
     return axes
 
 
@@ -265,9 +265,9 @@ def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
     """Return `axes` with each axis replaced by the axes of `by` that share a key with it; other axes of `by` follow."""
     merged = list[Axis]()
     for axis in axes:
-        same = [each for each in by if {*each.keys} & {*axis.keys}] or [axis]
-        merged += [each for each in same if each not in merged]
-    return [*merged, *(each for each in by if each not in merged)]
+        same = [other for other in by if {*other.keys} & {*axis.keys}] or [axis]
+        merged += [other for other in same if other not in merged]
+    return [*merged, *(axis for axis in by if axis not in merged)]
 
 
 def as_data(axes: Sequence[Axis], metric: str | None) -> dict[str, Any]:

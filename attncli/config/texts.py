@@ -17,13 +17,13 @@ class TextFile(Model):
     file: Annotated[FileName, Field(description="file with a text on each line; relative to the YAML file")]
 
 
-def _lines_of(given: Any, info: ValidationInfo) -> Any:
+def _lines_of(value: Any, info: ValidationInfo) -> Any:
     """Return the lines of `{file: ...}` as a list of texts, and a single text as a list with this text."""
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, dict):
-        return given
-    path = Path(TextFile.model_validate(given, context=info.context, strict=True).file)
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, dict):
+        return value
+    path = Path(TextFile.model_validate(value, context=info.context, strict=True).file)
     try:
         lines = [line.strip() for line in read_config(path).decode("utf-8-sig").splitlines()]
     except UnicodeDecodeError:

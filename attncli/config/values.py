@@ -91,9 +91,9 @@ Sizes = Annotated[
 ]
 
 
-def as_list(given: Any) -> Any:
+def as_list(value: Any) -> Any:
     """Return text or an integer as a list of one item, and anything else unchanged."""
-    return [given] if isinstance(given, str | int) and not isinstance(given, bool) else given
+    return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
 Index = Annotated[int, Field(ge=0)]
@@ -109,24 +109,24 @@ def check_regular(value: Any) -> Any:
     return value
 
 
-def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
+def sizes_of(value: Any, path: Sequence[str | int] = ()) -> tuple[int, ...]:
     """Return the shape of nested lists of numbers; raise a `problem` if lists of one level differ in length.
 
-    `place` is the path of `value` inside the outermost list.
+    `path` is the path of `value` inside the outermost list.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | list):
-        raise problem(f"got {errors.show(value)}; expected a number", under=place)
+        raise problem(f"got {errors.show(value)}; expected a number", under=path)
     if not isinstance(value, list):
         if isinstance(value, int) and abs(value) > 2**1023:  # in Python only: in YAML they have 64 bits
             raise problem("got an integer that no floating-point number can hold; expected numbers up to 1.8e308")
         return ()
     if not value:
-        raise problem("got an empty list; sizes must be at least 1", under=place)
-    first = sizes_of(value[0], [*place, 0])
+        raise problem("got an empty list; sizes must be at least 1", under=path)
+    first = sizes_of(value[0], [*path, 0])
     for index, item in enumerate(value[1:], start=1):
-        if sizes_of(item, [*place, index]) != first:
+        if sizes_of(item, [*path, index]) != first:
             message = f"got {errors.show(item)} beside {errors.show(value[0])}; expected rows of equal length"
-            raise problem(message, under=[*place, index])
+            raise problem(message, under=[*path, index])
     return (len(value), *first)
 
 

@@ -100,9 +100,9 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
         return (None if root is None else _constructed(root, {})[0]), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
-        place = where(before.count("\n") + 1, error.position - before.rfind("\n"))
+        location = where(before.count("\n") + 1, error.position - before.rfind("\n"))
         message = f"not valid YAML: the character U+{error.character:04X} is not allowed in YAML; remove it"
-        raise InputError.of(message, where=place) from error
+        raise InputError.of(message, where=location) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, where) from error
     except TooDeepError as error:
@@ -128,10 +128,10 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
     """
     mark, depth = node.start_mark if node is not None else None, 0
     for step in path:
-        found = _child(node, step)
-        if found is None:
+        child = _child(node, step)
+        if child is None:
             break
-        key, node = found
+        key, node = child
         mark, depth = key.start_mark if at_key else node.start_mark, depth + 1
     return (mark.line + 1, mark.column + 1, depth) if mark is not None else (1, 1, 0)
 
@@ -150,8 +150,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
         before = stopped.buffer[: stopped.pointer].rpartition("\n")[2]
         is_indent = not before.strip(" \t-")
         reason = f"{'YAML allows no tabs for indentation' if is_indent else 'got a tab'}; use spaces"
-    place = where(stopped.line + 1, stopped.column + 1) if stopped else where(1, 1)
-    return InputError.of(f"not valid YAML: {reason}", where=place)
+    location = where(stopped.line + 1, stopped.column + 1) if stopped else where(1, 1)
+    return InputError.of(f"not valid YAML: {reason}", where=location)
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:

@@ -82,13 +82,13 @@ class LoadedExperiment:
                 raise InputError.of(got(self.options.study, NO_QUERIES), ["study"])
             prepared = self.prepare(progress)
             try:
-                found = self.study.explain(prepared, **choice)
+                explanation = self.study.explain(prepared, **choice)
             except InputError as error:
                 raise InputError(
-                    replace(each, where=f"{where}{each.path[0]}", path=()) if {*each.path} & {*choice} else each
-                    for each in error.problems
+                    replace(item, where=f"{where}{item.path[0]}", path=()) if {*item.path} & {*choice} else item
+                    for item in error.problems
                 ) from error
-        return found
+        return explanation
 
     def run(
         self,
@@ -120,11 +120,11 @@ class LoadedExperiment:
                 if report:
                     from attncli.show.page.report import report as page_of
 
-                    run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
+                    run = StoredRun(folder.target, result, content, dump_yaml(self_contained(config, result)))
                     files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
                 save_run(folder.path, result, content, config, files, progress.note)
-        picture = next((folder.place / name for name in files if name in content["files"]), None)
-        return FinishedRun(result, content, folder.place, self.document, verdicts, picture)
+        picture = next((folder.target / name for name in files if name in content["files"]), None)
+        return FinishedRun(result, content, folder.target, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
@@ -163,7 +163,7 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     document = read_document(stored.path / "config.yaml", overrides)
     if isinstance(stored.result, StudySweepResult):  # its own picture ignores keys for heatmaps of its points
         model = Look
-    known = [*model.model_fields, *(each.path[1] for each in overrides if len(each.path) > 1)]
+    known = [*model.model_fields, *(override.path[1] for override in overrides if len(override.path) > 1)]
     look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key
     with document.locating(), below("figure"):
         return validated(model, look, {"folder": stored.path})

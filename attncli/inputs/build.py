@@ -89,21 +89,21 @@ def build_inputs(
         InputError: inputs cannot be read, do not fit together or do not fit into memory; the error has full paths in
             the YAML.
     """
-    given, fills = _sources(data)
-    found = {role: tuple(tensor.shape) for role, tensor in given.items()}
+    tensors, fills = _sources(data)
+    shapes = {role: tuple(tensor.shape) for role, tensor in tensors.items()}
     for role, source in fills.items():
         with below("data", role):
-            found[role] = _shape(source, found)
+            shapes[role] = _shape(source, shapes)
     with below("data"):
         cure = "`grouped: true` lets several heads of queries share one of keys and values"
-        leading = common_leading({role: found[role] for role in ROLES}, data.grouped, cure)
-    full = {role: (*leading, *found[role][-2:]) for role in ROLES}
+        leading = common_leading({role: shapes[role] for role in ROLES}, data.grouped, cure)
+    full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
     scores = (*full["queries"][:-1], full["keys"][-2])
     collector = Collector()
-    if "bias" in found:
+    if "bias" in shapes:
         with collector.under("data", "bias"):
-            full["bias"] = bias_shape(found["bias"], scores, note)
-    numbers = matrices * math.prod(scores) + sum(math.prod(found[role]) for role in fills)
+            full["bias"] = bias_shape(shapes["bias"], scores, note)
+    numbers = matrices * math.prod(scores) + sum(math.prod(shapes[role]) for role in fills)
     if reason := too_large(numbers * computing_dtype(dtype).itemsize, device):
         raise InputError.of(f"{reason}; use fewer queries, keys or batch elements", ["data"])
     valid = Valid(scores, device=device)
@@ -115,18 +115,18 @@ def build_inputs(
         check_tokens(tokens, full["queries"], full["keys"])
     collector.check()
     dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
-    tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
+    tensors = {role: tensor.to(dtypes[role]) for role, tensor in tensors.items()}
     for role, source in fills.items():  # `correlated` depends on the other tensor after rounding to `dtype`
         tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
     for role in ROLES:
-        if data.grouped and len(found[role]) > 3 and found[role][-3] > 1:  # a single head is repeated without a copy
-            tensors[role] = tensors[role].repeat_interleave(leading[-1] // found[role][-3], dim=-3)
+        if data.grouped and len(shapes[role]) > 3 and shapes[role][-3] > 1:  # a single head is repeated without a copy
+            tensors[role] = tensors[role].repeat_interleave(leading[-1] // shapes[role][-3], dim=-3)
     queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
     if "bias" not in tensors:
         return Inputs(queries, keys, values, valid)
     with below("data", "bias"):
         bias = tensors["bias"].reshape(full["bias"]).to(device)
-        bias, valid = without_infinities(bias, valid, found["bias"], note)
+        bias, valid = without_infinities(bias, valid, shapes["bias"], note)
     return Inputs(queries, keys, values, valid, bias)
 
 
@@ -153,24 +153,24 @@ def saved_inputs(data: Any, inputs: Inputs, with_valid: bool = True) -> dict[str
 
 def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
     """Return the tensors from files and lists, and the fills that generate the other tensors, dependencies first."""
-    collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
+    collector, tensors, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
         with collector.under("data", role):
             if isinstance(source, GivenTensor):
-                given[role] = source.numbers
+                tensors[role] = source.numbers
             elif isinstance(source, FileTensor):
-                given[role] = _from_file(source, is_bias=role == "bias")
+                tensors[role] = _from_file(source, is_bias=role == "bias")
             elif isinstance(source, list):
-                given[role] = torch.tensor(source, dtype=torch.float64)
+                tensors[role] = torch.tensor(source, dtype=torch.float64)
             elif source is not None:
                 fills[role] = source
     collector.check()
     if data.values is None:  # generated like the keys, or normal if the keys are given
-        fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(given["keys"].shape))
-    needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in fills.items()}
+        fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(tensors["keys"].shape))
+    needs = {role: [fill.source] if isinstance(fill, CorrelatedFill) else [] for role, fill in fills.items()}
     try:
-        return given, {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
+        return tensors, {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
     except CycleError as error:
         role = next(role for role in ROLES if role in error.args[1])
         message = f"got {needs[role][0]}, which depends on {role}; expected an independent tensor"
@@ -207,9 +207,9 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
     problems = []
     for role, shape in full.items():
         if len(shape) != rank or any(size not in (1, most) for size, most in zip(shape, leading, strict=False)):
-            others = ", ".join(f"{other} {list(each)}" for other, each in shapes.items() if other != role)
+            others = ", ".join(f"{other} {list(sizes)}" for other, sizes in shapes.items() if other != role)
             expected = "expected equal leading axes; an axis of size 1 is repeated"
-            fits = {"queries", "keys"} <= heads.keys() and not any(heads["queries"] % each for each in heads.values())
+            fits = {"queries", "keys"} <= heads.keys() and not any(heads["queries"] % count for count in heads.values())
             if cure and fits and not grouped:
                 expected += f"; {cure}"
             problems.append(Problem(f"got shape {list(shapes[role])} beside {others}; {expected}", (role,)))
@@ -279,9 +279,9 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) 
     if isinstance(mask.file, GivenMask):
         return read_mask(mask.file.numbers, shape, "mask", note).to(device)
     path, called = Path(mask.file), mask.tensor
-    given = read_tensor(path, called)
+    stored = read_tensor(path, called)
     with below("file"):
-        return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note).to(device)
+        return read_mask(stored, shape, f"{path.name}: {called}" if called else path.name, note).to(device)
 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:

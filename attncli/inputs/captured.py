@@ -89,12 +89,12 @@ class Captured:
         named = {part: entry[part] if part in SHARED else f"{name}.{part}" for part in TENSORS}
         if named["sinks"] not in self.file:
             del named["sinks"]
-        given: dict[str, Any] = {part: self.file.read(each) for part, each in named.items() if each is not None}
-        given |= {key: entry[key] for key in FACTS}
-        given |= {"heads": entry["heads"] and tuple(entry["heads"]), "num_heads": entry.get("num_heads")}
+        fields: dict[str, Any] = {part: self.file.read(tensor) for part, tensor in named.items() if tensor is not None}
+        fields |= {key: entry[key] for key in FACTS}
+        fields |= {"heads": entry["heads"] and tuple(entry["heads"]), "num_heads": entry.get("num_heads")}
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
         layer, call = (later[1], int(later[2])) if later else (name, 0)
-        record = AttentionCall(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **given)
+        record = AttentionCall(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **fields)
         self._check(record)
         return record
 
@@ -104,8 +104,8 @@ class Captured:
             m, v = record.values.shape[-2:]
             keys = b, h // record.groups, m
             shapes = {"queries": (b, h, n, d), "keys": (*keys, d), "values": (*keys, v), "output": (b, h, n, v)}
-            given: dict[str, Tensor] = {part: getattr(record, part) for part in shapes}
-            fits = all(each.shape == shapes[part] and each.is_floating_point() for part, each in given.items())
+            tensors: dict[str, Tensor] = {part: getattr(record, part) for part in shapes}
+            fits = all(tensor.shape == shapes[part] and tensor.is_floating_point() for part, tensor in tensors.items())
             fits = fits and min(b, h, n, m, d, v) > 0 and h % record.groups == 0
             heads = [*record.head_numbers]
             fits = fits and len(heads) == h and heads == sorted({*heads})
@@ -181,16 +181,16 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         problems = "; ".join(f"{name}: {entry['problem']}" for name, entry in captured.layers.items())
         reason = problems or "it has no layers"
         raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {reason}', ["capture"])
-    for place, given in wanted:
+    for path, layer in wanted:
         with collector.under():
             try:
-                record = captured.record(given)
+                record = captured.record(layer)
             except InputError as error:
-                is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
-                raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
+                is_damaged = any(problem.path for problem in error.problems)  # the file or one of its tensors
+                raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else path) from error
             if record.name in records:
                 raise InputError.of(
-                    got(given, f"the layer {record.name}, which is there already; expected each once"), place
+                    got(layer, f"the layer {record.name}, which is there already; expected each once"), path
                 )
             records[record.name] = record
     collector.check()
@@ -214,8 +214,8 @@ def inputs_of(record: AttentionCall, dtype: torch.dtype, device: torch.device) -
     """
     (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
     queries = queries / record.pre_scale
-    keys, values = (each.repeat_interleave(record.groups, -3) for each in (record.keys, record.values))
-    queries, keys, values = (each.to(dtype).to(device) for each in (queries, keys, values))
+    keys, values = (tensor.repeat_interleave(record.groups, -3) for tensor in (record.keys, record.values))
+    queries, keys, values = (tensor.to(dtype).to(device) for tensor in (queries, keys, values))
     mask = None if record.valid is None else record.valid.expand(*record.valid.shape[:-1], m).to(device)
     valid = Valid((*queries.shape[:-1], m), mask=mask, device=device)
     if record.bias is None:
@@ -232,5 +232,5 @@ def _tokens(captured: Captured, record: AttentionCall) -> dict[str, Sequence[Any
     except InputError:  # the tokens were written by another program
         return {}
     placed = {side: names and numbered(names) for side, names in tokens.items()}
-    found = tokens_of(placed, record, f"{record.layer}#1" in captured.layers)
-    return {side: rows if any(row != rows[0] for row in rows) else rows[0] for side, rows in found.items()}
+    by_side = tokens_of(placed, record, f"{record.layer}#1" in captured.layers)
+    return {side: rows if any(row != rows[0] for row in rows) else rows[0] for side, rows in by_side.items()}

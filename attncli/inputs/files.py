@@ -119,7 +119,7 @@ class TensorFile:
         if name is None and len(self.entries) == 1:
             (name,) = self.entries
         if name not in self.entries:
-            known = [each for each in self.entries if each is not None]
+            known = [entry for entry in self.entries if entry is not None]
             if name is None:
                 message, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
             elif not known:
@@ -205,7 +205,7 @@ def _npz(path: Path) -> Entries:
     if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
         # Other methods may allocate gigabytes before the first byte.
         raise problem(path, "compressed in a way that NumPy does not use", "save it with numpy.savez_compressed")
-    arrays = [(each.filename[:-4], *_array(path, each.file_size, partial(_member, path, each))) for each in members]
+    arrays = [(info.filename[:-4], *_array(path, info.file_size, partial(_member, path, info))) for info in members]
     return _named(path, [(name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS])
 
 
@@ -266,8 +266,8 @@ def _pt(path: Path) -> Entries:
             raise broken(path, "its pickle cannot be read") from error
     if names:
         raise problem(path, f"holds Python objects ({listed(names)}), {CODE}", SAVE_TENSORS)
-    found = _flat(loaded, "", set())
-    return _named(path, [(name or None, _tensor(path, name, tensor)) for name, tensor in found])
+    tensors = _flat(loaded, "", set())
+    return _named(path, [(name or None, _tensor(path, name, tensor)) for name, tensor in tensors])
 
 
 def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:

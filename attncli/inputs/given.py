@@ -11,14 +11,14 @@ from attncli.config.tensors import GivenMask, GivenTensor
 from attncli.inputs.build import ROLES
 
 
-def given(key: Any, value: Any) -> Any:
+def as_config_value(key: Any, value: Any) -> Any:
     """Return `value`, given for a key such as `data`, `data.keys` or `mask`, with tensors and arrays replaced.
 
     The replacements are `GivenTensor` and `GivenMask`, which hold copies. Only tensors of real numbers of shape
     (..., rows, features) and masks (..., keys) of any real dtype are replaced; other values stay as they are.
     """
     if key in ("data", "mask") and isinstance(value, Mapping):
-        return {name: given(f"{key}.{name}", item) for name, item in value.items()}
+        return {name: as_config_value(f"{key}.{name}", item) for name, item in value.items()}
     role, is_mask = str(key).removeprefix("data."), key in ("mask", "mask.file")
     if not is_mask and role not in (*ROLES, "bias"):
         return value

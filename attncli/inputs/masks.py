@@ -14,31 +14,31 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return len(shape) <= len(to) and all(size in (1, most) for size, most in pairs)
 
 
-def read_mask(given: Tensor, scores: tuple[int, ...], name: str, note: Callable[[str], None]) -> Tensor:
+def read_mask(stored: Tensor, scores: tuple[int, ...], name: str, note: Callable[[str], None]) -> Tensor:
     """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with as many axes as the scores.
 
-    `given` has booleans, or the integers 0 and 1. Its shape is (n, m), (m,), (b, m) for the keys of each batch element,
-    or has further leading axes; the result keeps axes of size 1. `note` is called with a sentence that begins with
-    `name` and says how the shape was read, unless it is (..., n, m).
+    `stored` has booleans, or the integers 0 and 1. Its shape is (n, m), (m,), (b, m) for the keys of each batch
+    element, or has further leading axes; the result keeps axes of size 1. `note` is called with a sentence that begins
+    with `name` and says how the shape was read, unless it is (..., n, m).
 
     Raises:
         InputError: the mask has other numbers, or a shape that does not fit the scores.
     """
-    mask, reading = _shaped(given, scores)
-    is_float, numbers = given.is_floating_point(), given.to(torch.float64)  # torch compares these
+    mask, reading = _shaped(stored, scores)
+    is_float, numbers = stored.is_floating_point(), stored.to(torch.float64)  # torch compares these
     if is_float or not bool(((numbers == 0) | (numbers == 1)).all()):
         content = "floats" if is_float else "integers other than 0 and 1"
         cure = "numbers to add to scores, where -inf masks, go under `data: {bias: ...}`"
         raise InputError.of(f"got {content}; expected True and False, or 1 and 0, True = may attend; {cure}")
     if reading:
-        note(f"{name}: shape {list(given.shape)}, read as {reading}")
+        note(f"{name}: shape {list(stored.shape)}, read as {reading}")
     return mask.bool()
 
 
 def _shaped(mask: Tensor, scores: tuple[int, ...]) -> tuple[Tensor, str]:
     """Return the mask with as many axes as the scores, and words that say how its shape was read."""
     b, *middle, n, m = scores
-    given, rank = list(mask.shape), len(scores)
+    shape_in_file, rank = list(mask.shape), len(scores)
     while mask.ndim > rank and 1 in mask.shape[1:-2]:  # drop an axis for heads if the scores have none
         mask = mask.squeeze(mask.shape.index(1, 1))
     shape = list(mask.shape)
@@ -56,7 +56,7 @@ def _shaped(mask: Tensor, scores: tuple[int, ...]) -> tuple[Tensor, str]:
         readings["(queries, keys), the same for all batch elements" * is_square] = [1] * (rank - len(shape)) + shape
     if not readings:
         expected = f"expected {[n, m]}, {list(scores)}, or {[b, m]} for the keys of each batch element"
-        raise InputError.of(f"got shape {given}; {expected}; an axis of size 1 is repeated")
+        raise InputError.of(f"got shape {shape_in_file}; {expected}; an axis of size 1 is repeated")
     if len(readings) > 1:
         batch, heads = readings.values()
         cure = f"save it as {batch} for batch elements, or as {heads} for heads"

@@ -130,8 +130,8 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     except InputError as error:
         role, message = error.problems[0].path[0], error.problems[0].message
         raise InputError.of(f'got "{path}", whose {role} have {message.removeprefix("got ")}') from error
-    queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
-    values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
+    queries, keys, *rest = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
+    values = rest[0] if rest else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])
     valid = Valid.of(shape, stored.get(LENGTHS))
     for name in [name for name in MASKS if name in stored]:
@@ -151,9 +151,9 @@ def _numbers(path: Path, role: str, stored: Mapping[str, Tensor]) -> Tensor:
         )
     tensor = stored[role]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:
-        found = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
+        kind = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
         expected = "expected numbers of shape (..., rows, features), not empty"
-        raise InputError.of(f'got "{role}" of "{path}", {found}; {expected}')
+        raise InputError.of(f'got "{role}" of "{path}", {kind}; {expected}')
     return tensor if tensor.is_floating_point() else tensor.float()
 
 

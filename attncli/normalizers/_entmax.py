@@ -23,7 +23,7 @@ def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: 
     below = (scores - top).masked_fill(blocked | broken, -2.0 * reach).clamp(min=-2.0 * reach)  # ... n m
     rows = below.reshape(-1, below.shape[-1])
     step = max(AT_A_TIME // max(rows.shape[-1], 1), 1)
-    some = [weights_of(each) for each in torch.split(rows, step)]
+    some = [weights_of(part) for part in torch.split(rows, step)]
     weights = torch.cat(some).view(below.shape).masked_fill(broken, torch.nan)
     return weights.masked_fill(blocked, 0.0)
 

@@ -11,8 +11,8 @@ def norm_of_softmax(weights: Tensor, left: Tensor | float = 0.0) -> Tensor:
     (p_a (1 - p_a))^2 + 2 p_a^2 r + sum_{i != a} (p_i (1 - p_i))^2 + r^2 - sum_{i != a} p_i^4,
     where 1 - p_a is the sum of the others and `left`.
     """
-    largest, place = weights.max(-1, keepdim=True)
-    others = weights.scatter(-1, place, 0.0)
+    largest, index = weights.max(-1, keepdim=True)
+    others = weights.scatter(-1, index, 0.0)
     squares = others.square()
     r = squares.sum(-1)
     alone = (largest[..., 0] * (others.sum(-1) + left)).square() + 2.0 * largest[..., 0].square() * r

@@ -30,7 +30,7 @@ class Sum(Normalizer):
         return {"sum of s": known.sum(-1, keepdim=True), "s / sum": self(scores, valid)}
 
     def _refuse(self, scores: Tensor) -> None:
-        place = (scores < 0).nonzero()[0].tolist()
-        wrong = f"{self.label}: got a score of {float(scores.detach()[*place]):.4g}"
+        index = (scores < 0).nonzero()[0].tolist()
+        wrong = f"{self.label}: got a score of {float(scores.detach()[*index]):.4g}"
         expected = "the normaliser sum needs scores of at least 0; use the scorer kernel, or another normaliser"
-        raise InputError.of(f"{wrong}; {expected}", ["scores", *place])
+        raise InputError.of(f"{wrong}; {expected}", ["scores", *index])

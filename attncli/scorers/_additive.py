@@ -136,15 +136,15 @@ class _Scores(torch.autograd.Function):
                 if to_w_v is not None:
                     to_w_v += to_units
                 del a, b, to_a, to_b, of_queries, of_keys  # before the next block takes memory
-        return *(None if each is None else each.to(t.dtype) for each, t in zip(totals, saved, strict=True)), None
+        return *(None if total is None else total.to(t.dtype) for total, t in zip(totals, saved, strict=True)), None
 
 
 def _differentiable(saved: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]) -> Sequence[Tensor | None]:
     """Return gradients that can be differentiated again, computed by the textbook's code."""
-    wanted = [t for t, each in zip(saved, needed, strict=False) if each]
+    wanted = [t for t, is_needed in zip(saved, needed, strict=False) if is_needed]
     scores = textbook_scores(*(t.to(gradient.dtype) for t in saved))
-    found = iter(torch.autograd.grad(scores, wanted, gradient, create_graph=True))
-    return [next(found) if each else None for _, each in zip(saved, needed, strict=False)]
+    gradients = iter(torch.autograd.grad(scores, wanted, gradient, create_graph=True))
+    return [next(gradients) if is_needed else None for _, is_needed in zip(saved, needed, strict=False)]
 
 
 class _Side:
@@ -215,18 +215,18 @@ class _Tiles:
     def factors(self, form: "_Form", a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> "Factors":
         """Return the factors of keys and queries."""
         of_keys, of_queries = self.run(
-            lambda of, *given: of(*given), [(form.of_keys, b, largest), (form.of_queries, a, largest, w_v)]
+            lambda of, *arguments: of(*arguments), [(form.of_keys, b, largest), (form.of_queries, a, largest, w_v)]
         )
         return *of_keys, *of_queries
 
-    def each(self, work: Callable[..., Part], block: Tensor, b: Tensor) -> Iterator[Part]:
+    def map(self, work: Callable[..., Part], block: Tensor, b: Tensor) -> Iterator[Part]:
         """Yield `work(buffers, elements, rows)` for each tile of a block (b, n, m), in order.
 
         The hidden units of the elements and rows (queries) fit into a tile. `buffers` are two flat tensors.
         """
         (count, n, _), row = block.shape, b[0].numel()
         room = max(self._bytes // b[0].nbytes, 1)
-        places = [(e, rows) for e in _slices(count, room // n or 1) for rows in _slices(n, min(room, n))]
+        tiles = [(e, rows) for e in _slices(count, room // n or 1) for rows in _slices(n, min(room, n))]
         if not self._spare:  # the first block is the largest
             size = min(max(self._bytes // b.element_size(), row), count * n * row)
             self._spare.extend(b.new_empty(self._workers, 2, size))
@@ -237,7 +237,7 @@ class _Tiles:
             self._spare.append(buffers)
             return done
 
-        return self.run(fill, places)
+        return self.run(fill, tiles)
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, tiles: _Tiles) 
     def fill(buffers: Tensor, elements: slice, rows: slice) -> None:
         out[elements, rows] = _units(form, factors, buffers, elements, rows).sum(-1)
 
-    deque(tiles.each(fill, out, b), 0)
+    deque(tiles.map(fill, out, b), 0)
 
 
 def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Tiles) -> Sequence[Tensor]:
@@ -276,7 +276,7 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Til
     if tiles.fused:
         factors = _call_compiled(_factors, form, a, b, largest, ones)
         sums = (_gradient_of_a, _gradient_of_b, _gradient_of_w_v)
-        return [_call_compiled(each, form.units, gradient, *factors) for each in sums]
+        return [_call_compiled(of, form.units, gradient, *factors) for of in sums]
     factors = tiles.factors(form, a, b, largest, ones)
     to_a, to_b, to_w_v = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(ones)
 
@@ -289,7 +289,7 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Til
         to_a[elements, rows] = product.sum(-2)
         return elements, product.sum(-3), part
 
-    for elements, part_of_b, part_of_w_v in tiles.each(fill, gradient, b):  # in order: sums are rounded the same way
+    for elements, part_of_b, part_of_w_v in tiles.map(fill, gradient, b):  # in order: sums are rounded the same way
         to_b[elements] += part_of_b
         to_w_v += part_of_w_v
     return to_a, to_b, to_w_v
@@ -297,7 +297,7 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Til
 
 def _units(form: "_Form", factors: "Factors", buffers: Tensor, elements: slice, rows: slice) -> Tensor:
     """Return the hidden units (b, n, m, h) of some batch elements and queries, in the first of two buffers."""
-    of_keys, *of_queries = (factors[0][elements], *(each[elements, rows] for each in factors[1:]))
+    of_keys, *of_queries = (factors[0][elements], *(factor[elements, rows] for factor in factors[1:]))
     shape = (*of_queries[0].shape[:2], *of_keys.shape[1:])
     return form.units(of_keys, *of_queries, out=buffers[:, : math.prod(shape)].view(2, *shape))
 

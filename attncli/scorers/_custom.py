@@ -29,17 +29,17 @@ def load_class(name: str, kind: str) -> type[nn.Module]:
     """
     module_name, _, class_name = name.partition(":")
     module = imported(name, module_name)
-    found = getattr(module, class_name, None)
-    if found is None:
+    cls = getattr(module, class_name, None)
+    if cls is None:
         scorers = [key for key, value in vars(module).items() if _is_module(value)]
         cure = did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
         raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {cure}')
-    if kind == "scorer" and callable(found) and not isinstance(found, type | nn.Module):
-        return class_of_function(found)
-    if not _is_module(found):
+    if kind == "scorer" and callable(cls) and not isinstance(cls, type | nn.Module):
+        return class_of_function(cls)
+    if not _is_module(cls):
         functions = ", or a function of queries and keys" * (kind == "scorer")
         raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module{functions}')
-    return found
+    return cls
 
 
 def load_listed(listing: str, target: str, package: str) -> type[nn.Module]:
@@ -99,8 +99,8 @@ def raised(error: BaseException) -> str:
     text = f"{type(error).__name__}: {first}".rstrip(": ")
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     here = Path.cwd()
-    own = [(path, line) for path, line in frames if path.is_relative_to(here) and not path.is_relative_to(PACKAGE)]
-    return f"{text} (line {own[-1][1]} of {own[-1][0].name})" if own else text
+    users = [(path, line) for path, line in frames if path.is_relative_to(here) and not path.is_relative_to(PACKAGE)]
+    return f"{text} (line {users[-1][1]} of {users[-1][0].name})" if users else text
 
 
 def imported(name: str, module_name: str) -> ModuleType:

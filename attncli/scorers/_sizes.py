@@ -8,7 +8,7 @@ def require_equal_sizes(query_size: int, key_size: int) -> None:
     if query_size != key_size:
         from attncli.scorers import SCORERS
 
-        others = " and ".join(name for name, each in SCORERS.items() if each.sizes_may_differ)
+        others = " and ".join(name for name, cls in SCORERS.items() if cls.sizes_may_differ)
         raise InputError.of(
             f"got queries of size {query_size} and keys of size {key_size}; expected equal sizes; "
             f"{others} accept different sizes"

@@ -53,7 +53,7 @@ class Gaussian(Scorer):
         """
         centre = queries.mean(-2, keepdim=True)  # ... 1 d
         queries, keys = queries - centre, keys - centre
-        of_queries, of_keys = (each.square().sum(-1) * self.scale for each in (queries, keys))  # ... n and ... m
+        of_queries, of_keys = (vectors.square().sum(-1) * self.scale for vectors in (queries, keys))  # ... n and ... m
         scores = (queries * (2 * self.scale)) @ keys.mT  # ... n m
         scores = scores.sub_(of_queries[..., :, None]).sub_(of_keys[..., None, :])
         keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # False for NaN

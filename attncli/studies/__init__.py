@@ -54,8 +54,8 @@ def _module(name: str, part: str) -> ModuleType:
     try:
         return importlib.import_module(f"{folder}.{part}")
     except ModuleNotFoundError as error:
-        place, _, missing = (error.name or "").rpartition(".")
-        if place != folder:
+        package, _, missing = (error.name or "").rpartition(".")
+        if package != folder:
             raise
         message = f"the study {name} has no {missing}.py in {folder.replace('.', '/')}/"
         raise InputError.of(f"{message}; CONTRIBUTING.md lists its files") from error

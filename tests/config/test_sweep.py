@@ -76,7 +76,7 @@ def test_factors(first: int, factor: int, power: int, more: int) -> None:
 def test_axes_as_typed() -> None:
     axes = typed_axes([("over", "seed=0..1"), ("over", "d = 16,64"), ("with", "steps=100, 400")])
     assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"d": [16, 64], "steps": [100, 400]}]
-    assert [change.text for change in axes[1].places[0].values()] == ["--over d=16", "--with steps=100"]
+    assert [change.text for change in axes[1].changes[0].values()] == ["--over d=16", "--with steps=100"]
 
 
 def experiment(folder: Path, sweep: str) -> Path:
@@ -89,8 +89,8 @@ def test_axes_of_a_file(tmp_path: Path) -> None:
     path = experiment(tmp_path, "sweep:\n  over:\n    - seed: 0..1\n    - {batch: [[0], [1]], train: [true, false]}\n")
     axes = read_document(path).sweep()[0]
     assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"batch": [[0], [1]], "train": [True, False]}]
-    assert [change.where for place in axes[0].places for change in place.values()] == [f"{path}:5:13"] * 2
-    assert [change.where for change in axes[1].places[1].values()] == [f"{path}:6:21", f"{path}:6:41"]
+    assert [change.where for place in axes[0].changes for change in place.values()] == [f"{path}:5:13"] * 2
+    assert [change.where for change in axes[1].changes[1].values()] == [f"{path}:6:21", f"{path}:6:41"]
 
 
 @pytest.mark.parametrize(

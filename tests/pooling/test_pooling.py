@@ -112,8 +112,8 @@ def attended(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor, rules: 
 def whole_bias(bias: Bias) -> Tensor:
     """Return the sum of the biases; ALiBi has a slope for each head, and one slope without an axis of heads."""
     whole = torch.zeros(bias.shape, dtype=torch.float64)
-    if bias.given is not None:
-        whole += bias.given
+    if bias.tensor is not None:
+        whole += bias.tensor
     if bias.alibi:
         (*_, n, m), heads = bias.shape, bias.shape[1:-2]
         slopes = torch.tensor(alibi_slopes(math.prod(heads)), dtype=torch.float64).reshape(*heads, 1, 1)

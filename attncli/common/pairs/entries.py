@@ -98,8 +98,8 @@ def entries_of(options: PairsOptions) -> Entries:
     sides = {}
     for side in ("query", "key"):
         for name in ("mean", "std"):
-            own = getattr(options, f"{side}_{name}")
-            sides[f"{side}_{name}"] = getattr(options, name) if own is None else own
+            value = getattr(options, f"{side}_{name}")
+            sides[f"{side}_{name}"] = getattr(options, name) if value is None else value
     df = (options.df or DEFAULT_DF) if options.distribution == "student_t" else None
     return Entries(distribution=options.distribution, df=df, rho=options.rho, **sides)
 

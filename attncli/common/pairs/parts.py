@@ -107,8 +107,8 @@ class RealPairs:
 
     def of_job(self, job: int) -> Pairs:
         """Return the pairs of a job."""
-        batch, place = divmod(job, len(self._starts))
-        rows = slice(self._starts[place], self._starts[place] + self._starts.step)
+        batch, index = divmod(job, len(self._starts))
+        rows = slice(self._starts[index], self._starts[index] + self._starts.step)
         queries, valid = self.tensors["queries"][batch, rows], self.tensors.get("valid")
         valid = None if valid is None else valid[batch, rows]
         return Pairs(queries, self.tensors["keys"][batch], valid, [(f"real.{self.head}.{job}", len(queries))])

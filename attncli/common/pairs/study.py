@@ -147,7 +147,7 @@ def prepare_pairs(
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
             sizes = sorted({*powers(1, sizes[0]), *sizes})
-        outlines = [each for d in sizes for each in _outlines(options, options.scorers, d, d)]
+        outlines = [scorer for d in sizes for scorer in _outlines(options, options.scorers, d, d)]
         at_a_time = _pairs_at_a_time(outlines)
         points = []
         for d in sizes:
@@ -167,8 +167,8 @@ def prepare_pairs(
         at_a_time = _pairs_at_a_time(outlines)
         scorers = scorers_of(own_entries, q, k)
         for index, head in enumerate(inputs.heads):
-            own = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
-            real, layer_number = RealPairs(own, head or 0), None if call is None else call.number
+            of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
+            real, layer_number = RealPairs(of_head, head or 0), None if call is None else call.number
             points.append(SizePoint(k, own_entries, scorers, real, head, layer, layer_number))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     sizes = sorted({point.d for point in points})
@@ -189,7 +189,7 @@ def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size:
 
 def _pairs_at_a_time(outlines: Sequence[Scorer]) -> int:
     """Return the number of pairs to score at the same time, fewer for wide scorers."""
-    width = max([1, *(size for each in outlines for parameter in each.parameters() for size in parameter.shape)])
+    width = max([1, *(size for scorer in outlines for parameter in scorer.parameters() for size in parameter.shape)])
     return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 
 
@@ -203,10 +203,11 @@ def run_parts(prepared: PreparedPairs, progress: Progress, rounds: int = 1) -> I
     """
     options = prepared.options
     counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
-    own = any(map(is_own, options.scorers))
+    is_safe = not any(map(is_own, options.scorers))
 
     def parts_of(point: SizePoint, work: Callable[[SizePoint, Pairs], Any]) -> Iterator[Any]:
-        for part in in_order(lambda job: work(point, point.pairs.of_job(job)), point.pairs.jobs, 1 if own else threads):
+        jobs = point.pairs.jobs
+        for part in in_order(lambda job: work(point, point.pairs.of_job(job)), jobs, threads if is_safe else 1):
             yield part
             counter.step(str(point))
 
@@ -258,9 +259,9 @@ def result_of(
     curve = [{column.key: row.get(column.key) for column in columns} for row in _rows(prepared, figures)]
     records = [row for row in curve if row["d"] in prepared.sizes]
     for label, rows in by_label(records).items():
-        for row in [each for each in rows if not math.isfinite(each[watched] or 0.0)][:1]:
-            place = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {place_of(row)}"
-            progress.note(f"warning: {label}: NaN or infinite scores at {place}; float64 has a larger range")
+        for row in [record for record in rows if not math.isfinite(record[watched] or 0.0)][:1]:
+            where = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {place_of(row)}"
+            progress.note(f"warning: {label}: NaN or infinite scores at {where}; float64 has a larger range")
     facts = PairsFacts(**prepared.entries.data)
     if prepared.is_real:
         facts = PairsFacts(source=options.file, one_over_sqrt_d=prepared.points[0].d ** -0.5)
@@ -288,8 +289,8 @@ def _rows(prepared: PreparedPairs, figures: Sequence[Sequence[Row]]) -> list[Row
             **{"head": point.head, "d": point.d},
             **row,
         }
-        for point, found in zip(prepared.points, figures, strict=True)
-        for entry, row in zip(prepared.options.scorers, found, strict=True)
+        for point, of_point in zip(prepared.points, figures, strict=True)
+        for entry, row in zip(prepared.options.scorers, of_point, strict=True)
     ]
     return [row for heads in by_label(rows).values() for row in heads] if prepared.is_real else rows
 
@@ -297,15 +298,15 @@ def _rows(prepared: PreparedPairs, figures: Sequence[Sequence[Row]]) -> list[Row
 def _curve_tensors(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, Tensor]:
     """Return `curve/<label>/<column>`, NaN if missing; an interval `X_ci` becomes `X_ci_low` and `X_ci_high`."""
     curve: dict[str, Tensor] = {}
-    for label, own in by_label(rows).items():
+    for label, of_label in by_label(rows).items():
         for key in [column.key for column in columns if not column.text]:
             if key.endswith(INTERVAL):
-                ends = np.array([row[key] or (None, None) for row in own], dtype=np.float64)
+                ends = np.array([row[key] or (None, None) for row in of_label], dtype=np.float64)
                 curve[f"curve/{label}/{key}_low"], curve[f"curve/{label}/{key}_high"] = map(torch.tensor, ends.T)
-            elif key == "head" and "layer" in own[0]:  # the heads of all layers in a row
-                curve[f"curve/{label}/{key}"] = torch.arange(len(own), dtype=torch.float64)
-            elif key != "head" or own[0]["head"] is not None:
-                curve[f"curve/{label}/{key}"] = torch.tensor(np.array([row[key] for row in own], dtype=np.float64))
+            elif key == "head" and "layer" in of_label[0]:  # the heads of all layers in a row
+                curve[f"curve/{label}/{key}"] = torch.arange(len(of_label), dtype=torch.float64)
+            elif key != "head" or of_label[0]["head"] is not None:
+                curve[f"curve/{label}/{key}"] = torch.tensor(np.array([row[key] for row in of_label], dtype=np.float64))
     return curve
 
 
@@ -326,8 +327,8 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
 
 def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:
     """Return the values of the rows in each of the columns, and in `layer` and `head` if they have these."""
-    places = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
-    return {column: [row[column] for row in rows] for column in places}
+    keys = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
+    return {column: [row[column] for row in rows] for column in keys}
 
 
 def place_of(row: Row) -> str:
@@ -345,7 +346,7 @@ def power_law(rows: Sequence[Row], key: str) -> float | None:
 
     There is no fit either for fewer than three rows, heads, or values that are not positive.
     """
-    sizes, values = ([row[each] for row in rows] for each in ("d", key))
+    sizes, values = ([row[column] for row in rows] for column in ("d", key))
     if len(rows) < 3 or not over_sizes(rows) or not 0 < LEVEL * min(values) < max(values):
         return None
     x, y = np.log(sizes), np.log(values)

@@ -34,7 +34,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Row, Row | None]]:
             the numbers of `equal` have another shape than the stage.
     """
     metric, kind = expectation.metric, expectation.kind
-    where, other = (_with_layers(each, rows.layers) for each in (expectation.where, expectation.other_row))
+    where, other = (_with_layers(columns, rows.layers) for columns in (expectation.where, expectation.other_row))
     table = _table_of(expectation, rows)
     paired = [name for name, values in other.items() if isinstance(values, list)]
     for name in paired:
@@ -44,19 +44,19 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Row, Row | None]]:
             raise InputError.of(f"{message}; expected the same list, or one value", [kind, name])
     with below("where"):
         picked = list(_pick(table, where, metric))
-    found = list[tuple[Row, Row | None]]()
+    selected = list[tuple[Row, Row | None]]()
     for wanted, row in picked:
         with below(kind):
             same_values = other | {column: wanted[column] for column in paired}
-            beside_it = next((each for _, each in _pick(table, same_values, metric)), None) if other else None
+            beside_it = next((pair[1] for pair in _pick(table, same_values, metric)), None) if other else None
         if rows.shapes and metric in STAGES:
             _check_stage(expectation, rows.shapes[row["label"]], row["label"])
-        for figure in (each.get(metric) for each in (row, beside_it or {})):
+        for figure in (row.get(metric), (beside_it or {}).get(metric)):
             if isinstance(figure, str | bool):
                 message = f'got "{metric}", which is {show(figure)}, not a number; expected another metric'
                 raise InputError.of(message, ["metric"])
-        found.append((row, beside_it))
-    return found
+        selected.append((row, beside_it))
+    return selected
 
 
 def _with_layers(columns: Row, layers: Mapping[int, str]) -> Row:
@@ -93,7 +93,7 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Row]:
     fitting = tables[1:2] if is_stage else [(keys, table) for keys, table in tables if metric in keys]
     if not fitting:
         raise InputError.of(f'got "{metric}"; unknown metric; {_meant(metric, rows)}', ["metric"])
-    keys, table = max(fitting, key=lambda each: len(named.intersection(each[0])))
+    keys, table = max(fitting, key=lambda choice: len(named.intersection(choice[0])))
     of_heads = {*tables[3][0]}.difference(tables[0][0], tables[1][0])
     message = ""
     if is_stage and not is_list:
@@ -141,20 +141,20 @@ def _pick(table: Sequence[Row], where: Row, metric: str) -> Iterator[tuple[Row, 
         where = where | {"a": where["b"], "b": where["a"]}
     for values in itertools.product(*(value if isinstance(value, list) else [value] for value in where.values())):
         wanted = dict(zip(where, values, strict=True))
-        found, before = table, Row()
+        matching, before = table, Row()
         for column, value in wanted.items():
-            having = [row for row in found if column not in row or same(row[column], value)]
+            having = [row for row in matching if column not in row or same(row[column], value)]
             if not having:
                 path = (column, where[column].index(value)) if isinstance(where[column], list) else (column,)
                 among = f" with {described(before)}" if before else ""
-                known = dict.fromkeys(plain(row[column]) for row in found if row.get(column) is not None)
+                known = dict.fromkeys(plain(row[column]) for row in matching if row.get(column) is not None)
                 message = f"no row{among} has this {column}; {did_you_mean(plain(value), known)}"
                 message = message if known else f"no row{among} has a {column}; leave it out"
                 raise InputError.of(f"got {show(value)}; {message}", path)
-            found, before = having, before | {column: value}
-        if len(found) > 1 and all(column in found[0] for column in wanted):
-            raise InputError.of(_too_many(found, wanted))
-        yield from ((wanted, row) for row in found)
+            matching, before = having, before | {column: value}
+        if len(matching) > 1 and all(column in matching[0] for column in wanted):
+            raise InputError.of(_too_many(matching, wanted))
+        yield from ((wanted, row) for row in matching)
 
 
 def same(value: Any, wanted: Any) -> bool:
@@ -185,9 +185,9 @@ def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], 
     if metric not in shapes:
         known = did_you_mean(metric, [stage for stage in STAGES if stage in shapes])
         raise InputError.of(f'got "{metric}", a stage that {label} does not have; {known}', ["metric"])
-    given = list(sizes_of(expectation.equal))
-    if without_ones(given) != without_ones(shapes[metric]):
-        message = f"got numbers of shape {given}; expected {list(shapes[metric])}, the shape of {metric} of {label}"
+    shape = list(sizes_of(expectation.equal))
+    if without_ones(shape) != without_ones(shapes[metric]):
+        message = f"got numbers of shape {shape}; expected {list(shapes[metric])}, the shape of {metric} of {label}"
         raise InputError.of(f"{message}; leading sizes of 1 may be left out", ["equal"])
 
 

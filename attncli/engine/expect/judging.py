@@ -88,11 +88,11 @@ def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) 
         yield replace(unjudged, reason="interrupted before it was measured")
         return
     try:
-        found = asked(expectation, rows)
+        selected = asked(expectation, rows)
     except InputError as error:
         yield replace(unjudged, reason=error.problems[0].message, problem=error)
         return
-    for row, other in found:
+    for row, other in selected:
         if other is not None:
             expected = expected | {kind: {column: other[column] for column in expectation.other_row}}
         where = {column: row[column] for column in expectation.where}
@@ -171,7 +171,7 @@ def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
     if bool(alike.all()):
         return replace(verdict, got=got.tolist(), holds=True)
     excess = (got - wanted).abs().nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
-    place = list(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
-    here = f"at {place}: got {float(got[tuple(place)]):.7g}, expected {float(wanted[tuple(place)]):.7g}"
+    index = list(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
+    here = f"at {index}: got {float(got[tuple(index)]):.7g}, expected {float(wanted[tuple(index)]):.7g}"
     reason = f"{int((~alike).sum())} of {alike.numel()} numbers differ, most {here}"
     return replace(verdict, got=got.tolist(), holds=False, reason=reason)

@@ -108,8 +108,8 @@ class Line(NamedTuple):
 def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return the lines for one experiment. Verdicts that hold share a line if expectation and bounds are the same."""
     shared: dict[tuple[int, Any], list[Verdict]] = {}
-    for place, verdict in enumerate(verdicts):
-        shared.setdefault((verdict.index, str(verdict.expected) if verdict.holds else place), []).append(verdict)
+    for position, verdict in enumerate(verdicts):
+        shared.setdefault((verdict.index, str(verdict.expected) if verdict.holds else position), []).append(verdict)
     lines = list[Line]()
     for (index, _), group in shared.items():
         first, claim = group[0], group[0].expectation.claim
@@ -139,7 +139,7 @@ def verdict_tables(
             holding.setdefault((experiment, verdict.index), []).append(verdict.holds)
     if not holding:
         return []
-    good, unjudged = sum(map(all, holding.values())), sum(None in each for each in holding.values())
+    good, unjudged = sum(map(all, holding.values())), sum(None in of_rows for of_rows in holding.values())
     summary = f"{good} of {len(holding)} expectations hold"
     if len(holding) == 1:
         summary = f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"

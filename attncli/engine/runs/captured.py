@@ -16,14 +16,14 @@ from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, Atten
 from attncli.models.capture import Capture
 
 
-def check_place(place: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
+def check_place(path: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
     """Raise an InputError unless a file of captured calls can be written to this path."""
-    if place.suffix.lower() != ".safetensors":
-        raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
-    check_file(place, overwrite, words)
+    if path.suffix.lower() != ".safetensors":
+        raise InputError.of(f'got "{path}"; expected a name that ends in .safetensors', where=words.out)
+    check_file(path, overwrite, words)
 
 
-def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: OptionNames = COMMAND_LINE) -> None:
+def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: OptionNames = COMMAND_LINE) -> None:
     """Write captured calls to a .safetensors file, completely or not at all.
 
     Tensors are named `<layer>[#call].queries`, `.keys` and so on. Equal masks and biases of several calls are written
@@ -49,7 +49,7 @@ def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: O
     known = {"model": None, "revision": None, "text": None, "tokens": None, "transformers": None}
     metadata = {"version": VERSION, **known, **about, "torch": torch.__version__, "layers": layers}
     text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
-    save_file_at(place, lambda path: save_named(path, tensors, {METADATA: text}), words)
+    save_file_at(target, lambda path: save_named(path, tensors, {METADATA: text}), words)
 
 
 def _entry(record: AttentionCall) -> dict[str, Any]:

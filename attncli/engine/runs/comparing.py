@@ -21,7 +21,7 @@ from torch import Tensor
 from attncli.config.yaml_loader import parse_yaml
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.errors import dotted, plain
-from attncli.numbers import distinct, place
+from attncli.numbers import distinct, row_name
 from attncli.results import (
     INTERVAL,
     LABEL,
@@ -76,25 +76,25 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         changed = list(_changes(_settings(a, b), _settings(b, a)))
         environment = list(_changes(_environment(a), _environment(b)))
         rows = (_rows(kind, a.result, b.result, columns.get(kind, ()), rounding) for kind in a.result.rows)
-        found = list(chain(_tensors(a.result, b.result, inputs, columns, rounding), *rows))
+        differences = list(chain(_tensors(a.result, b.result, inputs, columns, rounding), *rows))
         weights = [] if between is None else between(a.result, b.result)
         counts = {"rows": sum(map(len, a.result.rows.values()))}
         counts["tensors"] = len(a.result.tensors.keys() & b.result.tensors.keys())
-    found.sort(key=lambda each: each["rows"] == "arrays")  # arrays mostly repeat the numbers of rows
-    judged = [each for each in found if each["verdict"] != "measured"]
-    results = [each for each in judged if each["rows"] not in ("inputs", "arrays")]
-    largest = max(results, key=lambda each: each["relative"], default=None)
+    differences.sort(key=lambda row: row["rows"] == "arrays")  # arrays mostly repeat the numbers of rows
+    judged = [row for row in differences if row["verdict"] != "measured"]
+    results = [row for row in judged if row["rows"] not in ("inputs", "arrays")]
+    largest = max(results, key=lambda row: row["relative"], default=None)
     comparison = Comparison(
         a.result.study,
         str(a.path),
         str(b.path),
-        max((each["verdict"] for each in judged), key=VERDICTS.index, default="identical"),
+        max((row["verdict"] for row in judged), key=VERDICTS.index, default="identical"),
         "",
         settings=[row for row in changed if row["key"] != "seed" or None not in row.values()],
         environment=environment if a.content["environment"] and b.content["environment"] else [],
         inputs=inputs,
         differences=sorted(
-            found, key=lambda each: (-VERDICTS.index(each["verdict"]), each["rows"] == "arrays", -each["relative"])
+            differences, key=lambda row: (-VERDICTS.index(row["verdict"]), row["rows"] == "arrays", -row["relative"])
         ),
         weights=weights,
         counted=counts,
@@ -105,7 +105,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
     )
     random = {label for run in (a, b) for label in run.result.random}
     same_inputs = bool(a.content["inputs"]) and not inputs
-    return replace(comparison, sentence=_sentence(comparison, found, same_inputs, random))
+    return replace(comparison, sentence=_sentence(comparison, differences, same_inputs, random))
 
 
 def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
 
 def rounding_of(run: StoredRun) -> float:
     """Return the largest relative difference that counts as rounding, given the run's dtype."""
-    inputs = [each["dtype"] for each in run.content["inputs"].values() if "float" in each["dtype"]]
+    inputs = [tensor["dtype"] for tensor in run.content["inputs"].values() if "float" in tensor["dtype"]]
     name = config_in(run).get("dtype") or _stored_settings(run).get("dtype") or [*inputs, "float32"][0]
     eps = torch.finfo(getattr(torch, name)).eps
     return max(ULPS * min(eps, torch.finfo(torch.float32).eps), ULPS_STORED * eps)
@@ -143,24 +143,24 @@ def _incomparable(a: Result, b: Result) -> str:
     return f"{'A' if is_sweep else 'B'} alone is a sweep of {a.study}; compare a sweep with a sweep"
 
 
-def _sentence(comparison: Comparison, found: Sequence[Row], same_inputs: bool, random: Collection[str]) -> str:
+def _sentence(comparison: Comparison, differences: Sequence[Row], same_inputs: bool, random: Collection[str]) -> str:
     """Return the verdict as a sentence, with the first difference beyond rounding, or else the largest within it.
 
     `random` has the labels with random parameters.
     """
-    beyond = [each for each in found if each["verdict"] == "different"]
-    rounded = [each for each in found if each["verdict"] == "rounding"]
+    beyond = [row for row in differences if row["verdict"] == "different"]
+    rounded = [row for row in differences if row["verdict"] == "rounding"]
     if beyond:
         (in_a, in_b), more = distinct(beyond[0]["a"], beyond[0]["b"]), len(beyond) - 1
         sentence = f"different: first in {_name(beyond[0], random)} ({in_a} -> {in_b})"
         sentence += f"; {more} more {'differs' if more == 1 else 'differ'}" * bool(more)
         sentence += "; the inputs are the same" * same_inputs
     elif rounded:
-        most = max(rounded, key=lambda each: each["relative"])
+        most = max(rounded, key=lambda row: row["relative"])
         sentence = f"equal up to rounding: the largest relative difference is {most['relative']:.1e}"
         sentence += f", in {_name(most, random)}"
         sentence += f"; up to {comparison.rounding:.1e} counts as rounding"
-    elif found:
+    elif differences:
         sentence = "identical but for times, whose intervals overlap where there are any"
     else:
         counts = [f"{count} {name}" for name, count in comparison.counted.items() if count]
@@ -175,7 +175,7 @@ def _name(difference: Row, random: Collection[str] = ()) -> str:
     before = "the input " if difference["rows"] == "inputs" else "the " * (difference["metric"] == "row")
     between = " of " if {"label", "a"} & difference["where"].keys() else ", " * bool(difference["where"])
     where = {key: in_sentence(value, random) if key in NAMES else value for key, value in difference["where"].items()}
-    return f"{before}{difference['metric']}{between}{place(where)}"
+    return f"{before}{difference['metric']}{between}{row_name(where)}"
 
 
 def _notes(a: StoredRun, b: StoredRun) -> Iterator[str]:
@@ -210,14 +210,14 @@ def _environment(run: StoredRun) -> Row:
 def _fingerprints(run: StoredRun) -> Row:
     """Return dtype, shape and hash of each input as text, by name."""
     return {
-        name: f"{each['dtype']} {'x'.join(map(str, each['shape']))} {each['sha256'][:DIGEST]}"
-        for name, each in run.content["inputs"].items()
+        name: f"{stored['dtype']} {'x'.join(map(str, stored['shape']))} {stored['sha256'][:DIGEST]}"
+        for name, stored in run.content["inputs"].items()
     }
 
 
 def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
     """Yield the values that differ in nested data, with their paths. Scorers are matched by label, not by order."""
-    a, b = (_by_label(each) for each in (a, b))
+    a, b = (_by_label(value) for value in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys([*a, *b]):
             if key not in PLACES_OF_FILES:
@@ -227,8 +227,8 @@ def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
 
 
 def _by_label(value: Any) -> Any:
-    is_entries = isinstance(value, list) and value and all(isinstance(each, dict) and "label" in each for each in value)
-    return {each["label"]: each for each in value} if is_entries else value
+    is_entries = isinstance(value, list) and value and all(isinstance(item, dict) and "label" in item for item in value)
+    return {item["label"]: item for item in value} if is_entries else value
 
 
 def _tensors(a: Result, b: Result, inputs: Sequence[Row], columns: Columns, rounding: float) -> Iterator[Row]:
@@ -236,17 +236,17 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Row], columns: Columns, roun
 
     `inputs` has a row for each input with different fingerprints. The values are compared if both runs have the tensor.
     """
-    for each in inputs:
-        name = each["key"]
+    for change in inputs:
+        name = change["key"]
         if name in a.inputs and name in b.inputs:
             yield from _tensor("inputs", name, a.inputs[name], b.inputs[name], rounding)
         else:
-            yield _difference("inputs", {}, name, (each["a"], each["b"]), math.inf, rounding)
+            yield _difference("inputs", {}, name, (change["a"], change["b"]), math.inf, rounding)
     numbers = [column for column in columns.get("records", ()) if not column.text and column.kind != "place"]
     if numbers and all(column.kind == "measured" for column in numbers):  # the tensors are raw times
         return
-    places = itertools.product(a.layer_names, a.labels, STAGES)
-    stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in places)
+    named = itertools.product(a.layer_names, a.labels, STAGES)
+    stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in named)
     least = {column.key + end: column.least for column in numbers for end in ("", "_low", "_high")}
     for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters)):
         for name in (name for name in [*(stages | dict.fromkeys(first))] if name in first and name in second):
@@ -263,14 +263,14 @@ def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: 
     owner, _, metric = name.rpartition("/")
     where: Row = {"label": owner} if owner else {}
     if a.shape != b.shape or a.dtype != b.dtype:
-        kinds = [f"{each.dtype} {'x'.join(map(str, each.shape))}".removeprefix("torch.") for each in (a, b)]
+        kinds = [f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}".removeprefix("torch.") for tensor in (a, b)]
         yield _difference(rows, where, metric, kinds, math.inf, rounding)
         return
     first, second = a.contiguous().flatten(), b.contiguous().flatten()
     if torch.equal(first.view(torch.uint8), second.view(torch.uint8)):
         return
     pieces = list(zip(torch.split(first, CHUNK), torch.split(second, CHUNK), strict=True))
-    sizes = [float(each.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) for pair in pieces for each in pair]
+    sizes = [float(tensor.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) for pair in pieces for tensor in pair]
     largest = [relative_difference(*pair, max(*sizes, least)).max(0) for pair in pieces]
     piece = max(range(len(largest)), key=lambda index: float(largest[index].values))
     at = piece * CHUNK + int(largest[piece].indices)
@@ -283,13 +283,13 @@ def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], roundin
     """Yield the rows that only one run has, and the metrics that differ in rows of both."""
     known = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
     columns = {key: known.get(key) or Column(key, key, "") for of in (a, b) for row in of.rows[rows] for key in row}
-    has_times = any(each.kind == "measured" for each in columns.values() if each.key.endswith(INTERVAL))
-    places = [key for key, column in columns.items() if column.kind == "place"]
+    has_times = any(column.kind == "measured" for column in columns.values() if column.key.endswith(INTERVAL))
+    names = [key for key, column in columns.items() if column.kind == "place"]
     kinds = ("figure", "measured") if has_times else ("figure",)
     judged = [column for key, column in columns.items() if column.kind in kinds and not key.endswith(INTERVAL)]
-    of_a, of_b = (_by_place(of.rows[rows], places) for of in (a, b))
+    of_a, of_b = (_by_place(of.rows[rows], names) for of in (a, b))
     both = {**of_a, **of_b}
-    changing = [key for key in places if key in NAMES or len({plain(row.get(key)) for row in both.values()}) > 1]
+    changing = [key for key in names if key in NAMES or len({plain(row.get(key)) for row in both.values()}) > 1]
     unequal = list[tuple[Row, Column, list[Any], list[Any]]]()
     for at, row in both.items():
         where = {key: row[key] for key in changing if row.get(key) is not None}
@@ -309,26 +309,26 @@ def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], roundin
     relative = relative_difference(first, second, least).amax(1).tolist()
     for (where, column, x, y), apart in zip(unequal, relative, strict=True):
         is_rounded = isinstance(x[0], float) or isinstance(y[0], float)  # counts and words have no rounding
-        found = _difference(rows, where, column.key, (x[0], y[0]), apart or math.inf, rounding * is_rounded)
+        difference = _difference(rows, where, column.key, (x[0], y[0]), apart or math.inf, rounding * is_rounded)
         if None not in (*x[1:], *y[1:]):
-            found |= {"a_ci": x[1:], "b_ci": y[1:], "overlap": x[1] <= y[2] and y[1] <= x[2]}
+            difference |= {"a_ci": x[1:], "b_ci": y[1:], "overlap": x[1] <= y[2] and y[1] <= x[2]}
         if column.kind == "measured":  # times differ if their intervals do not overlap
-            found["verdict"] = "measured" if found.get("overlap", True) else "different"
-        yield found
+            difference["verdict"] = "measured" if difference.get("overlap", True) else "different"
+        yield difference
 
 
-def _by_place(rows: Sequence[Row], places: Sequence[str]) -> dict[tuple[str, int], Row]:
-    """Return rows by their values in the columns `places`, and by a count from 0 of rows with the same values.
+def _by_place(rows: Sequence[Row], names: Sequence[str]) -> dict[tuple[str, int], Row]:
+    """Return rows by their values in the columns `names`, and by a count from 0 of rows with the same values.
 
     The two labels `a` and `b` of a pair may come in either order.
     """
-    seen, found = Counter[str](), {}
+    seen, by_name = Counter[str](), {}
     for row in rows:
         pair = sorted(row[key] for key in ("a", "b") if key in row)
-        at = json.dumps([pair, *(row.get(key) for key in places if key not in ("a", "b"))])
-        found[at, seen[at]] = row
+        at = json.dumps([pair, *(row.get(key) for key in names if key not in ("a", "b"))])
+        by_name[at, seen[at]] = row
         seen[at] += 1
-    return found
+    return by_name
 
 
 def _cells(row: Row, key: str) -> list[Any]:
@@ -345,7 +345,7 @@ def _matrix(rows: Iterable[Iterable[Any]]) -> Tensor:
 
 
 def _difference(rows: str, where: Row, metric: str, of: Sequence[Any], relative: float, rounding: float) -> Row:
-    found = {"rows": rows, "where": where, "metric": metric, "a": of[0], "b": of[1]}
+    row = {"rows": rows, "where": where, "metric": metric, "a": of[0], "b": of[1]}
     are_numbers = not any(map(math.isnan, map(_number, of)))
-    found |= {"difference": of[1] - of[0] if are_numbers else None, "relative": relative}
-    return {**found, "verdict": "rounding" if relative <= rounding else "different"}
+    row |= {"difference": of[1] - of[0] if are_numbers else None, "relative": relative}
+    return {**row, "verdict": "rounding" if relative <= rounding else "different"}

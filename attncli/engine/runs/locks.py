@@ -16,7 +16,7 @@ if os.name != "nt":
     QUESTION = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
     # struct flock for a lock on a whole file: Linux begins with its type, macOS and BSD with its range.
     WHOLE, KIND = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
-    WRITING = struct.pack(WHOLE, *(fcntl.F_WRLCK if place == KIND else 0 for place in range(5)))
+    WRITING = struct.pack(WHOLE, *(fcntl.F_WRLCK if index == KIND else 0 for index in range(5)))
 
 
 def lock(descriptor: int) -> bool | None:

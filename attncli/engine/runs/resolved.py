@@ -64,9 +64,9 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     if "font" in resolved.get("figure", {}):
         resolved["figure"]["font"] = FONT + Path(resolved["figure"]["font"]).suffix
     for entry in resolved["scorers"]:
-        own = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
-        if "parameters" in entry and own:
-            names = {name.rpartition("/")[2]: name for name in own}
+        stored = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
+        if "parameters" in entry and stored:
+            names = {name.rpartition("/")[2]: name for name in stored}
             entry["parameters"] = {"file": PARAMETERS, "names": names}
     return resolved
 

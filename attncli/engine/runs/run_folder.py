@@ -47,10 +47,10 @@ COMMAND_LINE, IN_PYTHON = OptionNames(), OptionNames("attncli.run: out", "overwr
 
 @dataclass
 class Folder:
-    """The hidden folder `path` into which a run is written, and `place`, to which it is moved at the end."""
+    """The hidden folder `path` into which a run is written, and `target`, to which it is moved at the end."""
 
     path: Path
-    place: Path
+    target: Path
 
 
 def free_place(
@@ -61,15 +61,15 @@ def free_place(
     Raises:
         InputError: as `new_folder`, as far as this can be known without writing.
     """
-    place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
-    if ".." in place.parts:  # resolve it, since its last part must be a name
-        place = Path(os.path.realpath(place))
-    with writing(out or place, words):
+    target = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
+    if ".." in target.parts:  # resolve it, since its last part must be a name
+        target = Path(os.path.realpath(target))
+    with writing(out or target, words):
         if out is None:
             _check_outputs(OUTPUTS / name)
-        elif refused := _refusal(place, overwrite, words):
+        elif refused := _refusal(target, overwrite, words):
             raise InputError.of(f'got "{out}", {refused}', where=words.out)
-    return place
+    return target
 
 
 @contextmanager
@@ -84,43 +84,43 @@ def new_folder(
     Raises:
         InputError: `out` holds other files, or a run and `overwrite` is False; or the place cannot be written.
     """
-    place = free_place(name, out, overwrite, started, words)
+    target = free_place(name, out, overwrite, started, words)
     with ExitStack() as stack:
-        with writing(place, words):
-            hidden = stack.enter_context(hidden_folder(place))
-            folder = Folder(hidden / NEW, place)
+        with writing(target, words):
+            hidden = stack.enter_context(hidden_folder(target))
+            folder = Folder(hidden / NEW, target)
             folder.path.mkdir()
         yield folder
-        with writing(place, words), signals.waiting():
-            if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # it is still free
-                _replace(place, folder.path, hidden / OLD)
+        with writing(target, words), signals.waiting():
+            if out is not None and target.is_dir() and not _refusal(target, overwrite, words):  # it is still free
+                _replace(target, folder.path, hidden / OLD)
             else:
-                folder.place = _renamed_to_free_place(folder.path, place)
+                folder.target = _renamed_to_free_place(folder.path, target)
             if out is None:
-                _point_to_latest(folder.place, hidden)
+                _point_to_latest(folder.target, hidden)
 
 
-def _check_outputs(place: Path) -> None:
-    above = next(folder for folder in (place, *place.absolute().parents) if os.path.lexists(folder))
+def _check_outputs(path: Path) -> None:
+    above = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
     if not above.is_dir():
         message = f'got a file at "{above}"; expected a folder for the runs; move the file, or use --out'
-        raise InputError.of(message, where=str(place))
+        raise InputError.of(message, where=str(path))
 
 
-def _refusal(place: Path, overwrite: bool, words: OptionNames) -> str | None:
+def _refusal(path: Path, overwrite: bool, words: OptionNames) -> str | None:
     """Return why a run cannot be written to this place, or None if it is free or holds a run that may be replaced."""
-    if place.is_symlink():
+    if path.is_symlink():
         return "a link; expected a folder that is new or empty"
-    if not place.exists():
+    if not path.exists():
         return None
-    if not place.is_dir():
+    if not path.is_dir():
         return "a file; expected a folder that is new or empty"
-    if is_written(place):
-        return IN_USE.format(place)
-    if os.path.ismount(place) or Path.cwd().is_relative_to(place.resolve()):
+    if is_written(path):
+        return IN_USE.format(path)
+    if os.path.ismount(path) or Path.cwd().is_relative_to(path.resolve()):
         return "which is in use and cannot be replaced as a whole; expected a new folder inside it"
-    names = {path.name for path in place.iterdir()}
-    if strange := sorted(names - _files_of_run(place)):
+    names = {file.name for file in path.iterdir()}
+    if strange := sorted(names - _files_of_run(path)):
         return f'which has "{strange[0]}", not a file of a run; expected a new or empty folder'
     if names and not overwrite:
         return f"which holds a run; expected a new or empty folder; {words.overwrite} replaces this run"
@@ -149,39 +149,39 @@ def _files_of_run(folder: Path) -> set[str]:
         return unfinished if (folder / JOURNAL).is_file() else set()
 
 
-def _replace(place: Path, new: Path, aside: Path) -> None:
+def _replace(target: Path, new: Path, aside: Path) -> None:
     aside.mkdir()
-    old = place.rename(aside / place.name)
+    old = target.rename(aside / target.name)
     try:
-        new.rename(place)
+        new.rename(target)
     except OSError:
-        old.rename(place)
+        old.rename(target)
         raise
 
 
 def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
-    for place in _numbered(wanted, wanted.name):
-        if not os.path.lexists(place):
+    for target in _numbered(wanted, wanted.name):
+        if not os.path.lexists(target):
             try:
-                return path.rename(place)
+                return path.rename(target)
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # not taken by another run meanwhile
                     raise
     raise AssertionError
 
 
-def _numbered(place: Path, name: str, ending: str = "") -> Iterator[Path]:
+def _numbered(path: Path, name: str, ending: str = "") -> Iterator[Path]:
     """Yield the place, then places beside it with numbers from 2 added to the name, without end."""
-    yield place
-    yield from (place.with_name(f"{name}-{number}{ending}") for number in itertools.count(2))
+    yield path
+    yield from (path.with_name(f"{name}-{number}{ending}") for number in itertools.count(2))
 
 
-def _point_to_latest(place: Path, hidden: Path) -> None:
+def _point_to_latest(target: Path, hidden: Path) -> None:
     """Make or replace the link `latest` beside a run, atomically. Leave a file or folder of this name as it is."""
-    latest = place.parent / "latest"
+    latest = target.parent / "latest"
     if latest.is_symlink() or not latest.exists():
         with suppress(OSError):  # the file system has no links
-            (hidden / "latest").symlink_to(place.name)
+            (hidden / "latest").symlink_to(target.name)
             (hidden / "latest").replace(latest)
 
 
@@ -205,40 +205,40 @@ def writer_of(text: str) -> Callable[[Path], None]:
     return write
 
 
-def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
+def save_numbered(target: Path, write: Callable[[Path], None]) -> Path:
     """Write a file to this place, with a number added to the name if the place is taken. Return the path."""
-    free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
+    free = next(free for free in _numbered(target, target.stem, target.suffix) if not free.exists())
     return save_file_at(free, write)
 
 
-def save_file_at(place: Path, write: Callable[[Path], None], words: OptionNames = COMMAND_LINE) -> Path:
+def save_file_at(target: Path, write: Callable[[Path], None], words: OptionNames = COMMAND_LINE) -> Path:
     """Write a file in a hidden folder, then move it to its place, and return the place."""
-    with writing(place, words), hidden_folder(place.absolute()) as hidden:
-        unfinished = hidden / place.name  # keep the ending, which decides the format
+    with writing(target, words), hidden_folder(target.absolute()) as hidden:
+        unfinished = hidden / target.name  # keep the ending, which decides the format
         write(unfinished)
-        return unfinished.replace(place)
+        return unfinished.replace(target)
 
 
 @contextmanager
-def hidden_folder(place: Path) -> Iterator[Path]:
-    """Yield a new locked folder beside `place`. Remove it at the end, and new parents of `place` if they are empty.
+def hidden_folder(target: Path) -> Iterator[Path]:
+    """Yield a new locked folder beside `target`. Remove it at the end, and new parents of `target` if they are empty.
 
     Raises:
         OSError: the folder cannot be created.
     """
     with signals.cleaning_up() as stack:
         with signals.waiting():
-            for parent in [folder for folder in reversed(place.parents) if not folder.exists()]:
+            for parent in [folder for folder in reversed(target.parents) if not folder.exists()]:
                 with suppress(FileExistsError):  # another process was faster
                     parent.mkdir()
                     stack.callback(_remove_if_empty, parent)
-            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", place.parent))
+            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", target.parent))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             file = stack.enter_context((folder / UNLOCKED).open("xb"))
             lock(file.fileno())
             with suppress(PermissionError):  # on Windows, where locks are not used
                 (folder / UNLOCKED).rename(folder / LOCK)
-            _remove_abandoned(place.parent)
+            _remove_abandoned(target.parent)
         yield folder
 
 
@@ -248,16 +248,16 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 @contextmanager
-def writing(place: Path, words: OptionNames = COMMAND_LINE) -> Iterator[None]:
+def writing(path: Path, words: OptionNames = COMMAND_LINE) -> Iterator[None]:
     """Turn errors of the system in the `with` block into an InputError with the path."""
     try:
-        if "\0" in str(place):  # one error for all versions of Python
+        if "\0" in str(path):  # one error for all versions of Python
             raise ValueError("embedded null byte")
         yield
     except InputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        message = f'got "{place}"; cannot write there: {refusal(error)}; expected a writable place'
+        message = f'got "{path}"; cannot write there: {refusal(error)}; expected a writable place'
         raise InputError.of(message, where=words.out) from error
 
 

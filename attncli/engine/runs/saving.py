@@ -123,7 +123,7 @@ def save_run(
         InputError: a file cannot be written.
     """
     left_out = [stage for stage in STAGES if not result.keeps(stage)]
-    stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
+    stages = {name: tensor for name, tensor in result.tensors.items() if name.rpartition("/")[2] not in left_out}
     kept = {**result.inputs, **stages}
     if (size := sum(tensor.nbytes for tensor in (*kept.values(), *result.parameters.values()))) > LARGE:
         cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and result.stage("output") else ""
@@ -164,7 +164,7 @@ def begin_sweep(
     """
     with new_folder(f"{name}_sweep", out, overwrite, started, words) as folder:
         writer_of(dump_yaml(config))(folder.path / "config.yaml")
-    return folder.place
+    return folder.target
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
@@ -303,7 +303,7 @@ def save_weights_csv(path: Path, result: Result) -> str | None:
         return None
     if left_out := [stage for stage in ("scores", "weights") if not result.keeps(stage)]:
         return f"`save` leaves out {' and '.join(left_out)}"
-    if (rows := sum(each.numel() for each in weights.values())) > MOST_ROWS:
+    if (rows := sum(matrix.numel() for matrix in weights.values())) > MOST_ROWS:
         cure = f"{TENSORS} has the weights, which `attncli.load` and `attncli heatmap` read"
         return f"it would have {rows:,} rows, and has at most {MOST_ROWS:,}; {cure}"
     rank = result.inputs["valid"].ndim
@@ -323,8 +323,8 @@ def _rows(label: str, result: Result) -> Iterator[list[object]]:
         axes[1] = heads
     cells = itertools.product(*axes)
     numbers = (_digits(result.tensors[f"{label}/scores"]), _digits(result.tensors[f"{label}/weights"]))
-    for place, score, weight, allowed in zip(cells, *numbers, valid.flatten().tolist(), strict=True):
-        *leading, query, key = place
+    for cell, score, weight, allowed in zip(cells, *numbers, valid.flatten().tolist(), strict=True):
+        *leading, query, key = cell
         query_token = tokens.queries[leading[0]][query] if tokens.queries else ""
         key_token = tokens.keys[leading[0]][key] if tokens.keys else ""
         yield [label, *leading, query, key, query_token, key_token, int(allowed), score, weight]

@@ -66,8 +66,8 @@ class Settings(_Layer, extra="allow"):
         """Return the fields of a `Result` or `SweepResult`."""
         calls = {} if self.capture is None else self.capture.calls
         layers: dict[str | None, _Layer] = {None: self}
-        layers |= {layer: each for layer, each in self.layers.items() if isinstance(each, _Layer)}
-        numbers = {name: each if isinstance(each, int) else calls[name].number for name, each in self.layers.items()}
+        layers |= {name: layer for name, layer in self.layers.items() if isinstance(layer, _Layer)}
+        numbers = {name: layer if isinstance(layer, int) else calls[name].number for name, layer in self.layers.items()}
         fields: dict[str, Any] = {"formulas": self.formulas, "random": self.random}
         fields |= {"capture": self.capture, "save": self.save, "layers": numbers, "scales": {}, "tokens": {}}
         for layer, of in layers.items():

@@ -83,9 +83,9 @@ def _connected(address: str) -> "Client":
                 raise InputError.of(got(address, error.kind, EXPECTED), where=OPTION) from error
             except FileNotFoundError as error:
                 raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION) from error
-    place = {"scheduler_file" if _is_file(address) else "address": address}
+    where = {"scheduler_file" if _is_file(address) else "address": address}
     try:
-        return Client(**place, timeout=PATIENCE, name="attncli")
+        return Client(**where, timeout=PATIENCE, name="attncli")
     except (OSError, ValueError, RuntimeError, TypeError) as error:  # TypeError: tls:// without certificates
         reason = " ".join(str(error).split())
         raise InputError.of(got(address, f"{EXPECTED}, that answers", reason), where=OPTION) from error
@@ -103,12 +103,12 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> Non
         start = f"dask worker {'--scheduler-file ' * _is_file(address)}{address}"
         message = f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
         raise InputError.of(message, where=OPTION) from error
-    own = code_version()
+    here = code_version()
     versions = client.run(code_version, on_error="return")  # runs beside the tasks, and returns errors
-    wrong = {worker: version for worker, version in versions.items() if version != own}
+    wrong = {worker: version for worker, version in versions.items() if version != here}
     if wrong:
         told = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
-        raise InputError.of(f"got workers with another attncli: {told}; expected {own} on all of them", where=OPTION)
+        raise InputError.of(f"got workers with another attncli: {told}; expected {here} on all of them", where=OPTION)
     threads = client.nthreads()
     if idle := sum(threads.values()) - len(threads):
         note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")

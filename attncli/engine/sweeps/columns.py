@@ -59,8 +59,8 @@ def names_of(result: SweepResult) -> list[str]:
     """Return the names of the columns that identify a row, except the seed: swept keys, label, head, size and so on."""
     keys = result.swept
     study = load_study(result.study)
-    own = {column.key for column in study.columns[study.swept] if column.kind == "place"}
-    names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
+    of_study = (column.key for column in study.columns[study.swept] if column.kind == "place")
+    names = {*keys, *(renamed(key, keys) for key in (*of_study, *NAMES))}
     return [
         key for key, column in columns_of(result).items() if (key in names or column.text) and key not in REPLICATES
     ]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
 from attncli.config.opening import open_file
-from attncli.config.sweep import changes_at, places_of
+from attncli.config.sweep import changes_at, indices_of
 from attncli.engine.runs.locks import lock
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, is_written
 from attncli.engine.sweeps.tally import Tally, name_of
@@ -78,7 +78,7 @@ def status_of(folder: Path) -> str:
         InputError: the folder holds no sweep, or the journal is damaged.
     """
     axes, _ = read_document(config_of(folder, "--status")).sweep()
-    points = (changes_at(axes, place) for place in places_of(axes))
+    points = (changes_at(axes, index) for index in indices_of(axes))
     tally = Tally({key: change.value for key, change in changes.items()} for changes in points)
     for row in rows_of(folder):
         tally.add(row)

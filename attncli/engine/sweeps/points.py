@@ -15,7 +15,7 @@ from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import refuse_functions
-from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, keys_of, places_of, replaced
+from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
 from attncli.engine.expect.asking import check_expectations
 from attncli.engine.runs.resolved import config_of
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column, with_sweep
@@ -92,7 +92,7 @@ class SweepPlan:
         entries, labels = data.get("scorers", []), [entry["label"] for entry in self.points[0].config["scorers"]]
         if len(entries) == len(labels):  # the list of scorers may be swept
             named = zip(entries, labels, strict=True)
-            data["scorers"] = [{**each, "label": label} if "label" in each else each for each, label in named]
+            data["scorers"] = [{**entry, "label": label} if "label" in entry else entry for entry, label in named]
         folder = self.document.path.absolute().parent
         whole: Row = _with_whole_paths(data, config_of(self.options), folder)
         head = {"study": self.options.study, "name": self.options.name}
@@ -129,13 +129,13 @@ def plan_of(
     _check_metric(metric, rows, keys_of(axes), "--metric")
     with document.locating():
         _check_metric(metric_written, rows, keys_of(axes))
-    heads = max((len(each.heads) for each in trial.rows.values()), default=0)
+    heads = max((len(of_point.heads) for of_point in trial.rows.values()), default=0)
     return SweepPlan(base, axes, options, [*points.values()], trial.device, rows, metric or metric_written, heads)
 
 
 def _unswept(document: Document) -> Document:
     """Return the document without its sweep, also in its overrides."""
-    overrides = [each for each in document.overrides if each.path[0] != "sweep"]
+    overrides = [override for override in document.overrides if override.path[0] != "sweep"]
     written = {key: value for key, value in (document.written or {}).items() if key != "sweep"}
     return replace(document, written=written, overrides=overrides)
 
@@ -149,39 +149,40 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
         if key.partition(".")[0] in ("study", *COSMETIC_KEYS):
             message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
             raise InputError.of(f"{message}; expected another key of the config", where=where)
-    count = math.prod(len(axis.places) for axis in axes)
+    count = math.prod(len(axis.changes) for axis in axes)
     if count > MOST_POINTS:
         raise InputError.of(f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}", where=where)
 
 
 def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridPoint], Experiment]:
-    """Return the points by their places on the axes, and the options of the first point.
+    """Return the points by their indices on the axes, and the options of the first point.
 
     Raises:
         InputError: the configs of points have problems, or two points are the same experiment.
     """
     model, code = options_model(base.study(STUDIES)), code_version()
-    points, found, first, options = dict[GridIndex, GridPoint](), dict[object, Problem](), dict[str, GridPoint](), None
-    for place in places_of(axes):
-        changes = changes_at(axes, place)
+    points, first = dict[GridIndex, GridPoint](), dict[str, GridPoint]()
+    problems, options = dict[object, Problem](), None
+    for index in indices_of(axes):
+        changes = changes_at(axes, index)
         try:
             changed = base.changed([*changes.values()])
             valid = changed.validate(model, absolute=True)
             with changed.locating():
                 refuse_functions(valid.scorers, "which the processes of a sweep cannot load")
         except InputError as error:
-            for each in error.problems:
-                found.setdefault((each.message, each.path), each)
+            for problem in error.problems:
+                problems.setdefault((problem.message, problem.path), problem)
             continue
         options = options or valid
         config = result_config(config_of(valid))
         point = GridPoint(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
-            found[message] = Problem(message, where=str(base.path))
-        points[place] = point
-    if found:
-        raise InputError(not_too_many([*found.values()], str(base.path)))
+            problems[message] = Problem(message, where=str(base.path))
+        points[index] = point
+    if problems:
+        raise InputError(not_too_many([*problems.values()], str(base.path)))
     assert options is not None, "every point is valid, and there is one"
     return points, options
 
@@ -189,11 +190,11 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
 def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:
     """Raise InputError if an option such as `--seed 3` changes a swept key; `swept` has the overrides of any point."""
     full = base.changed([*swept.values()]).full_overrides
-    for given in [each for paths in base.full_overrides.values() for each in paths]:
+    for override in chain.from_iterable(base.full_overrides.values()):
         for index, key in enumerate(swept, len(base.overrides)):
-            if any(given.path[: len(change.path)] == change.path for change in full[index]):
+            if any(override.path[: len(change.path)] == change.path for change in full[index]):
                 message = f"got a value for `{key}`, which the sweep varies; leave out one of them"
-                raise InputError.of(message, where=given.place(base.path))
+                raise InputError.of(message, where=override.described(base.path))
 
 
 def check_same(plan: SweepPlan, before: Document) -> None:
@@ -215,7 +216,7 @@ def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
     if not isinstance(value, dict | list) or not value:
         return {dotted(path): value}
     parts = value.items() if isinstance(value, dict) else enumerate(value)
-    return {leaf: found for name, each in parts for leaf, found in _leaves(each, (*path, name)).items()}
+    return {leaf: single for name, part in parts for leaf, single in _leaves(part, (*path, name)).items()}
 
 
 def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: str = "") -> None:
@@ -233,9 +234,9 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, Grid
         InputError: points have problems.
     """
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
-    rows, found, devices = dict[str, Rows](), dict[Problem, GridPoint](), list[torch.device]()
-    for place in _worth_trying(points):
-        document = base.changed([*changes_at(axes, place).values()])
+    rows, problems, devices = dict[str, Rows](), dict[Problem, GridPoint](), list[torch.device]()
+    for index in _worth_trying(points):
+        document = base.changed([*changes_at(axes, index).values()])
         options = document.validate(model, absolute=True)
         if elsewhere:
             options = options.model_copy(update={"device": "cpu"})
@@ -245,15 +246,15 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, Grid
                 expected = study.expected_rows(prepared)
                 if study.swept == "heads":
                     expected = replace(expected, columns=expected.head_columns, records=expected.heads, heads=())
-                rows[_seedless(points[place])] = expected
+                rows[_seedless(points[index])] = expected
         except InputError as error:
             for problem in error.problems:
-                found.setdefault(problem, points[place])
+                problems.setdefault(problem, points[index])
             continue
         devices.append(prepared.device)
-    if found:
-        problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
-        raise InputError(not_too_many(problems, str(base.path)))
+    if problems:
+        located = [replace(problem, where=f"{problem.where}, at {point.text}") for problem, point in problems.items()]
+        raise InputError(not_too_many(located, str(base.path)))
     return PointTrial(rows, next(iter(devices), torch.device("cpu")))
 
 
@@ -264,17 +265,17 @@ def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> list[GridIndex]:
     in one axis, or MOST_SEVERAL other combinations, a random sample is chosen, always the same.
     """
     distinct = dict[str, GridIndex]()
-    for place, point in points.items():
-        distinct.setdefault(_seedless(point), place)
+    for index, point in points.items():
+        distinct.setdefault(_seedless(point), index)
     (first, *others), last = distinct.values(), distinct[_seedless(points[max(points)])]
-    single = [place for place in others if sum(map(bool, place)) == 1]
-    several = [place for place in others if sum(map(bool, place)) > 1]
+    single = [index for index in others if sum(map(bool, index)) == 1]
+    several = [index for index in others if sum(map(bool, index)) > 1]
     chosen = {first, last, *_sample(single, MOST_SINGLE), *_sample(several, MOST_SEVERAL)}
     return sorted(chosen)
 
 
-def _sample(places: Sequence[GridIndex], most: int) -> Sequence[GridIndex]:
-    return places if len(places) <= most else random.Random(0).sample(places, most)
+def _sample(indices: Sequence[GridIndex], most: int) -> Sequence[GridIndex]:
+    return indices if len(indices) <= most else random.Random(0).sample(indices, most)
 
 
 def _seedless(point: GridPoint) -> str:
@@ -286,9 +287,9 @@ def _rows(study: str, keys: Sequence[str], trial: PointTrial) -> Rows:
     tried = trial.rows.values()
     known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
     known = known or list(load_study(study).columns["records"])
-    own = (replace(column, key=renamed(column.key, keys)) for column in known)
+    named = (replace(column, key=renamed(column.key, keys)) for column in known)
     left_out = {key: option for rows in tried for key, option in rows.left_out.items()}
-    columns = [*map(swept_column, keys), *own]
+    columns = [*map(swept_column, keys), *named]
     layers = {number: name for rows in tried for number, name in rows.layers.items()}
     return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
 
@@ -297,8 +298,8 @@ def _records(points: Iterable[GridPoint], trial: PointTrial) -> list[Row]:
     """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
     records = list[Row]()
     for point in points:
-        own = trial.rows.get(_seedless(point))
-        records += [with_sweep(point.sweep, record) for record in (own.records if own else [{}])]
+        rows = trial.rows.get(_seedless(point))
+        records += [with_sweep(point.sweep, record) for record in (rows.records if rows else [{}])]
     return records
 
 
@@ -307,6 +308,6 @@ def _with_whole_paths(written: Any, resolved: Any, folder: Path) -> Any:
     if isinstance(written, dict) and isinstance(resolved, dict):
         return {key: _with_whole_paths(value, resolved.get(key), folder) for key, value in written.items()}
     if isinstance(written, list) and isinstance(resolved, list) and len(written) == len(resolved):
-        return [_with_whole_paths(*each, folder) for each in zip(written, resolved, strict=True)]
+        return [_with_whole_paths(*pair, folder) for pair in zip(written, resolved, strict=True)]
     is_file = isinstance(written, str) and isinstance(resolved, str) and resolved == str(folder / written)
     return resolved if is_file else written

@@ -41,18 +41,19 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     that extends beyond the possible values, such as below 0 or above 1 for a share, is replaced by the range of the
     values.
     """
-    columns, own, names = columns_of(result), names_of(result), summary_names(result)
+    columns, identifiers, names = columns_of(result), names_of(result), summary_names(result)
     metrics = figures_of(result) if metrics is None else metrics
     groups = dict[tuple[object, ...], list[Row]]()
     for row in result.records:
-        groups.setdefault(tuple(row.get(name) for name in own), []).append(row)
+        groups.setdefault(tuple(row.get(name) for name in identifiers), []).append(row)
     rows = list[Row]()
     for values, group in groups.items():
         for metric in metrics:
             least = -math.inf if columns[metric].signed else 0.0
             numbers = [row[metric] for row in group if row.get(metric) is not None]
             figures = {"metric": metric, **spread(numbers, least, columns[metric].most)}
-            rows.append(dict(zip(own, values, strict=True)) | {names[key]: each for key, each in figures.items()})
+            named = {names[key]: figure for key, figure in figures.items()}
+            rows.append(dict(zip(identifiers, values, strict=True)) | named)
     return rows
 
 

@@ -47,7 +47,7 @@ def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None
     if not swept or not metric:  # only the seed
         yield from _all_rows(result, width, [metric] * bool(metric), most)
         return
-    rows = _means(result, [each.key for each in swept], metric)
+    rows = _means(result, [column.key for column in swept], metric)
     table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
     yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
 
@@ -63,8 +63,8 @@ def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
     rows = []
     for (*values, label), by_seed in groups.items():
         means = [fmean(numbers) for numbers in by_seed.values() if numbers]
-        found = {metric: fmean(means) if means else None, STD: stdev(means) if len(means) > 1 else None}
-        rows.append({**dict(zip(keys, values, strict=True)), "label": label, **found})
+        figures = {metric: fmean(means) if means else None, STD: stdev(means) if len(means) > 1 else None}
+        rows.append({**dict(zip(keys, values, strict=True)), "label": label, **figures})
     return rows
 
 
@@ -79,7 +79,7 @@ def swept_axes(result: SweepResult) -> list[str]:
     """Return the swept keys that vary, without the seed."""
     axes = axes_of(result)
     keys = [key for key in axes if key in result.swept]
-    return [*keys, *(each for key in keys for each in companions(result, key))]
+    return [*keys, *(companion for key in keys for companion in companions(result, key))]
 
 
 def _all_rows(
@@ -90,12 +90,12 @@ def _all_rows(
     If there are seeds, yield a table for each metric, with the mean over the seeds. Tables have at most `most` rows.
     """
     columns, axes = columns_of(result), axes_of(result)
-    shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
-    places = [columns[key] for key in names_of(result) if key in shown]
+    shown = {*axes, *(companion for key in axes for companion in companions(result, key)), "label"}
+    identifiers = [columns[key] for key in names_of(result) if key in shown]
     metrics = metrics or list(dict.fromkeys([result.metric, *changing(result, figures_of(result))]))
     yield Text()
     if not is_repeated(result):
-        yield from blocks(places, [columns[key] for key in metrics], result.records, width, most)
+        yield from blocks(identifiers, [columns[key] for key in metrics], result.records, width, most)
         return
     _, mean, std, low, high, count = summary_names(result).values()
     for metric in metrics:
@@ -108,7 +108,7 @@ def _all_rows(
         rows = summary(result, [metric])
         for row in rows:
             row[low] = None if row[low] is None else [row[low], row[high]]
-        yield from blocks(places, figures, rows, width, most)
+        yield from blocks(identifiers, figures, rows, width, most)
         yield from remark(INTERVAL)
 
 

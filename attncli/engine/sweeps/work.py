@@ -114,8 +114,8 @@ def tried_twice(
 
 def _rows(job: Job) -> dict[str, list[Any]]:
     """Return the rows of a point, and the labels of its scorers with random parameters."""
-    if job["code"] != (own := code_version()):
-        raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
+    if (code := job["code"]) != (here := code_version()):
+        raise InputError.of(f"got attncli {here} on this worker; expected {code}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()
     name = document.study(STUDIES)
     with on_threads(None if options_model(name).measures_time else 1), document.locating():
@@ -130,8 +130,8 @@ def _rows(job: Job) -> dict[str, list[Any]]:
 def in_one_line(error: BaseException) -> str:
     """Return an error as one line of text; the line of an InputError leaves out the name of the config."""
     if isinstance(error, InputError):
-        problems = (replace(each, where="") if each.where == POINT else each for each in error.problems)
-        text = "; ".join(str(each) for each in problems)
+        problems = (replace(problem, where="") if problem.where == POINT else problem for problem in error.problems)
+        text = "; ".join(str(problem) for problem in problems)
     else:
         told = f"{type(error).__name__}: {error}".removesuffix(": ")
         text = printable(f"out of memory: {told}" if ran_out(error) else told)

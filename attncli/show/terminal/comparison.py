@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.errors import plain, printable
-from attncli.numbers import MISSING, distinct, number, place, several
+from attncli.numbers import MISSING, distinct, number, row_name, several
 from attncli.results import Comparison, Row
 from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
 
@@ -92,7 +92,7 @@ def _words(heading: str, rows: Sequence[Row], key: str) -> Cells:
 def _differences(rows: Sequence[Row]) -> tuple[list[Cells], list[Cells]]:
     values = [[printable(value) for value in distinct(row["a"], row["b"])] for row in rows]
     words = [
-        Cells("where", [printable(place(row["where"]) or row["rows"]) for row in rows]),
+        Cells("where", [printable(row_name(row["where"]) or row["rows"]) for row in rows]),
         Cells("metric", [printable(row["metric"].replace("_", " ")) for row in rows]),
     ]
     numbers = [Cells(side, [pair[index] for pair in values]) for index, side in enumerate("AB")]

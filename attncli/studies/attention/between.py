@@ -23,7 +23,7 @@ def between(a: Result, b: Result) -> list[Row]:
 
 
 def _of_layer(a: Result, b: Result, layer: str | None) -> list[Row]:
-    rows, place = list[Row](), {} if layer is None else {"layer": layer}
+    rows, layer_column = list[Row](), {} if layer is None else {"layer": layer}
     numbers = a.head_numbers(layer)
     if numbers != b.head_numbers(layer):
         return []
@@ -37,9 +37,9 @@ def _of_layer(a: Result, b: Result, layer: str | None) -> list[Row]:
         pair = None
         if weights is not None:
             rules = Rules(Valid(weights[0].shape))
-            ours, theirs = (scorer_rows(each, each, rules) for each in weights)
+            ours, theirs = (scorer_rows(matrix, matrix, rules) for matrix in weights)
             pair = pair_rows(*weights, ours, theirs, (rules, rules))
-        rows += [{"label": label, **place, **row} for row in groups.of_pair(pair, output_rows(*output))]
+        rows += [{"label": label, **layer_column, **row} for row in groups.of_pair(pair, output_rows(*output))]
     return rows
 
 

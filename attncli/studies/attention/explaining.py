@@ -103,23 +103,23 @@ def explain(
             "token": keys and keys[key],
             "valid": bool(row.valid[key]),
             "k": row.given_k[key].tolist(),
-            "steps": {name: each[key].tolist() for name, each in of_keys.items()},
-            **{name: each[key].item() for name, each in row.stages.items() if row.valid[key] or name in WEIGHTS},
-            "weight_steps": {name: each[key].item() for name, each in of_weight.items()},
+            "steps": {name: values[key].tolist() for name, values in of_keys.items()},
+            **{name: values[key].item() for name, values in row.stages.items() if row.valid[key] or name in WEIGHTS},
+            "weight_steps": {name: values[key].item() for name, values in of_weight.items()},
             "v": row.v[key].tolist(),
-            "part": row.total(listed[place, None]),
+            "part": row.total(listed[rank, None]),
         }
-        for place, key in enumerate(listed.tolist())
+        for rank, key in enumerate(listed.tolist())
     ]
     rest = {
         "keys": len(others),
-        "weight_steps": {name: each[others].sum().item() for name, each in of_weight.items()},
+        "weight_steps": {name: values[others].sum().item() for name, values in of_weight.items()},
         **{name: row.stages[name][others].sum().item() for name in WEIGHTS if name in row.stages},
         "part": row.total(others),
     }
     sink = {
         "score": None if row.sink is None else row.sink.item(),
-        "weight_steps": {name: each[-1].item() for name, each in of_weight.items()},
+        "weight_steps": {name: values[-1].item() for name, values in of_weight.items()},
         "weight": None if of_sink is None else of_sink.item(),
     }
     return Explanation(
@@ -145,8 +145,8 @@ def explain(
         masked=(~row.valid).nonzero()[:, 0].tolist(),
         empty_row=None if bool(row.valid.any()) else rules.empty_row,
         output=row.output.tolist(),
-        parameters={name: list(each.shape) for name, each in part.scorers[index].state_dict().items()},
-        others=[each.label for each in prepared.options.scorers if each is not entry],
+        parameters={name: list(item.shape) for name, item in part.scorers[index].state_dict().items()},
+        others=[item.label for item in prepared.options.scorers if item is not entry],
     )
 
 
@@ -158,13 +158,13 @@ def _seen(name: str, entry: ScorerEntry) -> str:
 
 def _formulas(row: QueryTensors, rules: Rules, dropout: float) -> Row:
     """Return the formulas of the softcap and of dropout, if they apply."""
-    found: Row = {}
+    formulas: Row = {}
     if "capped" in row.stages:
         cap = number(rules.cap, trim=True)
-        found["capped"] = f"{cap} * tanh(score / {cap})"
+        formulas["capped"] = f"{cap} * tanh(score / {cap})"
     if "dropped" in row.stages:
-        found["dropped"] = f"weight / {number(1.0 - dropout, trim=True)}, or 0 with probability {dropout:g}"
-    return found
+        formulas["dropped"] = f"weight / {number(1.0 - dropout, trim=True)}, or 0 with probability {dropout:g}"
+    return formulas
 
 
 def _part(prepared: "PreparedAttention", layer: str | int | None) -> "LayerPart":
@@ -181,10 +181,10 @@ def _part(prepared: "PreparedAttention", layer: str | int | None) -> "LayerPart"
     return parts[name]
 
 
-def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, places: Mapping[str, int]) -> int:
+def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, requested: Mapping[str, int]) -> int:
     """Return the index of the scorer `label`; raise an InputError if there is no such scorer or place.
 
-    `places` has the requested batch element, head and query by name.
+    `requested` has batch element, head and query by name.
     """
     labels, problems = [entry.label for entry in prepared.options.scorers], list[Problem]()
     if label is not None and label not in labels:
@@ -195,14 +195,14 @@ def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, 
         "head": (_heads(part), "heads"),
         "query": (range(n), "queries"),
     }
-    for name, place in places.items():
+    for name, index in requested.items():
         known, nouns = axes[name]
-        if name == "head" and place and part.inputs.heads == [None]:
-            problems.append(Problem(got(place, "there are no heads here", "leave it out"), (name,)))
-        elif isinstance(place, bool) or not isinstance(place, int) or place not in known:
+        if name == "head" and index and part.inputs.heads == [None]:
+            problems.append(Problem(got(index, "there are no heads here", "leave it out"), (name,)))
+        elif isinstance(index, bool) or not isinstance(index, int) or index not in known:
             of = f"of {len(known)} {nouns}" if len(known) > 1 else f"the only {name}"
             expected = f"expected {in_ranges(known)}, {of}"
-            problems.append(Problem(got(place, expected), (name,)))
+            problems.append(Problem(got(index, expected), (name,)))
     if problems:
         raise InputError(problems)
     return 0 if label is None else labels.index(label)
@@ -234,10 +234,10 @@ def _row(
             scores = raw_scores(score, queries, keys)[element][..., rows, :]
         else:
             scores = raw_scores(score, queries[element][..., rows, :], keys[element])
-    found = rules.stages(scores, element, rows)
+    stages_of_row = rules.stages(scores, element, rows)
     if rules.bias is not None:
-        found["bias"] = rules.bias.added_to(torch.zeros_like(scores), element, rows)
-    stages = {"score": scores, "weight": found.pop("weights"), **found}
+        stages_of_row["bias"] = rules.bias.added_to(torch.zeros_like(scores), element, rows)
+    stages = {"score": scores, "weight": stages_of_row.pop("weights"), **stages_of_row}
     if options.train and entry.dropout > 0:  # drawn for all queries, as in the run
         drawn = generator(options.seed, f"dropout.{entry.seed_name}")
         factors = dropped(torch.ones(rules.valid.shape, dtype=scores.dtype), entry.dropout, drawn)
@@ -247,8 +247,8 @@ def _row(
     sink = None
     if rules.sinks is not None:
         sink = matrix(rules.sinks.expand(*rules.valid.shape[:-1], 1))[query]
-    given = inputs.queries, inputs.keys, queries, keys, rules.rounding.values(inputs.values)
-    given_q, given_k, q, k, v = (matrix(each) for each in at_least_float32(*given))
+    tensors = inputs.queries, inputs.keys, queries, keys, rules.rounding.values(inputs.values)
+    given_q, given_k, q, k, v = (matrix(tensor) for tensor in at_least_float32(*tensors))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
     output = rules.pooled(at.get("dropped", at["weight"])[None], v)[0]
     return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
@@ -266,9 +266,9 @@ def _steps_of_scores(
         steps = scorer.steps(row.q[None], row.k)
         if steps is None:
             return {}, {}, None
-        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
+        named = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
     is_checked = not is_built_in(scorer) and entry.rounding != "steps"
-    return _split("scorer", found, row.stages["score"], checked=is_checked)
+    return _split("scorer", named, row.stages["score"], checked=is_checked)
 
 
 def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Row, dict[str, Tensor], str | None, Tensor | None]:
@@ -294,9 +294,9 @@ def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Row, dict[str, T
         steps = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
         if steps is None:
             return {}, {}, None, sink
-        found = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
+        named = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
     is_checked = isinstance(normalizer, OwnNormalizer)
-    of_query, of_keys, formula = _split("normaliser", found, weights, checked=is_checked)
+    of_query, of_keys, formula = _split("normaliser", named, weights, checked=is_checked)
     return of_query, {name: step[:-1] for name, step in of_keys.items()}, formula, sink
 
 

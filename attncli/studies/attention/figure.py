@@ -12,8 +12,8 @@ from attncli.results import Matrices, Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Panel, select
+from attncli.studies.attention.heads import HeadIndex, choices, distance_of, shown_places
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
-from attncli.studies.attention.places import HeadIndex, choices, distance_of, shown_places
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
 MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
@@ -28,18 +28,18 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
     """
     if result.layers:
         return _of_layers(result, note, look)
-    found: dict[str, Callable[[], Picture]] = {}
+    drawers: dict[str, Callable[[], Picture]] = {}
     weights = result.matrices("weights")
     if weights.tensors:
         notes = list[str]()
-        places = places_drawn(result, len(weights.tensors), look.minus, notes.append)
-        found["heatmaps"] = partial(_heatmaps, weights, places, notes, note, look)
+        heads = places_drawn(result, len(weights.tensors), look.minus, notes.append)
+        drawers["heatmaps"] = partial(_heatmaps, weights, heads, notes, note, look)
         for label in weights.tensors:
             if label != look.minus:
-                found[f"heatmap_{label}"] = partial(heatmap_figure, weights, look, labels=[label], places=places)
+                drawers[f"heatmap_{label}"] = partial(heatmap_figure, weights, look, labels=[label], places=heads)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
-        found["heads"] = partial(heads_figure, result.head_comparisons, note, look)
-    return found
+        drawers["heads"] = partial(heads_figure, result.head_comparisons, note, look)
+    return drawers
 
 
 def places_drawn(
@@ -56,16 +56,16 @@ def places_drawn(
         order = ", the largest difference first" if shown.ranked else ""
         others = f"others with {choices(result, layer)} in the YAML, or with attncli heatmap --batch N --head N"
         note(f"the heatmaps show {shown.note}{order}; {others}")
-    return shown.ranked or shown.places
+    return shown.ranked or shown.heads
 
 
 def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
     """Return functions that draw `layers`, and `heatmaps` of the heads that change most, if any."""
-    found: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
+    drawers: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
     names = (tensor_name(label, "weights", layer=layer) for layer in result.layer_names for label in result.labels)
     if most_changed(result) and any(name in result.tensors for name in names):
-        found["heatmaps"] = partial(_most_changed, result, note, look)
-    return found
+        drawers["heatmaps"] = partial(_most_changed, result, note, look)
+    return drawers
 
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
@@ -94,11 +94,11 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
 
 
 def _heatmaps(
-    weights: Matrices, places: Sequence[HeadIndex], notes: Sequence[str], note: Note, look: HeatmapLook
+    weights: Matrices, heads: Sequence[HeadIndex], notes: Sequence[str], note: Note, look: HeatmapLook
 ) -> Picture:
-    for each in notes:
-        note(each)
-    return heatmap_figure(weights, look, places=places, note=note)
+    for text in notes:
+        note(text)
+    return heatmap_figure(weights, look, places=heads, note=note)
 
 
 def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:

@@ -17,8 +17,8 @@ from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
+from attncli.studies.attention.heads import HeadIndex, largest_first, place_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.places import HeadIndex, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
@@ -76,14 +76,14 @@ def joined_layers(
     first, has_layers = results[0], "layer" in results[0].records[0]
     facts = dict[str, CallFacts]()
     for call, result in zip(calls, results, strict=True):
-        own: Row = {"number": captured.numbers[call.name]}
-        own |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
-        own["heads"] = call.heads and [*call.heads]
+        of_call: Row = {"number": captured.numbers[call.name]}
+        of_call |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
+        of_call["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
         if same is not None and same.label in result.labels:
             output = tensor_name(same.label, "output", layer=call.name if has_layers else None)
-            own["rescored"] = call.difference(result.tensors[output])
-        facts[call.name] = CallFacts(**own)
+            of_call["rescored"] = call.difference(result.tensors[output])
+        facts[call.name] = CallFacts(**of_call)
     about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
     capture = CaptureFacts(file=captured.path.name, **about, calls=facts, left_out=left_out)
@@ -126,18 +126,18 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     """
     first = printable(result.labels[0])
     heads = by_label(result.heads)[result.labels[0]]
-    found = {  # rows and column of each matrix
+    quantities = {  # rows and column of each matrix
         f"Entropy over ln m of {first}": (heads, "entropy_share"),
         f"Weight on the first key of {first}": (heads, "first_key"),
         "Variance of q . k over d": (heads, "variance_over_d"),
         "Scale that gives q . k the variance 1": (heads, "unit_scale"),
     }
     for label, rows in changes_by_label(result.head_comparisons, result.labels).items():
-        found[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
+        quantities[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
     layers = list(result.layers)
     names = {column.key: column.name for column in (*OF_CALLS, *DIFFERENCES)}
-    made = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in found.items()}
-    return {title: each for title, each in made.items() if finite(value for row in each[1] for value in row)}
+    made = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in quantities.items()}
+    return {title: grid for title, grid in made.items() if finite(value for row in grid[1] for value in row)}
 
 
 def _values(rows: Sequence[Row], key: str, layers: Sequence[str]) -> list[list[float]]:
@@ -160,15 +160,15 @@ def means(heads: Sequence[Row], changes: Mapping[str, Sequence[Row]]) -> list[Ro
     The change is the difference from the first scorer's output, None for the first scorer itself. `changes` has the
     rows of the other scorers, by label.
     """
-    found = []
-    for label, own in by_label(heads).items():
+    averages = []
+    for label, of_label in by_label(heads).items():
         row: Row = {"label": label}
-        for rows, keys in ((own, AVERAGED), (changes.get(label, []), ["output_difference"])):
+        for rows, keys in ((of_label, AVERAGED), (changes.get(label, []), ["output_difference"])):
             for key in keys:
-                known = [each[key] for each in rows if each[key] is not None]
+                known = [row_of_head[key] for row_of_head in rows if row_of_head[key] is not None]
                 row[key] = fmean(known) if known else None
-        found.append(row)
-    return found
+        averages.append(row)
+    return averages
 
 
 def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
@@ -176,10 +176,10 @@ def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
 
     Each item is (layer, (batch element, head), label), where `label` names the scorer that changes the head most.
     """
-    found = dict[tuple[str, HeadIndex], str]()
+    changed = dict[tuple[str, HeadIndex], str]()
     for row in changes_of(result):
-        found.setdefault((row["layer"], place_of(row)), row["b"])
-    return [(layer, place, label) for (layer, place), label in found.items()]
+        changed.setdefault((row["layer"], place_of(row)), row["b"])
+    return [(layer, index, label) for (layer, index), label in changed.items()]
 
 
 def changes_of(result: Result) -> list[Row]:
@@ -214,7 +214,7 @@ def _about_changes(
         if differences:
             most, mean = largest_first(rows, "output_difference")[0], fmean(differences)
             where = f"layer {layers[most['layer']]}, head {most['head']}"
-            named, first = (in_sentence(each, random) for each in (label, most["a"]))
+            named, first = (in_sentence(name, random) for name in (label, most["a"]))
             text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)}%,"
             text += f" mean of {several(len(differences), 'head')};"
             text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)}%."

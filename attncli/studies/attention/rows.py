@@ -82,19 +82,17 @@ def scorer_rows(scores: Tensor, weights: Tensor, rules: Rules) -> ScorerRows:
     return ScorerRows(*_by_tiles(partial(rows_of_tile, rules), len(fields(ScorerRows)), scores, weights))
 
 
-def rows_of_tile(
-    rules: Rules, place: Tile, workspace: Workspace, scores: Tensor, weights: Tensor
-) -> tuple[Tensor, ...]:
+def rows_of_tile(rules: Rules, tile: Tile, workspace: Workspace, scores: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
     """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights.
 
     The workspace is float64 on the CPU.
     """
     valid = rules.valid
-    free, reach = valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
+    free, reach = valid.reach(*tile)  # all rows see the keys before `free`, none sees the keys from `reach` on
     known = _copied(scores[..., : max(reach, 1)], workspace, 0)
     last = known[..., free:]
-    tile = valid.tile(*place, slice(free, known.shape[-1]))
-    allowed = torch.ones(1, 0, dtype=torch.bool) if tile is None else tile.cpu()
+    mask = valid.tile(*tile, slice(free, known.shape[-1]))
+    allowed = torch.ones(1, 0, dtype=torch.bool) if mask is None else mask.cpu()
     allowed = allowed.expand(*allowed.shape[:-1], last.shape[-1])
     last.masked_fill_(~allowed, 0.0)
     count = free + allowed.sum(-1, dtype=torch.float64)
@@ -102,7 +100,7 @@ def rows_of_tile(
     known -= mean[..., None]
     last *= allowed
     squares = torch.linalg.vector_norm(known, dim=-1).square()
-    weights = weights[..., : max(rules.reach(*place), 1)].cpu()
+    weights = weights[..., : max(rules.reach(*tile), 1)].cpu()
     exact = _copied(weights, workspace, 0)
     sums = exact.sum(-1)
     exact *= (1.0 / sums)[..., None]
@@ -116,10 +114,10 @@ def pair_rows(
 
     `rules` are the rules from which the weights of each scorer follow.
     """
-    known = torch.stack([each for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
+    known = torch.stack([metric for of in (a, b) for metric in (of.weight_sum, of.max_weight, of.entropy)], -1)
 
-    def of_tile(place: Tile, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
-        reach = max(1, *(each.reach(*place) for each in rules))
+    def of_tile(tile: Tile, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
+        reach = max(1, *(of_scorer.reach(*tile) for of_scorer in rules))
         a, b = a[..., :reach].cpu(), b[..., :reach].cpu()
         sum_a, largest_a, entropy_a, sum_b, largest_b, entropy_b = known[..., None].unbind(-2)  # ... rows 1
         exact = _copied(a, workspace, 0)
@@ -138,7 +136,7 @@ def pair_rows(
 def output_rows(a: Tensor, b: Tensor) -> Tensor:
     """Return the squared L2 norms (2, ..., n) of the rows of a - b and of a, two scorers' outputs (..., n, v)."""
 
-    def of_tile(place: Tile, workspace: Workspace, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    def of_tile(tile: Tile, workspace: Workspace, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         x, y = _copied(a, workspace, 0), _copied(b, workspace, 1)
         lengths = x.square().sum(-1)
         return x.sub_(y).square_().sum(-1), lengths
@@ -152,19 +150,19 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
     `of_tile(place, workspace, *tiles)` returns the metrics of one tile; each thread works on a separate tile. All
     metrics are written into one tensor, since many small results between freed large ones would fragment the memory.
     """
-    found = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
-    workspace = Workspace(found, AT_A_TIME)
+    results = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
+    workspace = Workspace(results, AT_A_TIME)
 
-    def fill(place: Tile) -> None:
-        index = (place[0], ..., place[1]) if found.ndim > 2 else (..., place[1])
+    def fill(tile: Tile) -> None:
+        index = (tile[0], ..., tile[1]) if results.ndim > 2 else (..., tile[1])
         with torch.no_grad():  # other threads have gradients on
-            metrics = of_tile(place, workspace, *(matrix[*index, :] for matrix in matrices))
-            for each, metric in zip(found, metrics, strict=True):
-                each[index] = metric
+            metrics = of_tile(tile, workspace, *(matrix[*index, :] for matrix in matrices))
+            for result, metric in zip(results, metrics, strict=True):
+                result[index] = metric
 
     with on_threads(1) as threads:
         deque(in_order(fill, tiles(matrices[0].shape, AT_A_TIME), threads), 0)
-    return found
+    return results
 
 
 def _copied(matrix: Tensor, workspace: Workspace, index: int) -> Tensor:

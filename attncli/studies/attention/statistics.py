@@ -10,12 +10,12 @@ from torch import Tensor
 from attncli.results import Row
 from attncli.studies.attention.rows import PairRows, ScorerRows
 
-AVERAGED = [each.name for each in fields(ScorerRows) if each.name not in ("count", "mean", "squares", "entropy")]
+AVERAGED = [field.name for field in fields(ScorerRows) if field.name not in ("count", "mean", "squares", "entropy")]
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 Metrics = dict[str, list[float | None]]  # of each group
 
 
-def places(batches: int, heads: Sequence[int | None]) -> list[Row]:
+def head_rows(batches: int, heads: Sequence[int | None]) -> list[Row]:
     """Return a record of `batch` and `head` for each batch element and head, given the numbers of the heads."""
     return [{"batch": batch, "head": head} for batch in range(batches) for head in heads]
 
@@ -27,7 +27,7 @@ class Groups:
     """
 
     def __init__(self, empty: Tensor, heads: Sequence[int | None] | None = None) -> None:
-        self._places = [Row()] if heads is None else places(len(empty), heads)
+        self._head_rows = [Row()] if heads is None else head_rows(len(empty), heads)
         self._kept = ~self._grouped(empty)
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
@@ -47,7 +47,7 @@ class Groups:
             "effective_keys": self._mean(rows.entropy.exp(), has_weights),
             **{name: self._mean(getattr(rows, name), self._kept) for name in AVERAGED},
         }
-        bounds: list[float | None] = [None] * len(self._places)
+        bounds: list[float | None] = [None] * len(self._head_rows)
         if is_bounded:
             bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), has_weights)
         return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
@@ -61,7 +61,7 @@ class Groups:
         other metrics are None.
         """
         if weights is None:
-            metrics: Metrics = {name: [None] * len(self._places) for name in OF_WEIGHTS}
+            metrics: Metrics = {name: [None] * len(self._head_rows) for name in OF_WEIGHTS}
         else:
             has_weights = self._kept & self._grouped(weights.has_weights)
             largest = self._grouped(weights.max_abs_difference).masked_fill(~self._kept, 0.0).amax(-1)
@@ -70,14 +70,14 @@ class Groups:
                 "top1_agreement": self._mean(weights.top1_agreement, has_weights),
                 "max_abs_difference": _listed(largest, self._kept.any(-1)),
             }
-        distances, lengths = (self._sum(each, self._kept) for each in outputs)
+        distances, lengths = (self._sum(values, self._kept) for values in outputs)
         known = self._kept.any(-1)
         pairs = zip(distances.tolist(), lengths.tolist(), known.tolist(), strict=True)
-        metrics["output_difference"] = [_relative(*each) for each in pairs]
+        metrics["output_difference"] = [_relative(*values) for values in pairs]
         return self._records({**metrics, "output_change": _listed(distances.sqrt(), known)})
 
     def _grouped(self, rows: Tensor) -> Tensor:
-        return rows.reshape(len(self._places), -1)
+        return rows.reshape(len(self._head_rows), -1)
 
     def _sum(self, rows: Tensor, counted: Tensor) -> Tensor:
         return self._grouped(rows).masked_fill(~counted, 0.0).sum(-1)
@@ -87,7 +87,7 @@ class Groups:
 
     def _moments(self, rows: ScorerRows) -> tuple[list[float | None], list[float | None]]:
         """Return mean and standard deviation of each group's scores, by the method of Chan, Golub and LeVeque 1983."""
-        count, mean, squares = (self._grouped(each) for each in (rows.count, rows.mean, rows.squares))
+        count, mean, squares = (self._grouped(values) for values in (rows.count, rows.mean, rows.squares))
         total = count.sum(-1)
         overall = (count * mean).sum(-1) / total
         between = count * (mean - overall[:, None]).square()
@@ -96,7 +96,9 @@ class Groups:
 
     def _records(self, metrics: dict[str, list[Any]]) -> list[Row]:
         values = zip(*metrics.values(), strict=True)
-        return [place | dict(zip(metrics, each, strict=True)) for place, each in zip(self._places, values, strict=True)]
+        return [
+            row | dict(zip(metrics, of_row, strict=True)) for row, of_row in zip(self._head_rows, values, strict=True)
+        ]
 
 
 def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:

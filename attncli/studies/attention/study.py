@@ -55,7 +55,7 @@ from attncli.studies.attention.layers import joined_layers, metrics_of_calls, va
 from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
-from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
+from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, head_rows
 from attncli.studies.attention.tables import tables
 from attncli.studies.attention.tiles import pool_with_rows
 from attncli.studies.study import Study
@@ -79,7 +79,7 @@ class LayerPart:
     layer: str | None
 
     @property
-    def place(self) -> Row:
+    def shared(self) -> Row:
         """Return the columns with the same value in all rows of this part."""
         return {} if self.layer is None else {"layer": self.layer}
 
@@ -152,28 +152,28 @@ def expected_rows(prepared: PreparedAttention) -> Rows:
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
     names, pairs, heads, head_pairs = (list[Row]() for _ in range(4))
     for part in prepared.parts:
-        listed = _chosen(places(part.inputs.valid.shape[0], part.inputs.heads), options)
-        own = [names_of(entry) | part.place for entry in entries]
-        own_pairs = [{"a": a.label, "b": b.label} | part.place for a, b in itertools.combinations(entries, 2)]
-        names += own
+        listed = _chosen(head_rows(part.inputs.valid.shape[0], part.inputs.heads), options)
+        of_scorers = [names_of(entry) | part.shared for entry in entries]
+        own_pairs = [{"a": a.label, "b": b.label} | part.shared for a, b in itertools.combinations(entries, 2)]
+        names += of_scorers
         pairs += own_pairs
-        heads += [each | place for each in own for place in listed]
-        head_pairs += [each | place for each in own_pairs for place in listed]
+        heads += [row | index for row in of_scorers for index in listed]
+        head_pairs += [row | index for row in own_pairs for index in listed]
     first = prepared.parts[0]
-    located: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.place else tuple
+    with_layer: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.shared else tuple
     return Rows(
-        located(COLUMNS),
+        with_layer(COLUMNS),
         names,
-        located(COMPARISONS),
+        with_layer(COMPARISONS),
         pairs,
         no_comparisons="there is only one scorer",
-        shapes={} if first.place else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
+        shapes={} if first.shared else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
         left_out=dict.fromkeys(unknown, "weights: false"),
-        head_columns=located(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
+        head_columns=with_layer(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
         heads=heads,
-        head_comparison_columns=located(HEAD_COMPARISONS),
+        head_comparison_columns=with_layer(HEAD_COMPARISONS),
         head_comparisons=head_pairs,
-        layers={number: part.place["layer"] for part, number in _numbers(prepared) if part.place},
+        layers={number: part.shared["layer"] for part, number in _numbers(prepared) if part.shared},
     )
 
 
@@ -201,10 +201,10 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
         "heads": (options.heads if heads else None, heads, "head"),
     }
     for axis, (wanted, known, name) in checked.items():
-        for index, place in enumerate(wanted or []):
-            if place not in known:
+        for index, chosen in enumerate(wanted or []):
+            if chosen not in known:
                 expected = f"expected {in_ranges(known)}, of {several(len(known), name)}"
-                problems.append(Problem(got(place, expected), (axis, index)))
+                problems.append(Problem(got(chosen, expected), (axis, index)))
     if problems:
         raise InputError(problems)
 
@@ -263,28 +263,28 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
     records, heads, comparisons, head_comparisons = (list[Row]() for _ in range(4))
     with Keeping(records if keeps_scorers else ()) as kept:
         for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
-            progress.step(index, len(entries), " ".join([*part.place.values(), entry.label]))
+            progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
             with below("scorers", index):
-                stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
-            if found is None:
-                found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], rules)
-            rows[entry.label], rules_by_label[entry.label] = found, rules
+                stages[entry.label], of_rows = _run_scorer(options, entry, scorer, rules, inputs)
+            if of_rows is None:
+                of_rows = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], rules)
+            rows[entry.label], rules_by_label[entry.label] = of_rows, rules
             count = sum(parameter.numel() for parameter in scorer.parameters())
             without = empty[entry.label] = rules.valid.empty_rows.cpu()  # of the inputs, and more with a window
             is_bounded = rules.cap is None and rules.bias is None and is_softmax(rules)
-            (figures,) = Groups(without).of_scorer(found, is_bounded)
-            names = names_of(entry) | part.place
+            (figures,) = Groups(without).of_scorer(of_rows, is_bounded)
+            names = names_of(entry) | part.shared
             record = {**names, "parameters": count, **figures}
-            by_head = Groups(without, inputs.heads).of_scorer(found, is_bounded)
+            by_head = Groups(without, inputs.heads).of_scorer(of_rows, is_bounded)
             if variances is not None:
-                own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
-                by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
+                of_calls = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), of_rows)
+                by_head = [row | of_head for row, of_head in zip(by_head, of_calls, strict=True)]
             if stage := _not_finite(record, stages[entry.label], without):
                 broken.setdefault(stage, []).append(entry.label)
             for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
                 dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
                 parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
-            heads += [names | each for each in by_head]
+            heads += [names | row for row in by_head]
             records.append(record)
     for stage, labels in broken.items():
         progress.note(f"warning: {', '.join(labels)}: NaN or infinite numbers in the {stage} of valid keys")
@@ -298,11 +298,11 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             if options.weights:
                 of_pair = rules_by_label[a], rules_by_label[b]
                 weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], of_pair)
-            outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
+            outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.shared
             row = Groups(empty_in_both).of_pair(weights, outputs)[0]
             by_head = Groups(empty_in_both, inputs.heads).of_pair(weights, outputs)
             comparisons.append(pair | row)
-            head_comparisons += [pair | each for each in by_head]
+            head_comparisons += [pair | row for row in by_head]
         lessons, even = _lessons(inputs, stages)
         findings += findings_of(lessons, comparisons, head_comparisons, random, even)
     elements = inputs.valid.shape[0]
@@ -316,13 +316,13 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         comparisons,
         findings,
         inputs={
-            tensor_name(name, layer=part.layer): each
-            for name, each in saved_inputs(options.data, inputs, with_valid).items()
+            tensor_name(name, layer=part.layer): tensors
+            for name, tensors in saved_inputs(options.data, inputs, with_valid).items()
         },
         tensors={
             tensor_name(label, stage, layer=part.layer): tensor
-            for label, each in stages.items()
-            for stage, tensor in each.items()
+            for label, tensors in stages.items()
+            for stage, tensor in tensors.items()
         },
         parameters=parameters,
         heads=heads,
@@ -398,8 +398,8 @@ def _not_finite(record: Row, stages: Stages, empty: Tensor) -> str | None:
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
     empty = inputs.valid.empty_rows
     if options.mask.empty_row == "error" and bool(empty.any()):
-        place = [int(index) for index in empty.nonzero()[0]]
-        message = f"{int(empty.sum())} queries have no valid key, the first at index {place}"
+        index = empty.nonzero()[0].tolist()
+        message = f"{int(empty.sum())} queries have no valid key, the first at index {index}"
         cure = "expected at least one key each, or empty_row: zero, uniform or nan"
         raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
 

@@ -46,6 +46,7 @@ from attncli.studies.attention.columns import (
     AttentionFacts,
     in_layers,
 )
+from attncli.studies.attention.heads import HeadIndex, axes_of, choices, distance_of, largest_first, shown_places
 from attncli.studies.attention.layers import (
     changes_by_label,
     changes_of,
@@ -54,7 +55,6 @@ from attncli.studies.attention.layers import (
     means,
     most_changed,
 )
-from attncli.studies.attention.places import HeadIndex, axes_of, choices, distance_of, largest_first, shown_places
 
 MOST_PLACES = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
@@ -92,13 +92,13 @@ def tables(
     if result.layers:
         yield from _of_layers(result, width, most, csv, stage)
         return
-    stages, places, shown = result.stage(stage), list[HeadIndex](), list[str]()
+    stages, heads, shown = result.stage(stage), list[HeadIndex](), list[str]()
     if not stages and stage != "weights":
-        kept = [each for each in STAGES if result.stage(each)]
+        kept = [name for name in STAGES if result.stage(name)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
         chosen = shown_places(result, _most_places(result, stage, width, most))
-        places, shown = list(chosen.places), [*stages]
+        heads, shown = list(chosen.heads), [*stages]
         others = "" if chosen.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
         if most is not None:
@@ -109,7 +109,7 @@ def tables(
             continue
         parts += [Text()] if stages else []
         parts += heading(record, result.formulas[record["label"]], list(_facts(result, record)))
-        parts += _matrices(record["label"], result, places, width, most, csv, stage) if stages else []
+        parts += _matrices(record["label"], result, heads, width, most, csv, stage) if stages else []
     yield from remark(_signs(stage, parts))
     yield from parts
     yield from left_out(len(stages) - len(shown), len(stages), "scorers")
@@ -118,7 +118,7 @@ def tables(
         rows = result.comparisons
         if most is not None and len(rows) > most:
             rows = largest_first(rows, distance_of(rows) or "js_divergence")[:most]
-        figures = [each for each in COMPARISONS[2:] if most is None or each.key != "output_change"]
+        figures = [column for column in COMPARISONS[2:] if most is None or column.key != "output_change"]
         pairs = record_tables(COMPARISONS[:2], figures, rows, width)
         yield from titled("Pairwise comparison", pairs)
         yield from left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
@@ -155,7 +155,7 @@ def _elsewhere(csv: str | None) -> str:
 def _matrices(
     label: str,
     result: Result,
-    places: Sequence[HeadIndex],
+    chosen: Sequence[HeadIndex],
     width: int,
     most: int | None,
     csv: str | None,
@@ -169,7 +169,7 @@ def _matrices(
     axes, tokens, numbers = matrices.shape[1:-2], result.tokens_in(layer), axes_of(result, layer)[1]
     indices = [
         (batch, *map(int, np.unravel_index(numbers.index(head), axes))) if matrices.ndim > 2 else ()
-        for batch, head in places
+        for batch, head in chosen
     ]
     shown = excerpt_of(matrices, output, tokens.keys, width, most)
     heads = result.head_numbers(layer)
@@ -188,7 +188,7 @@ def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[R
         "scorer": len({record["scorer"] for record in records}) == 1
         or all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
         "normalizer": set(normalizers) == {DEFAULT_NORMALIZER} or all(map(_names_normalizer, records)),
-        "weight_sum": all(each is None or isclose(each, 1.0, rel_tol=TIE) for each in sums),
+        "weight_sum": all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums),
         "entropy_bound": most is not None,
     }
     names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
@@ -216,7 +216,7 @@ def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> I
     names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (len(batches) > 1), *["head"] * (heads != range(1))])
     columns = pick(HEAD_COMPARISONS, figures)
     wider = [*columns, *ENTROPIES] if key == "js_divergence" else columns
-    if sum(each.width + 1 for each in cells([*names, *wider], shown)) <= width:
+    if sum(cell.width + 1 for cell in cells([*names, *wider], shown)) <= width:
         columns = wider
     title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {which}"
     yield from titled(title, record_tables(names, columns, shown, width))
@@ -239,8 +239,8 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
     """Yield the scorers' means, grids of layers and heads, and the heads that change most with their weights."""
     known = result.capture
     assert known is not None, "a run over layers is of a captured model"
-    given = known.text
-    text = f', "{given}"' if isinstance(given, str) else f", {len(given)} texts" if given else ""
+    texts = known.text
+    text = f', "{texts}"' if isinstance(texts, str) else f", {len(texts)} texts" if texts else ""
     yield Text(printable(f"{known.file}: {known.model or 'a model'}{text}"))
     if most is None:
         calls = [{"layer": name, **known.calls[name].data} for name in result.layers]
@@ -301,15 +301,15 @@ def _changed_weights(
     if most is not None and most < FEWEST_QUERIES:
         yield from remark("The matrices are left out; see them with --full, or in a wider window")
         return
-    for layer, place, label in most_changed(result)[: None if most is None else 1]:
+    for layer, index, label in most_changed(result)[: None if most is None else 1]:
         if label not in result.stage(stage, layer):
             return
         batches, heads = axes_of(result, layer)
-        where = [f"batch {place[0]}"] * (len(batches) > 1) + [f"head {place[1]}"] * (heads != range(1))
+        where = [f"batch {index[0]}"] * (len(batches) > 1) + [f"head {index[1]}"] * (heads != range(1))
         parts = list[RenderableType]()
-        for each in (result.labels[0], label):
-            parts.append(Text(printable(each), style=STRONG))
-            parts += _matrices(each, result, [place], width, most, csv, stage, layer)
+        for name in (result.labels[0], label):
+            parts.append(Text(printable(name), style=STRONG))
+            parts += _matrices(name, result, [index], width, most, csv, stage, layer)
         yield Text()
         where.insert(0, f"layer {result.layers[layer]} ({printable(layer)})")
         yield from remark(_signs(stage, parts, ", ".join(where)))

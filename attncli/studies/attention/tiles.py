@@ -23,7 +23,7 @@ from attncli.threads import in_order, on_threads
 AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
 FEWEST_QUERIES = 128  # of a head in a tile of several heads: matrix products with fewer are slow
 TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile is one part of the workspace, beside its stages and metrics
-ROWS = tuple(each.name for each in fields(ScorerRows))
+ROWS = tuple(field.name for field in fields(ScorerRows))
 QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the metrics of `_by_softmax`
 LOWEST = -1000.0  # its exponential is 0 in float32 and float64
 LOG2_E = math.log2(math.e)
@@ -52,8 +52,8 @@ def pool_with_rows(
         def of_heads(first: int) -> Iterator[Callable[[], None]]:
             heads = slice(first, first + count)
             some, others, theirs = queries[:, heads], keys[:, heads], values[:, heads]
-            found = output[:, heads], metrics[:, :, heads]
-            return _jobs(*found, scorer, some, others, theirs, rules.of_heads(heads), first)
+            results = output[:, heads], metrics[:, :, heads]
+            return _jobs(*results, scorer, some, others, theirs, rules.of_heads(heads), first)
 
         jobs = chain.from_iterable(map(of_heads, range(0, queries.shape[1], count)))
     if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
@@ -95,22 +95,22 @@ def _jobs(
     workspace, exact = Workspace(queries, most, 3), Workspace(metrics, most)
 
     @torch.no_grad()  # other threads have gradients on
-    def fill(place: Tile) -> None:
-        elements, rows = place
+    def fill(tile: Tile) -> None:
+        elements, rows = tile
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        with _located(place, first_head):
-            pooled = _by_softmax(scorer, *some, rules, place, workspace) if is_fast else None
-            pooled = _by_stages(scorer, *some, rules, place, exact) if pooled is None else pooled
-        output[*batch, rows, :], found = pooled
-        for metric, each in zip(metrics, found, strict=True):
-            metric[*batch, rows] = each
+        with _located(tile, first_head):
+            pooled = _by_softmax(scorer, *some, rules, tile, workspace) if is_fast else None
+            pooled = _by_stages(scorer, *some, rules, tile, exact) if pooled is None else pooled
+        output[*batch, rows, :], figures = pooled
+        for metric, row in zip(metrics, figures, strict=True):
+            metric[*batch, rows] = row
 
-    yield from (partial(fill, place) for place in tiles(rules.valid.shape, most))
+    yield from (partial(fill, tile) for tile in tiles(rules.valid.shape, most))
 
 
 @contextmanager
-def _located(place: Tile, first_head: int) -> Iterator[None]:
+def _located(tile: Tile, first_head: int) -> Iterator[None]:
     """Context manager that replaces the index of a score or weight in an InputError by its index in all heads."""
     try:
         yield
@@ -118,9 +118,9 @@ def _located(place: Tile, first_head: int) -> Iterator[None]:
         (problem,) = error.problems
         if problem.path[:1] not in (("scores",), ("weights",)):
             raise
-        where = [int(each) for each in problem.path[1:]]
-        where[-2] += place[1].start
-        where[0] += place[0].start if len(where) > 2 else 0
+        where = [int(index) for index in problem.path[1:]]
+        where[-2] += tile[1].start
+        where[0] += tile[0].start if len(where) > 2 else 0
         where[1] += first_head if len(where) > 3 else 0
         raise InputError([replace(problem, path=(problem.path[0], *where))]) from error
 
@@ -130,13 +130,13 @@ def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | 
 
 
 def _by_softmax(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Tile, workspace: Workspace
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, workspace: Workspace
 ) -> tuple[Tensor, Metrics] | None:
     """Return the output and the metrics QUICK of a tile with softmax, in as few passes over its scores as possible.
 
     Return None if a row has no valid key, or if scores or their squares are not finite: such tiles need more care.
     """
-    free, reach = rules.valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
+    free, reach = rules.valid.reach(*tile)  # all rows see the keys before `free`, none sees the keys from `reach` on
     if reach == 0:
         return None
     some, values, shape = keys[..., :reach, :], values[..., :reach, :], (*queries.shape[:-1], reach)
@@ -146,7 +146,7 @@ def _by_softmax(
         scores = scorer(queries, some).to(queries.dtype)
     else:
         scores = scorer(queries, keys)[..., :reach].to(queries.dtype)
-    valid = None if rules.valid.is_full else rules.valid.tile(*place, slice(free, reach))
+    valid = None if rules.valid.is_full else rules.valid.tile(*tile, slice(free, reach))
     valid = None if valid is None else valid.expand(*valid.shape[:-1], reach - free)
     allowed = scores.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # multiplying is faster than masking
     count = (free + allowed.sum(-1)).expand(shape[:-1])
@@ -162,7 +162,7 @@ def _by_softmax(
     if rules.cap is None and rules.bias is None:
         below -= below.amax(-1, keepdim=True)  # invalid keys are at the mean by now
     else:
-        below = _below_largest(rules.logits(scores, *place), valid)
+        below = _below_largest(rules.logits(scores, *tile), valid)
     below *= LOG2_E
     powers = torch.exp2(below, out=workspace(2, shape))  # faster than exp
     powers[..., free:] *= allowed
@@ -189,8 +189,8 @@ def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def _by_stages(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Tile, workspace: Workspace
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, workspace: Workspace
 ) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
-    weights = rules.stages(scores, *place)["weights"]
-    return rules.pooled(weights, values), rows_of_tile(rules, place, workspace, scores, weights)
+    weights = rules.stages(scores, *tile)["weights"]
+    return rules.pooled(weights, values), rows_of_tile(rules, tile, workspace, scores, weights)

@@ -11,7 +11,7 @@ AXES = ("n", "m", "d", "batch", "heads")  # equal for all implementations in a c
 SIZES = (*AXES, "num_hiddens")
 
 short = partial(number, digits=3)
-place = partial(Column, kind="place")
+identifier = partial(Column, kind="place")
 measured = partial(Column, kind="measured")
 
 
@@ -21,18 +21,18 @@ def _word(key: str, about: str, kind: Kind = "figure") -> Column:
 
 COLUMNS = (
     SCORER,
-    place(
+    identifier(
         "implementation",
         "imple-\nmentation",
         "Whose code: attncli, compiled, textbook or fused (torch's kernel).",
         text=True,
     ),
-    place("n", "n", "Number of queries."),
-    place("m", "m", "Number of keys and values."),
-    place("d", "d", "Size of queries, keys and values."),
-    place("num_hiddens", "num_hiddens", "Hidden units of the scorer."),
-    place("batch", "batch", "Batch size."),
-    place("heads", "heads", "Heads per batch element."),
+    identifier("n", "n", "Number of queries."),
+    identifier("m", "m", "Number of keys and values."),
+    identifier("d", "d", "Size of queries, keys and values."),
+    identifier("num_hiddens", "num_hiddens", "Hidden units of the scorer."),
+    identifier("batch", "batch", "Batch size."),
+    identifier("heads", "heads", "Heads per batch element."),
     _word("dtype", "Dtype of the inputs."),
     _word("device", "Device that it was measured on."),
     measured("seconds", "time", "Median time per call.", "s", duration),
@@ -79,8 +79,8 @@ def raw_name(record: Row) -> str:
 def quartiles(result: Result, record: Row) -> list[float]:
     """Return the lower and the upper quartile of the raw times of a row, in seconds."""
     times = result.tensors[raw_name(record)]
-    found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
-    return found
+    limits: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
+    return limits
 
 
 class BenchFacts(Facts):

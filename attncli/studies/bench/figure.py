@@ -51,11 +51,11 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     measures = list(dict.fromkeys(record["measure"] for record in shown))
     facts = [", ".join(conditions(result, shown)), "bars: lower to upper quartile", "memory: without the inputs"]
     figure, drawn = panels(sheet, len(PANELS) * len(measures), "Time and memory", facts)
-    places = iter(drawn)
+    axes_left = iter(drawn)
     for measure in measures:
         lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
         for key, quantity in PANELS.items():
-            panel = next(places)
+            panel = next(axes_left)
             _draw_panel(panel, key, axis, lines, looks, result)
             name(panel, f"{measure}: {quantity}", axis if axis in axes else "")
     there = lines_of([record for record in shown if record["seconds"]])
@@ -92,12 +92,12 @@ def _draw_panel(
 
 def _looks(lines: Sequence[Line], sheet: Sheet) -> dict[Line, dict[str, Any]]:
     """Return the options of each line: colour and marker by label, the marker's fill and the dash by implementation."""
-    looks, found = sheet.lines(title for title, _ in lines), {}
+    looks, by_line = sheet.lines(title for title, _ in lines), {}
     for title, implementation in lines:
-        kind, own = IMPLEMENTATIONS.index(implementation), looks[title]
+        kind, look = IMPLEMENTATIONS.index(implementation), looks[title]
         fill = {"fillstyle": FILLS[kind], "markerfacecoloralt": sheet.ground}
         if FILLS[kind] == "none":  # hides the line behind the marker
             fill = {"markerfacecolor": sheet.ground}
-        edge = {"markeredgecolor": own["color"], "markeredgewidth": 1.6 * own["markeredgewidth"]} if kind else {}
-        found[title, implementation] = own | fill | edge | {"linestyle": STROKES[kind]}
-    return found
+        edge = {"markeredgecolor": look["color"], "markeredgewidth": 1.6 * look["markeredgewidth"]} if kind else {}
+        by_line[title, implementation] = look | fill | edge | {"linestyle": STROKES[kind]}
+    return by_line

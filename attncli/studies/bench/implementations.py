@@ -92,7 +92,7 @@ def forward_of(task: BenchTask) -> Forward:
         return partial(_fused_with_bias, task)
     if task.implementation == "fused":  # of (batch, heads, n, d) only
         kernel = partial(F.scaled_dot_product_attention, scale=float(task.scorer.scale))
-        return lambda *inputs: (kernel(*(each.unsqueeze(1) for each in inputs)).squeeze(1),)
+        return lambda *inputs: (kernel(*(tensor.unsqueeze(1) for tensor in inputs)).squeeze(1),)
     if task.implementation == "linear":
         return partial(_linear, task.scorer)
     scores = task.scorer.as_in_textbooks if task.implementation == "textbook" else task.scorer
@@ -110,7 +110,7 @@ def forward_of(task: BenchTask) -> Forward:
 
 def _fused_with_bias(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
     """Make the bias, and call torch's fused kernel with the bias as a float mask."""
-    queries, keys, values = (task.split(each) for each in (queries, keys, values))  # batch heads ...
+    queries, keys, values = (task.split(tensor) for tensor in (queries, keys, values))  # batch heads ...
     bias, scale = task.rules(queries, keys).bias, float(task.scorer.scale)
     assert bias is not None
     mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
@@ -132,7 +132,7 @@ def _weights(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> 
 
 
 def _output(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    queries, keys, values = (task.split(each) for each in (queries, keys, values))
+    queries, keys, values = (task.split(tensor) for tensor in (queries, keys, values))
     return (pool_by_rules(task.scorer, queries, keys, values, task.rules(queries, keys)).flatten(0, 1),)
 
 
@@ -144,14 +144,14 @@ def make_call(task: BenchTask, copies: Sequence[Inputs]) -> Call:
     Raises:
         InputError: this machine cannot compile.
     """
-    own = copy.deepcopy(task.scorer)
+    scorer = copy.deepcopy(task.scorer)
     if task.implementation == "textbook":  # it computes in the dtype of its inputs
-        own = own.to(copies[0][0].dtype)
-    if task.implementation == "compiled" and (reason := compile_scorer(own)):
+        scorer = scorer.to(copies[0][0].dtype)
+    if task.implementation == "compiled" and (reason := compile_scorer(scorer)):
         raise InputError.of(reason)
-    parameters = [each for each in own.parameters() if each.requires_grad]
-    forward = forward_of(replace(task, scorer=own))
-    turns = cycle([[each.detach().requires_grad_(task.backward) for each in inputs] for inputs in copies])
+    parameters = [parameter for parameter in scorer.parameters() if parameter.requires_grad]
+    forward = forward_of(replace(task, scorer=scorer))
+    turns = cycle([[tensor.detach().requires_grad_(task.backward) for tensor in inputs] for inputs in copies])
     ones: Tensor | None = None  # made by the first call, so later calls don't allocate it
 
     def call() -> Results:
@@ -178,7 +178,7 @@ def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | Non
     in_catalogue, measure = is_built_in(task.scorer), task.measure
     exact = copy.deepcopy(task.scorer).cpu().double()
     score = (exact.as_in_textbooks if in_catalogue else None) or partial(raw_scores, exact)
-    queries, keys, values = (each.cpu().double() for each in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
+    queries, keys, values = (tensor.cpu().double() for tensor in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
     with torch.no_grad():
         scores = score(queries, keys)
         if task.alibi and measure != "scores":

@@ -48,7 +48,7 @@ def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inpu
 
 def copies_of(inputs: Inputs) -> list[Inputs]:
     """Return the inputs and copies of them, together larger than usual caches, so that calls read main memory."""
-    count = min(COPIES_BYTES // sum(each.nbytes for each in inputs), MOST_COPIES)
+    count = min(COPIES_BYTES // sum(tensor.nbytes for tensor in inputs), MOST_COPIES)
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
@@ -91,9 +91,9 @@ def peak_memory(call: AnyCall, device: torch.device) -> int | None:
             del os.environ[LOG_LEVEL]
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None
-    allocations = [each for each in record.profiler.kineto_results.events() if each.name() == "[memory]"]
-    allocations.sort(key=lambda each: each.start_ns())
-    return max(itertools.accumulate(each.nbytes() for each in allocations), default=0)
+    allocations = [event for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
+    allocations.sort(key=lambda event: event.start_ns())
+    return max(itertools.accumulate(event.nbytes() for event in allocations), default=0)
 
 
 def clock(device: torch.device) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple, get_args
 
 from attncli.building import outline
@@ -73,7 +73,7 @@ def plan_of(options: BenchOptions) -> list[Contender]:
         with collector.under("scorers", index):
             offered += _contenders(entry, options, "scorers", index)
     collector.check()
-    labels, implementations, names = zip(*(each.names for each in offered), strict=True)
+    labels, implementations, names = zip(*(contender.names for contender in offered), strict=True)
     known = list(dict.fromkeys([*labels, *implementations, *names]))
     for key in ("only", "skip"):
         for index, pattern in enumerate(getattr(options, key)):
@@ -87,13 +87,13 @@ def plan_of(options: BenchOptions) -> list[Contender]:
         baseline = _baseline(options, offered)
     collector.check()
     only, skip = set(options.only or known), set(options.skip)
-    chosen = [each for each in offered if only.intersection(each.names) and not skip.intersection(each.names)]
+    chosen = [offer for offer in offered if only.intersection(offer.names) and not skip.intersection(offer.names)]
     if not chosen:
         key = "only" if options.only else "skip"
         raise InputError.of(got(getattr(options, key), "nothing is left to measure", "leave one of them out"), [key])
     if baseline not in offered:
         return [baseline, *chosen]
-    return [each for each in offered if each in chosen or each == baseline]
+    return [contender for contender in offered if contender in chosen or contender == baseline]
 
 
 def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
@@ -102,7 +102,7 @@ def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Con
     if options.ignores_num_hiddens(entry):
         return [contender]
     entries = [entry.model_copy(update={HIDDEN: hidden}) for hidden in options.num_hiddens or [d]]
-    return [replace(contender, entry=each) for each in entries]
+    return [replace(contender, entry=variant) for variant in entries]
 
 
 def cases_of(options: BenchOptions) -> Iterator[Case]:
@@ -158,18 +158,17 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
     """Return the contender that `baseline` names, from the entries or else from the catalogue of scorers."""
-    labels = {each.entry.label for each in offered}
+    labels = {contender.entry.label for contender in offered}
     others = [model.model_validate({"scorer": name}) for name, model in entry_models().items() if name not in labels]
-    found = {
-        each.name: each for each in [*offered, *(each for entry in others for each in _contenders(entry, options))]
-    }
-    baseline = found.get(options.baseline)
+    others_offered = chain.from_iterable(_contenders(entry, options) for entry in others)
+    by_name = {contender.name: contender for contender in [*offered, *others_offered]}
+    baseline = by_name.get(options.baseline)
     if baseline is None:
         expected = "unknown baseline; expected label/implementation"
-        raise InputError.of(got(options.baseline, expected, did_you_mean(options.baseline, found)))
+        raise InputError.of(got(options.baseline, expected, did_you_mean(options.baseline, by_name)))
     missing = [measure for measure in options.measure if not baseline.gives(measure)]
     if missing:
-        given = " and ".join(measure for measure in get_args(Measure) if baseline.gives(measure))
-        message = f"which gives the {given} only and no {missing[0]}; choose another, or measure the {given} only"
+        measures = " and ".join(measure for measure in get_args(Measure) if baseline.gives(measure))
+        message = f"which gives the {measures} only and no {missing[0]}; choose another, or measure the {measures} only"
         raise InputError.of(f"got {show(options.baseline)}, {message}")
     return baseline

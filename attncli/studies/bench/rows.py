@@ -24,15 +24,15 @@ def size_of(record: Row) -> tuple[int, ...]:
 
 def changing(records: Sequence[Row], sizes: Iterable[str] = AXES) -> list[str]:
     """Return the names of the sizes that have several values; m only if it differs from n in some row."""
-    found = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
-    return [size for size in found if size != "m" or not _square(records)]
+    several = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
+    return [size for size in several if size != "m" or not _square(records)]
 
 
 def _square(records: Sequence[Row]) -> bool:
     return all(record["m"] == record["n"] for record in records)
 
 
-def place(record: Row, axes: Iterable[str]) -> str:
+def size_words(record: Row, axes: Iterable[str]) -> str:
     """Return the sizes of a row as text: `n = 512`, or `n = 512, d = 64` if other sizes change, too."""
     return ", ".join(f"{axis} = {record[axis]}" for axis in dict.fromkeys(["n", *axes]))
 
@@ -95,11 +95,11 @@ def findings_of(records: Sequence[Row], comparisons: Sequence[Row], random: Coll
         is_linear = row["implementation"] == "linear"
         return not _is_baseline(row), is_linear, order, size_of(row), row["num_hiddens"] or 0
 
-    found = []
+    findings = []
     for rows in by_label(records).values():
         timed = [row for row in rows if row["measure"] == rows[main]["measure"] and row["seconds"]]
-        found.append(_finding(max(timed, key=rank, default=rows[main]), records, comparisons, random))
-    return found
+        findings.append(_finding(max(timed, key=rank, default=rows[main]), records, comparisons, random))
+    return findings
 
 
 def _is_baseline(row: Row) -> bool:
@@ -111,13 +111,13 @@ def _finding(row: Row, records: Sequence[Row], comparisons: Sequence[Row], rando
     label, baseline, axes = row["label"], row["baseline"], changing(records)
     name = in_sentence(label, random) + (f" ({row['implementation']})" if row["implementation"] != "attncli" else "")
     if row["seconds"] is None:
-        return Finding(f"{name}: {row['status']} at {place(row, axes)}: {row['reason']}.", label)
+        return Finding(f"{name}: {row['status']} at {size_words(row, axes)}: {row['reason']}.", label)
     numbers = {key: row[key] for key in ("implementation", "measure", *SIZES, "seconds", "peak_bytes")}
     if len(axes) == 1:
-        lines = lines_of([each for each in records if each["measure"] == row["measure"]]).values()
+        lines = lines_of([record for record in records if record["measure"] == row["measure"]]).values()
         numbers["growth"] = next(growth(line, axes[0]) for line in lines if row in line)
     memory = "" if row["peak_bytes"] is None else f" and {in_bytes(row['peak_bytes'])}"
-    text = f"{name}: {duration(row['seconds'])}{memory} for {row['measure']} at {place(row, axes)}"
+    text = f"{name}: {duration(row['seconds'])}{memory} for {row['measure']} at {size_words(row, axes)}"
     if _is_baseline(row):
         text += ", the baseline"
     elif row["ratio"] is not None:

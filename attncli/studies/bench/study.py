@@ -99,7 +99,7 @@ def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
         contenders = plan_of(options)
     collector.check()
     parameters: dict[str, Tensor] = {}
-    for contender in {each.entry.label: each for each in contenders}.values():
+    for contender in {other.entry.label: other for other in contenders}.values():
         for d in options.d:
             entry = variants_of(contender, options, d)[-1].entry
             with collector.under(*contender.path):
@@ -158,13 +158,13 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
     """Yield groups of trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
     for case, measure in product(cases_of(options), options.measure):
-        contenders = [each for each in prepared.contenders if each.gives(measure)]
+        contenders = [other for other in prepared.contenders if other.gives(measure)]
         group = []
-        for each in [variant for contender in contenders for variant in variants_of(contender, options, case.d)]:
-            hidden = each.entry.options.get(HIDDEN)
+        for contender in [variant for other in contenders for variant in variants_of(other, options, case.d)]:
+            hidden = contender.entry.options.get(HIDDEN)
             record = {
-                **names_of(each.entry),
-                "implementation": each.implementation,
+                **names_of(contender.entry),
+                "implementation": contender.implementation,
                 "measure": measure,
                 **case._asdict(),
                 "num_hiddens": hidden if isinstance(hidden, int) else None,
@@ -173,7 +173,7 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
                 "backward": options.backward,
                 "baseline": options.baseline,
             }
-            group.append(TimedTrial(each, case, record))
+            group.append(TimedTrial(contender, case, record))
         yield group
 
 
@@ -280,8 +280,8 @@ def _comparisons(group: Sequence[TimedTrial]) -> Iterator[Row]:
 
 def _partner(trial: TimedTrial, group: Sequence[TimedTrial], name: str) -> TimedTrial | None:
     """Return the trial called `name` with as many hidden units as `trial`, else the first called `name`, or None."""
-    named = [each for each in group if each.contender.name == name]
-    alike = [each for each in named if each.record["num_hiddens"] == trial.record["num_hiddens"]]
+    named = [other for other in group if other.contender.name == name]
+    alike = [other for other in named if other.record["num_hiddens"] == trial.record["num_hiddens"]]
     return next(iter(alike + named), None)
 
 
@@ -308,8 +308,8 @@ def facts_of(prepared: PreparedBench) -> BenchFacts:
 def _processor() -> str:
     """Return the processor's name on Linux, elsewhere the kind of machine."""
     path = Path("/proc/cpuinfo")
-    found = re.search("^model name\\s*: (.*)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
-    return found[1] if found else platform.machine()
+    match = re.search("^model name\\s*: (.*)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
+    return match[1] if match else platform.machine()
 
 
 STUDY = Study(

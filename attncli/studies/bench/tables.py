@@ -11,7 +11,7 @@ from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFacts
-from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, place, size_of
+from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, size_of, size_words
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
@@ -46,7 +46,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         for size in sizes if most is None else sizes[-1:]:
             lines = lines_of([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
-            title = f"{MEASURES[measure]}, {place(first[0], axes)}"
+            title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
             yield from titled(title, blocks(_names(lines), cells(DETAILS, first), width))
         if len(sizes) > 1 and most is not None:
             yield from remark("memory and ratios at other sizes: --full")
@@ -75,7 +75,7 @@ def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterato
         for of_line in lines.values()
     ]
     columns = [
-        Cells(place(record, axes).replace(", ", "\n"), [each.get(size, MISSING) for each in times])
+        Cells(size_words(record, axes).replace(", ", "\n"), [texts.get(size, MISSING) for texts in times])
         for size, record in sorted({size_of(record): record for record in records}.items())
     ]
     if len(axes) == 1:
@@ -92,4 +92,4 @@ def _names(lines: Iterable[Line]) -> list[Cells]:
 def _reason(record: Row, axes: Sequence[str]) -> Text:
     """Return the reason why a row has no time, with its place."""
     names = " ".join(str(record[column.key]) for column in NAMES)
-    return Text(printable(f"{names}, {place(record, axes)}: {record['status']}: {record['reason']}"))
+    return Text(printable(f"{names}, {size_words(record, axes)}: {record['status']}: {record['reason']}"))

@@ -23,10 +23,10 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     ]
     figure, axes = panels(sheet, len(TITLES), "Saturation of the weights", facts)
     softmax = "softmax " if all_softmax(result.records) else ""
-    for each, (column, title) in zip(axes, TITLES.items(), strict=True):
-        each.axhline(facts_of.uniform[column], zorder=1, **uniform)
+    for panel, (column, title) in zip(axes, TITLES.items(), strict=True):
+        panel.axhline(facts_of.uniform[column], zorder=1, **uniform)
         quartiles = (f"{column}_median", f"{column}_q25", f"{column}_q75")
-        points.draw(each, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
+        points.draw(panel, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
     line = {"linestyle": "none"} if points.real else {}
     looks = {label: {**lines[label], **line} for label in points.curves}
     prefix = "" if softmax else "softmax: "

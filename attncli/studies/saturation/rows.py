@@ -143,9 +143,9 @@ class QuantileSketch:
     def _to_bins(self) -> None:
         with np.errstate(over="ignore"):  # beyond float32 is infinite
             bins = (np.abs(self._waiting).astype(np.float32).view(np.uint32) >> SHIFT).astype(np.int64)
-        found, counts = np.unique(bins, return_counts=True)
-        every, place = np.unique(np.concatenate([self._bins, found]), return_inverse=True)
-        totals = np.bincount(place, weights=np.concatenate([self._counts, counts])).astype(np.int64)
+        present, counts = np.unique(bins, return_counts=True)
+        every, index = np.unique(np.concatenate([self._bins, present]), return_inverse=True)
+        totals = np.bincount(index, weights=np.concatenate([self._counts, counts])).astype(np.int64)
         self._waiting, self._bins, self._counts = np.empty(0), every, totals
 
     def at(self, shares: Sequence[float]) -> list[float]:
@@ -157,9 +157,9 @@ class QuantileSketch:
         if self._waiting.size:
             self._to_bins()
         reached = np.cumsum(self._counts)
-        places = np.searchsorted(reached, np.asarray(shares) * reached[-1])
-        middles = ((self._bins[places] << SHIFT) + (1 << (SHIFT - 1))).astype(np.uint32).view(np.float32)
+        indices = np.searchsorted(reached, np.asarray(shares) * reached[-1])
+        middles = ((self._bins[indices] << SHIFT) + (1 << (SHIFT - 1))).astype(np.uint32).view(np.float32)
         infinite = int(np.float32(np.inf).view(np.uint32)) >> SHIFT
-        special = [self._bins[-1] > infinite, self._bins[places] == infinite, self._bins[places] == 0]
-        found: list[float] = np.select(np.broadcast_arrays(*special), [np.nan, np.inf, 0.0], middles).tolist()
-        return found
+        special = [self._bins[-1] > infinite, self._bins[indices] == infinite, self._bins[indices] == 0]
+        quantiles: list[float] = np.select(np.broadcast_arrays(*special), [np.nan, np.inf, 0.0], middles).tolist()
+        return quantiles

@@ -63,14 +63,15 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         for point in prepared.points:
             streams = [defaultdict[str, QuantileSketch](QuantileSketch) for _ in point.scorers]
             for part in parts_of(point, partial(_measure, prepared)):
-                for stream, found in zip(streams, part, strict=True):
-                    for name, numbers in found.items():
+                for stream, of_scorer in zip(streams, part, strict=True):
+                    for name, numbers in of_scorer.items():
                         stream[name].add(numbers.numpy())
             figures.append([{"keys": point.pairs.keys, **_row(stream)} for stream in streams])
             rows += [point.d] * (point.d in prepared.sizes)
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
-    norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
+    pairs = zip(options.scorers, prepared.normalizers, strict=True)
+    norms = {entry.label: _norms(normalizer, keys) for entry, normalizer in pairs}
     findings = findings_of(
         prepared.numbered(result.records),
         {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
@@ -88,16 +89,17 @@ def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Fi
     for name, rows in pairs.names:
         randomness = generator(prepared.options.seed, f"saturation.values.{name}")
         pooled.append(torch.empty(rows, point.pairs.keys, dtype=torch.float64).normal_(generator=randomness))
-    values, found = torch.cat(pooled), list[list[Figures]]()
-    for place, some in pairs.slices(prepared.at_a_time):
+    values, parts = torch.cat(pooled), list[list[Figures]]()
+    for within, some in pairs.slices(prepared.at_a_time):
         with torch.enable_grad():
             queries = some.queries.detach().requires_grad_()
             scores = scores_of(prepared, point, replace(some, queries=queries))
-        found.append([])
-        for index, (each, its) in enumerate(zip(scores, prepared.normalizers, strict=True)):
+        parts.append([])
+        for index, (matrix, normalizer) in enumerate(zip(scores, prepared.normalizers, strict=True)):
             with below("scorers", index):
-                found[-1].append(row_figures(each, some.valid, queries, values[place], its))
-    return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
+                parts[-1].append(row_figures(matrix, some.valid, queries, values[within], normalizer))
+    by_scorer = zip(*parts, strict=True)
+    return [{name: torch.cat([part[name] for part in figures]) for name in figures[0]} for figures in by_scorer]
 
 
 def _row(streams: Mapping[str, QuantileSketch]) -> Row:
@@ -125,7 +127,7 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
     gradient if one key has all weight. `random` has the labels with random parameters.
     """
-    found = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
+    findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
     peaked = [
         record
         for record in records
@@ -141,13 +143,13 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"{place_of(most)} of "
-            mean, place = (
+            mean, where = (
                 number(most["jacobian_mean"], 3),
                 f"{head}{in_sentence(most['label'], random)} at d = {most['d']}",
             )
-            text += f"; the mean hides this: {mean} for {place}, with median {number(most[NORM], 3)}"
-        found.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
-    return found
+            text += f"; the mean hides this: {mean} for {where}, with median {number(most[NORM], 3)}"
+        findings.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
+    return findings
 
 
 def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:

@@ -36,7 +36,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     """Yield the medians by d or head and label; with `most` None all metrics, in a table for each label."""
     records, groups, shared = result.records, by_label(result.records), sizes(result.records)
     sums = [record.get("weight_sum") for record in records]
-    sums_vary = any(abs(each - 1.0) > ROUNDING for each in sums if each is not None)
+    sums_vary = any(abs(total - 1.0) > ROUNDING for total in sums if total is not None)
     chosen = [*FIGURES[:2], *(["weight_sum"] if sums_vary else []), *FIGURES[2:]]
     figures = pick(COLUMNS, chosen if len(shared) == 2 else ["rows", *chosen])
     if len({record["d"] for record in records}) == 1:
@@ -53,13 +53,13 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         return
     numbered, layers = numbered_layers(records, result.layers, most)
     yield from remark(layers)
-    place = pick(COLUMNS, [*["layer"] * ("layer" in records[0]), "d" if records[0]["head"] is None else "head"])
+    identifiers = pick(COLUMNS, [*["layer"] * ("layer" in records[0]), "d" if records[0]["head"] is None else "head"])
     if most is not None:
         for metric in pick(COLUMNS, PIVOTS):
-            yield from titled(metric.name, pivot(place, metric, numbered, width, most))
+            yield from titled(metric.name, pivot(identifiers, metric, numbered, width, most))
         yield from formulas_if(most, result)
         return
     for label, rows in by_label(numbered).items():
         yield Text()
         yield from heading(rows[0], result.formulas[label])
-        yield from blocks(place, figures, rows, width, most)
+        yield from blocks(identifiers, figures, rows, width, most)

@@ -1,5 +1,6 @@
 """The columns of the study `train`, in rows for each seed and number of keys and in summary rows; its facts."""
 
+from dataclasses import replace
 from functools import partial
 
 from attncli.numbers import number, several
@@ -52,8 +53,8 @@ COMPARISONS = (
     KEYS,
     Column("seeds", "seeds", "Models that were trained."),
     *(
-        Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
-        for each in SUMMARISED
+        replace(column, key=f"{column.key}{end}", about=f"{kind} over the seeds: {column.about}")
+        for column in SUMMARISED
         for end, kind in SPREAD
     ),
     Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps"),

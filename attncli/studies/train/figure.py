@@ -34,13 +34,13 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
         axes.axhline(trained.equal_weights[str(trained.keys)], zorder=1.5, gid="equal-weights", **chance)
     for index, (label, line) in enumerate(lines.items()):
         many = {"bands": len(lines)}
-        own = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))
+        of_label = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))
         shift = BESIDE ** (index - (len(lines) - 1) / 2) if largest == min(row["d"] for row in rows) else 1
-        x = shift * np.array([row["d"] for row in own])
-        accuracies = [np.array([row[f"accuracy{end}"] for row in own]) for end in ("", "_min", "_max")]
+        x = shift * np.array([row["d"] for row in of_label])
+        accuracies = [np.array([row[f"accuracy{end}"] for row in of_label]) for end in ("", "_min", "_max")]
         draw_line(sizes, x, accuracies, line, gid=f"accuracy-{label}", **many)
-        if (found := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
-            curve = found.numpy()  # seeds steps
+        if (accuracy := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
+            curve = accuracy.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
             marked: dict[str, Any] = {
                 "markevery": (APART * index / len(lines), APART)

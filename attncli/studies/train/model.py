@@ -41,7 +41,7 @@ class Configuration:
     outline: Scorer
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """Return `label/d`, the beginning of the names of the configuration's curves."""
         return f"{self.entry.label}/{self.d}"
 
@@ -75,7 +75,7 @@ class Recall(nn.Module):
         A step needs only the scores of all pairs of symbols, since a score depends on one query and one key. A batch
         has more pairs of query and key than there are pairs of symbols.
         """
-        queries, keys = inputs_of_entry(self.entry, *(self.embeddings @ each.mT for each in (self.W_q, self.W_k)))
+        queries, keys = inputs_of_entry(self.entry, *(self.embeddings @ matrix.mT for matrix in (self.W_q, self.W_k)))
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
         scores: Tensor = score(queries, keys)
         return scores if self.entry.softcap is None else softcap(scores, self.entry.softcap)
@@ -109,21 +109,21 @@ class Recall(nn.Module):
     def state_of(self, seed: int) -> dict[str, Tensor]:
         """Return copies of one seed's `W_q` and `W_k` (d, e), and of its scorer's state_dict, as `scorer.<name>`."""
         if isinstance(self.scorer, OneByOne):
-            own = self.scorer.scorers[seed].state_dict()
+            state = self.scorer.scorers[seed].state_dict()
         else:
-            own = {name: each[seed] for name, each in self.scorer.state_dict().items()}
-        state = {"W_q": self.W_q[seed], "W_k": self.W_k[seed], **{f"scorer.{name}": each for name, each in own.items()}}
-        return {name: each.detach().to("cpu", copy=True) for name, each in state.items()}
+            state = {name: tensor[seed] for name, tensor in self.scorer.state_dict().items()}
+        state = {"W_q": self.W_q[seed], "W_k": self.W_k[seed]} | {f"scorer.{name}": t for name, t in state.items()}
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
     def gradient_norms(self) -> Tensor:
         """Return the norm of the gradient of all parameters, one number per seed (s,)."""
-        own = list(self.scorer.scorers) if isinstance(self.scorer, OneByOne) else []
-        stacked = [self.W_q, self.W_k, *(() if own else self.scorer.parameters())]
-        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in stacked]
-        norms = [torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients]
-        if own:
-            found = [[each.grad for each in scorer.parameters() if each.grad is not None] for scorer in own]
-            norms.append(torch.stack([nn.utils.get_total_norm(each) for each in found]).to(self.W_q))
+        single = list(self.scorer.scorers) if isinstance(self.scorer, OneByOne) else []
+        stacked = [self.W_q, self.W_k, *(() if single else self.scorer.parameters())]
+        gradients = [torch.zeros_like(t) if t.grad is None else t.grad for t in stacked]
+        norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+        if single:
+            of_scorers = [[t.grad for t in scorer.parameters() if t.grad is not None] for scorer in single]
+            norms.append(torch.stack([nn.utils.get_total_norm(tensors) for tensors in of_scorers]).to(self.W_q))
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
         return total
 
@@ -146,14 +146,14 @@ class OneByOne(nn.Module):
             InputError: a scorer fails, or its scores have no gradient.
         """
         self.calls += 1
-        found = list[Tensor]()
+        scores = list[Tensor]()
         for index, scorer in enumerate(self.scorers):
             call = f"call.{self.calls}"
             with seeded(self.seeds[index], call, queries.device) if self.seeds else nullcontext():
-                found.append(raw_scores(scorer, queries[index], keys[index]))
-            if not found[-1].requires_grad:
+                scores.append(raw_scores(scorer, queries[index], keys[index]))
+            if not scores[-1].requires_grad:
                 raise InputError.of(NO_GRADIENT)
-        return torch.stack(found)
+        return torch.stack(scores)
 
 
 def _stacked(scorers: Sequence[Scorer]) -> nn.Module:

@@ -25,7 +25,7 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
     `steps_to_90` is the step of the first test with an accuracy of at least 0.9, or None.
     """
     rows, points = list[Row](), points_of(steps)
-    for keys, found in learnt.tested.items():
+    for keys, metrics in learnt.tested.items():
         for seed, curve in enumerate(learnt.curves["accuracy"].tolist()):
             passed = [step for step, accuracy in zip(points, curve, strict=True) if accuracy >= LEARNT]
             rows.append(
@@ -33,14 +33,14 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
                     **names_of(job.entry),
                     "d": job.d,
                     "seed": seed,
-                    "accuracy": float(found["accuracy"][seed]),
-                    "loss": float(found["loss"][seed]),
+                    "accuracy": float(metrics["accuracy"][seed]),
+                    "loss": float(metrics["loss"][seed]),
                     "steps_to_90": passed[0] if passed else None,
-                    "entropy": float(found["entropy"][seed]),
+                    "entropy": float(metrics["entropy"][seed]),
                     "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
                     "keys": keys,
                     "start_entropy": float(learnt.curves["entropy"][seed, 0]),
-                    "largest_score": float(found["largest_score"][seed]),
+                    "largest_score": float(metrics["largest_score"][seed]),
                     "parameters": learnt.parameters,
                 }
             )
@@ -54,10 +54,10 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     n - 1; None for one seed). `steps_to_90` is the median, where seeds that never reach 90 % count as the slowest, and
     `reached_90` is the number of seeds that reach 90 %.
     """
-    found = list[Row]()
-    for place, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
+    means = list[Row]()
+    for group_columns, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
         group = list(of_place)
-        record: Row = place | {"seeds": len(group)}
+        record: Row = group_columns | {"seeds": len(group)}
         for name in (column.key for column in SUMMARISED):
             values = [row[name] for row in group]
             low, high = float(np.min(values)), float(np.max(values))  # NaN where one is
@@ -66,8 +66,8 @@ def summary(rows: Sequence[Row]) -> list[Row]:
                 record[f"{name}_std"] = stdev(values) if all(map(math.isfinite, values)) else math.nan
         reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
         middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
-        found.append(record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)})
-    return found
+        means.append(record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)})
+    return means
 
 
 def mean_and_range(row: Row) -> str:
@@ -81,7 +81,7 @@ def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
     rows = sorted(summary, key=lambda row: int(row["d"]))
     trained = [row for row in rows if row["keys"] == keys]
     others = by_label([row for row in rows if row["keys"] != keys and finite([row["accuracy"]])])
-    found = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
+    findings = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
     if stuck := [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]:
         worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(keys)
         gradient, start, end = (number(worst[key], 3) for key in ("gradient_norm", "start_entropy", "entropy"))
@@ -91,8 +91,8 @@ def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
             "for equal weights."
         )
         numbers = {name: worst[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
-        found.append(Finding(text, worst["label"], numbers | {"entropy_of_equal_weights": uniform}))
-    return found
+        findings.append(Finding(text, worst["label"], numbers | {"entropy_of_equal_weights": uniform}))
+    return findings
 
 
 def _of_label(label: str, rows: Sequence[Row], others: Sequence[Row]) -> Finding:

@@ -78,32 +78,32 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
                     got(scale, "this study scores all symbols at once, not m keys", "use a number"), ["scale"]
                 )
     collector.check()
-    own = any(map(is_own, options.scorers))  # scorers of users may share state
-    threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
+    has_users_code = any(map(is_own, options.scorers))  # scorers of users may share state
+    threads = 1 if has_users_code or device.type != "cpu" else torch.get_num_threads()
     return PreparedTraining(options, configurations, _read_parameters(options), threads, device)
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
     """Return the parameters read from files, by `label/name`; also build user's scorers, to find errors early."""
-    found, collector = dict[str, Tensor](), Collector()
+    parameters, collector = dict[str, Tensor](), Collector()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
             for d in options.d if entry.parameters is not None or entry.scorer not in SCORERS else ():
                 scorer = build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
-                found |= stored_parameters(entry, scorer)
+                parameters |= stored_parameters(entry, scorer)
                 for name, parameter in scorer.named_parameters():
                     if entry.parameters is not None and not bool(parameter.isfinite().all()):
                         message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
                         raise InputError.of(message, ["parameters", "file"])
     collector.check()
-    return found
+    return parameters
 
 
 def expected_rows(prepared: PreparedTraining) -> Rows:
     """Return the known columns of the rows for each scorer, size, number of keys and seed, and of the summary rows."""
     options = prepared.options
-    places = itertools.product(prepared.configurations, options.tested)
-    over_seeds = [names_of(job.entry) | {"d": job.d, "keys": keys} for job, keys in places]
+    cases = itertools.product(prepared.configurations, options.tested)
+    over_seeds = [names_of(job.entry) | {"d": job.d, "keys": keys} for job, keys in cases]
     rows = [row | {"seed": seed} for row in over_seeds for seed in range(options.seeds)]
     return Rows(COLUMNS, rows, COMPARISONS, over_seeds)
 
@@ -125,9 +125,9 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
             model = Recall(job.entry, job.d, options).to(prepared.device)
         with below("scorers", job.index):
             learnt = learn(model, options, step_done)
-        curves = {f"{job.place}/{name}": each for name, each in learnt.curves.items()}
-        states = {f"{job.place}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
-        done[job.place] = FinishedTraining(rows_of(job, learnt, options.steps), curves, states)
+        curves = {f"{job.name}/{name}": curve for name, curve in learnt.curves.items()}
+        states = {f"{job.name}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
+        done[job.name] = FinishedTraining(rows_of(job, learnt, options.steps), curves, states)
 
     with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
         try:
@@ -146,8 +146,8 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
 def _result(prepared: PreparedTraining, finished: Mapping[str, FinishedTraining], interrupted: bool) -> Result:
     """Return the result of the finished configurations, which are given by `label/d`."""
     options, device, parameters = prepared.options, prepared.device, prepared.parameters
-    found = [finished[job.place] for job in prepared.configurations if job.place in finished]
-    records = [row for each in found for row in each.records]
+    trained = [finished[job.name] for job in prepared.configurations if job.name in finished]
+    records = [row for training in trained for row in training.records]
     comparisons = summary(records)
     facts = TrainFacts(
         **options.model_dump(include={*TrainFacts.model_fields} - {"device"}),
@@ -155,8 +155,8 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, FinishedTraining]
         equal_weights={str(keys): chance_level(keys, options.classes) for keys in options.tested},
         least_loss=math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
     )
-    curves = {name: curve for each in found for name, curve in each.curves.items()}
-    states = {name: tensor for each in found for name, tensor in each.states.items()}
+    curves = {name: curve for training in trained for name, curve in training.curves.items()}
+    states = {name: tensor for training in trained for name, tensor in training.states.items()}
     return Result(
         "train",
         options.name,

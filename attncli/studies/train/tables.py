@@ -58,9 +58,9 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 def _accuracy(rows: Sequence[Row], width: int) -> Iterator[RenderableType]:
     """Yield tables of accuracies with a row for each label and a column for each d."""
     groups = by_label(rows)
-    found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
+    texts = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
     labels = show.Cells("label", [printable(label) for label in groups])
     sizes = sorted({row["d"] for row in rows})
     return show.blocks(
-        [labels], [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in found]) for d in sizes], width
+        [labels], [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in texts]) for d in sizes], width
     )

@@ -48,7 +48,7 @@ def sources(options: TrainOptions, name: str) -> list[Generator]:
 def normal(options: TrainOptions, name: str, *shape: int) -> Tensor:
     """Return standard normal numbers (s, *shape), drawn for each seed from its random stream called `name`."""
     dtype = getattr(torch, options.dtype)
-    return torch.stack([torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, name)])
+    return torch.stack([torch.randn(shape, generator=source, dtype=dtype) for source in sources(options, name)])
 
 
 def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
@@ -98,6 +98,6 @@ def _draw(options: TrainOptions, randomness: list[Generator], device: torch.devi
         order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)
         symbols = order[..., :keys].clone()  # ... m; a view would keep all of the order
         values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
-        place = torch.randint(keys, (*shape, 1), generator=source)
-        drawn.append(Batch(symbols, symbols.gather(-1, place)[..., 0], values, values.gather(-1, place)[..., 0]))
+        position = torch.randint(keys, (*shape, 1), generator=source)
+        drawn.append(Batch(symbols, symbols.gather(-1, position)[..., 0], values, values.gather(-1, position)[..., 0]))
     return Batch(*(torch.stack(parts).to(device) for parts in zip(*drawn, strict=True)))

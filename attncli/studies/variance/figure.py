@@ -124,7 +124,7 @@ def _draw_densities(axes: Axes, result: Result, label: str, colours: Mapping[int
         inside = np.flatnonzero(np.abs(np.cumsum(heights * np.diff(edges)) - 0.5) < 0.5 - OUTSIDE)
         ends += [edges[inside[0]], edges[min(inside[-1] + 2, len(heights))]]
         peaks.append(heights.max())
-        mean, variance = (float(curve[f"theory_{each}"][curve["d"] == d][0]) for each in ("mean", "variance"))
+        mean, variance = (float(curve[f"theory_{moment}"][curve["d"] == d][0]) for moment in ("mean", "variance"))
         if variance > 0 and math.isfinite(mean):
             x = mean + math.sqrt(variance) * np.linspace(-4, 4, 161)
             y = np.exp(-((x - mean) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)

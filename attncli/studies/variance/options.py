@@ -29,7 +29,7 @@ class VarianceOptions(PairsOptions):
         from attncli.scorers import SCORERS
 
         scorers = [SCORERS[entry.scorer] for entry in self.scorers if entry.scorer in SCORERS]
-        squared = self.rho != 0 or any(each.squares_entries for each in scorers)
+        squared = self.rho != 0 or any(scorer.squares_entries for scorer in scorers)
         if self.distribution == "student_t" and self.df is not None and self.df <= (8 if squared else 4):
             why = "8, since rho and gaussian square the entries" if squared else "4"
             message = f"got df {self.df:g}; the interval of the variance needs df above {why}"

@@ -86,7 +86,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
             counted = {max(sizes): reduce(_merged, [tallied(point, edges) for point in points])}
-    figures = [_figures(prepared, *each) for each in zip(points, tallies, theories, strict=False)]
+    figures = [_figures(prepared, *of_point) for of_point in zip(points, tallies, theories, strict=False)]
     result = result_of(prepared, COLUMNS, figures, "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
@@ -114,7 +114,7 @@ def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePo
     with torch.no_grad():  # threads do not inherit it
         parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
     scores = map(torch.cat, zip(*parts, strict=True))
-    return [MomentTally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
+    return [MomentTally.of(matrix, pairs, bins) for matrix, bins in zip(scores, edges, strict=True)]
 
 
 def _merged(some: Sequence[MomentTally], others: Sequence[MomentTally]) -> list[MomentTally]:

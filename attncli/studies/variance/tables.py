@@ -70,9 +70,9 @@ def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableTy
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
     if most is not None and len(names) > 1:
         columns = {column.key: column for column in COLUMNS}
-        places = [columns[key] for key in names[1:]]
+        identifiers = [columns[key] for key in names[1:]]
         for key in ("variance", "unit_scale"):
-            yield from titled(columns[key].name, pivot(places, columns[key], records, width, most))
+            yield from titled(columns[key].name, pivot(identifiers, columns[key], records, width, most))
         yield from formulas_if(most, result)
         return
     yield Text()

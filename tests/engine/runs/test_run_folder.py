@@ -33,7 +33,7 @@ def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", ove
         for name in ("config.yaml", "weights.csv"):
             (folder.path / name).write_text(text)
         (folder.path / "results.json").write_text(json.dumps({"attncli": "0", "files": FILES}))
-    return folder.place
+    return folder.target
 
 
 def refused(out: Path, overwrite: bool = False) -> str:
@@ -46,7 +46,7 @@ def test_appears_complete(here: Path) -> None:
     with new_folder("d2l", None, False, STARTED) as folder:
         (folder.path / "a").write_text("1")
         assert not (here / "outputs" / "d2l" / STAMP).exists()
-    assert folder.place == here / "outputs" / "d2l" / STAMP
+    assert folder.target == here / "outputs" / "d2l" / STAMP
     assert names_in(here / "outputs") == ["d2l", f"d2l/{STAMP}", f"d2l/{STAMP}/a", "d2l/latest"]
 
 
@@ -235,7 +235,7 @@ def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) 
         (folder.path / "config.yaml").write_text("ours")
         (here / "run").mkdir()
         (here / "run" / "theirs").write_text("")
-    assert folder.place == here / "run-2"
+    assert folder.target == here / "run-2"
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
 
 

@@ -20,7 +20,7 @@ HeadIndex = tuple[int, int]  # batch element and head, 0 for a missing axis
 class Shown:
     """The places to show (pairs of batch element and head), in the order of the tensors."""
 
-    places: Sequence[HeadIndex]
+    heads: Sequence[HeadIndex]
     note: str = ""  # how the places were chosen, in words; empty if all are shown
     is_chosen: bool = False  # whether the config chooses the places
     ranked: Sequence[HeadIndex] = ()  # if there are many: largest distance first
@@ -48,21 +48,21 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
     another scorer; with a single scorer, the first places.
     """
     batches, heads = axes_of(result, layer)
-    places = list(itertools.product(batches, heads))
+    indices = list(itertools.product(batches, heads))
     facts = AttentionFacts.of(result)
     if facts.heads is not None or facts.batch is not None:
         chosen = sorted({place_of(row) for row in result.heads if row.get("layer") == layer})
-        if chosen == places:
-            return Shown(places, is_chosen=True)
+        if chosen == indices:
+            return Shown(indices, is_chosen=True)
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
-    if len(places) <= min(most, READ_IN_ORDER):
-        return Shown(places)
+    if len(indices) <= min(most, READ_IN_ORDER):
+        return Shown(indices)
     rows = [row for row in result.head_comparisons if row.get("layer") == layer and label in (None, row["a"], row["b"])]
     distance = distance_of(rows)
     by_rank = list(dict.fromkeys(map(place_of, largest_first(rows, distance))))[:most] if distance else []
-    if len(places) <= most:
-        return Shown(places, ranked=by_rank)
-    few = sorted(by_rank or places[:most])
+    if len(indices) <= most:
+        return Shown(indices, ranked=by_rank)
+    few = sorted(by_rank or indices[:most])
     why = f"where the scorers differ most ({DISTANCES[distance]})" if distance else "the first"
     return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank)
 
@@ -83,23 +83,23 @@ def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[i
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
             shape = result.tensors[name].shape[:-2]
             return range(math.prod(shape[:1])), numbers or range(math.prod(shape[1:]))
-    places = [place_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
-    batches, heads = (range(max(indices) + 1) for indices in zip(*places, strict=True))
+    rows = [place_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
+    batches, heads = (range(max(indices) + 1) for indices in zip(*rows, strict=True))
     return batches, numbers or heads
 
 
-def _in_words(places: Sequence[HeadIndex], batches: range, heads: Sequence[int]) -> str:
+def _in_words(chosen: Sequence[HeadIndex], batches: range, heads: Sequence[int]) -> str:
     """Return text such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
     by_batch: dict[int, list[int]] = {}
-    for batch, head in places:
+    for batch, head in chosen:
         by_batch.setdefault(batch, []).append(head)
     if len(heads) == 1:
         return f"{_several('batch element', by_batch)} of {len(batches)}"
     if len(batches) == 1:
         every = len(heads) if isinstance(heads, range) else in_ranges(heads)
         return f"{_several('head', by_batch[0])} of {every}"
-    each = (f"{_several('head', found)} of batch {batch}" for batch, found in by_batch.items())
-    return f"{'; '.join(each)} (of {len(batches)} x {len(heads)})"
+    texts = (f"{_several('head', of_batch)} of batch {batch}" for batch, of_batch in by_batch.items())
+    return f"{'; '.join(texts)} (of {len(batches)} x {len(heads)})"
 
 
 def _several(name: str, indices: Collection[int]) -> str:
