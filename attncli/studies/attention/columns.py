@@ -42,17 +42,24 @@ PAIR = (
     Column("a", "a", "Label of one scorer.", text=True, kind="place"),
     Column("b", "b", "Label of the other scorer.", text=True, kind="place"),
 )
+JS_DIVERGENCE = Column(
+    "js_divergence",
+    "JS divergence\n(bits)",
+    "Jensen-Shannon divergence of the weights, divided by their sums, mean over queries (Lin 1991).",
+    "bits",
+    most=1,
+)
+AGREEMENT = Column(
+    "top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key.", most=1
+)
+OUTPUT_DIFFERENCE = Column(
+    "output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."
+)
 DIFFERENCES = (
-    Column(
-        "js_divergence",
-        "JS divergence\n(bits)",
-        "Jensen-Shannon divergence of the weights, divided by their sums, mean over queries (Lin 1991).",
-        "bits",
-        most=1,
-    ),
-    Column("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key.", most=1),
+    JS_DIVERGENCE,
+    AGREEMENT,
     Column("max_abs_difference", "max abs\ndifference", "Largest difference between their weights."),
-    Column("output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."),
+    OUTPUT_DIFFERENCE,
     Column("output_change", "output\nchange", "L2 norm of output_a - output_b: of heads it shows which matter most."),
 )
 OF_CALLS = (

@@ -12,13 +12,11 @@ from attncli.results import Matrices, Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Panel, select
-from attncli.studies.attention.heads import HeadIndex, choices, distance_of, shown_places
+from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_places
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
 MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
-TITLES = {"js_divergence": "JS divergence of the weights (bits)", "output_difference": "Difference of the outputs"}
-QUANTITIES = {"js_divergence": "JS divergence (bits)", "output_difference": "difference"}
 
 
 def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Callable[[], Picture]]:
@@ -106,24 +104,24 @@ def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:
 
     With many scorers, each is compared with the first only.
     """
-    key = distance_of(rows) or next(iter(QUANTITIES))
+    distance = distance_of(rows) or OF_WEIGHTS
     pairs = list(dict.fromkeys((row["a"], row["b"]) for row in rows))
     if len(pairs) > MOST_PAIRS:
         first = pairs[0][0]
         note(f"heads: {len(pairs)} pairs of scorers are too many; each scorer is compared with {printable(first)}")
         pairs = [pair for pair in pairs if pair[0] == first]
-    panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], key) for pair in pairs]
-    return draw_heatmap(Heatmap(panels, TITLES[key], sides=("Batch", "Heads"), name="heads"), look, note)
+    panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], distance) for pair in pairs]
+    return draw_heatmap(Heatmap(panels, distance.title, sides=("Batch", "Heads"), name="heads"), look, note)
 
 
-def _panel(pair: tuple[str, str], rows: Sequence[Row], key: str) -> Panel:
-    """Return the metric `key` of a pair as a matrix (batch elements, heads), masked where it is unknown."""
+def _panel(pair: tuple[str, str], rows: Sequence[Row], distance: Distance) -> Panel:
+    """Return the distance of a pair as a matrix (batch elements, heads), masked where it is unknown."""
     batches, heads = (list(dict.fromkeys(row[axis] for row in rows)) for axis in ("batch", "head"))
-    figures = [float("nan") if row[key] is None else row[key] for row in rows]
+    figures = [float("nan") if value is None else value for value in map(distance.of, rows)]
     values = torch.tensor(figures, dtype=torch.float64).reshape(len(batches), len(heads))
     queries, keys = (_names(indices) for indices in (batches, heads))
     label = " and ".join(map(printable, pair))
-    return Panel(label, "", (0, 0), values, ~values.isnan(), queries, keys, quantity=QUANTITIES[key])
+    return Panel(label, "", (0, 0), values, ~values.isnan(), queries, keys, quantity=distance.quantity)
 
 
 def _names(indices: Sequence[int]) -> tuple[str, ...] | range:

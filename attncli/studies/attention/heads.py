@@ -7,13 +7,36 @@ from dataclasses import dataclass
 
 from attncli.errors import in_ranges
 from attncli.numbers import finite
-from attncli.results import STAGES, Result, Row, tensor_name
-from attncli.studies.attention.columns import AttentionFacts
+from attncli.results import STAGES, Column, Result, Row, tensor_name
+from attncli.studies.attention.columns import AGREEMENT, JS_DIVERGENCE, OUTPUT_DIFFERENCE, AttentionFacts
 from attncli.studies.attention.findings import SAME
 
-DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
 READ_IN_ORDER = 4  # up to here in order; more are sorted by difference
 HeadIndex = tuple[int, int]  # batch element and head, 0 for a missing axis
+
+
+@dataclass(frozen=True)
+class Distance:
+    """A distance of two scorers to rank heads by: the columns `figures`, the first of which is the distance, and texts.
+
+    These are its name in a note, the rest of the title of a ranking, and title and quantity of a picture.
+    """
+
+    figures: Sequence[Column]
+    name: str
+    ranking: str
+    title: str
+    quantity: str
+
+    def of(self, row: Row) -> float | None:
+        """Return the distance in a row of comparisons."""
+        distance: float | None = row[self.figures[0].key]
+        return distance
+
+
+WEIGHTS = "JS divergence", "that differ most", "JS divergence of the weights (bits)", "JS divergence (bits)"
+OUTPUTS = "difference of outputs", "whose outputs differ most", "Difference of the outputs", "difference"
+OF_WEIGHTS, OF_OUTPUTS = Distance((JS_DIVERGENCE, AGREEMENT), *WEIGHTS), Distance((OUTPUT_DIFFERENCE,), *OUTPUTS)
 
 
 @dataclass(frozen=True)
@@ -31,14 +54,17 @@ def place_of(row: Row) -> HeadIndex:
     return row["batch"] or 0, row["head"] or 0
 
 
-def distance_of(rows: Sequence[Row]) -> str | None:
-    """Return the metric to rank comparisons by: the first of DISTANCES with a value above rounding, or None."""
-    return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
+def distance_of(rows: Sequence[Row]) -> Distance | None:
+    """Return the distance of weights, else of outputs, if a value is above rounding, or None."""
+    known = (
+        distance for distance in (OF_WEIGHTS, OF_OUTPUTS) if max(finite(map(distance.of, rows)), default=0.0) > SAME
+    )
+    return next(known, None)
 
 
-def largest_first(rows: Sequence[Row], key: str) -> list[Row]:
-    """Return the rows sorted by a metric, stably, with unknown values last."""
-    return sorted(rows, key=lambda row: -row[key] if finite([row[key]]) else math.inf)
+def largest_first(rows: Sequence[Row], distance: Distance) -> list[Row]:
+    """Return the rows sorted by a distance, stably, with unknown values last."""
+    return sorted(rows, key=lambda row: -max(finite([distance.of(row)]), default=-math.inf))
 
 
 def shown_places(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
@@ -63,7 +89,7 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
     if len(indices) <= most:
         return Shown(indices, ranked=by_rank)
     few = sorted(by_rank or indices[:most])
-    why = f"where the scorers differ most ({DISTANCES[distance]})" if distance else "the first"
+    why = f"where the scorers differ most ({distance.name})" if distance else "the first"
     return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank)
 
 

@@ -17,7 +17,7 @@ from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
-from attncli.studies.attention.heads import HeadIndex, largest_first, place_of
+from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, largest_first, place_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows
 
@@ -185,7 +185,7 @@ def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
 def changes_of(result: Result) -> list[Row]:
     """Return the rows by head that compare the first scorer with another, the largest change of the output first."""
     first = result.labels[0]
-    return largest_first([row for row in result.head_comparisons if row["a"] == first], "output_difference")
+    return largest_first([row for row in result.head_comparisons if row["a"] == first], OF_OUTPUTS)
 
 
 def changes_by_label(rows: Sequence[Row], labels: Sequence[str]) -> dict[str, list[Row]]:
@@ -212,7 +212,7 @@ def _about_changes(
     for label, rows in changes.items():
         differences = finite(row["output_difference"] for row in rows)
         if differences:
-            most, mean = largest_first(rows, "output_difference")[0], fmean(differences)
+            most, mean = largest_first(rows, OF_OUTPUTS)[0], fmean(differences)
             where = f"layer {layers[most['layer']]}, head {most['head']}"
             named, first = (in_sentence(name, random) for name in (label, most["a"]))
             text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)}%,"

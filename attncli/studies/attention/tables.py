@@ -12,15 +12,7 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number, several
-from attncli.results import (
-    LAYER,
-    STAGES,
-    TIE,
-    Column,
-    Result,
-    Row,
-    tensor_name,
-)
+from attncli.results import LABEL, LAYER, NORMALIZER, SCORER, STAGES, TIE, Column, Result, Row, tensor_name
 from attncli.show.terminal.tables import (
     STRONG,
     Cells,
@@ -38,23 +30,26 @@ from attncli.show.terminal.tables import (
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.show.terminal.weights import excerpt_of, legend, weight_tables
 from attncli.studies.attention.columns import (
+    BATCH,
     COLUMNS,
-    COMPARISONS,
-    HEAD_COMPARISONS,
+    DIFFERENCES,
+    HEAD,
     HEADS,
     OF_CALLS,
+    OUTPUT_DIFFERENCE,
+    PAIR,
     AttentionFacts,
-    in_layers,
 )
-from attncli.studies.attention.heads import HeadIndex, axes_of, choices, distance_of, largest_first, shown_places
-from attncli.studies.attention.layers import (
-    changes_by_label,
-    changes_of,
-    grids,
-    head_numbers,
-    means,
-    most_changed,
+from attncli.studies.attention.heads import (
+    OF_WEIGHTS,
+    HeadIndex,
+    axes_of,
+    choices,
+    distance_of,
+    largest_first,
+    shown_places,
 )
+from attncli.studies.attention.layers import changes_by_label, changes_of, grids, head_numbers, means, most_changed
 
 MOST_PLACES = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
@@ -62,10 +57,6 @@ FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
 GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 10  # rows of the heads that differ most
 ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
-RANKED_BY = {
-    "js_divergence": ("that differ most", ["js_divergence", "top1_agreement"]),
-    "output_difference": ("whose outputs differ most", ["output_difference"]),
-}
 CALLS = [
     Column("number", "", "Number of the layer."),
     LAYER,
@@ -74,9 +65,9 @@ CALLS = [
     Column("error", "error", "Largest difference between the model's output and the re-scored one."),
 ]
 MEANS = [
-    *pick(COLUMNS, ["label"]),
+    LABEL,
     *pick((*HEADS, *OF_CALLS), ["entropy", "entropy_share", "max_weight", "first_key"]),
-    *pick(HEAD_COMPARISONS, ["output_difference"]),
+    OUTPUT_DIFFERENCE,
 ]
 
 
@@ -117,9 +108,8 @@ def tables(
     if result.comparisons:
         rows = result.comparisons
         if most is not None and len(rows) > most:
-            rows = largest_first(rows, distance_of(rows) or "js_divergence")[:most]
-        figures = [column for column in COMPARISONS[2:] if most is None or column.key != "output_change"]
-        pairs = record_tables(COMPARISONS[:2], figures, rows, width)
+            rows = largest_first(rows, distance_of(rows) or OF_WEIGHTS)[:most]
+        pairs = record_tables(PAIR, DIFFERENCES[: None if most is None else -1], rows, width)  # without the change
         yield from titled("Pairwise comparison", pairs)
         yield from left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
     yield from _ranking(result, width, most, csv)
@@ -191,9 +181,9 @@ def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[R
         "weight_sum": all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums),
         "entropy_bound": most is not None,
     }
-    names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
+    names = [column for column in (LABEL, SCORER, NORMALIZER) if not usual.get(column.key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
-    yield from record_tables(pick(COLUMNS, names), figures, records, width, _at_least(FEWEST_SCORERS, most))
+    yield from record_tables(names, figures, records, width, _at_least(FEWEST_SCORERS, most))
 
 
 def _names_normalizer(record: Row) -> bool:
@@ -203,22 +193,21 @@ def _names_normalizer(record: Row) -> bool:
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the heads or batch elements in which scorers differ most, if there are several worth ranking."""
     batches, heads = axes_of(result)
-    key = distance_of(result.head_comparisons)
-    if key is None or (len(heads) == 1 and len(batches) <= 2):
+    distance = distance_of(result.head_comparisons)
+    if distance is None or (len(heads) == 1 and len(batches) <= 2):
         return
-    which, figures = RANKED_BY[key]
-    rows = largest_first(result.head_comparisons, key)
+    rows = largest_first(result.head_comparisons, distance)
     entropies = {(row["label"], row["batch"], row["head"]): row["entropy"] for row in result.heads}
     shown = [
         {**row, **{f"entropy_{of}": entropies.get((row[of], row["batch"], row["head"])) for of in "ab"}}
         for row in rows[: _most_ranked(most)]
     ]
-    names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (len(batches) > 1), *["head"] * (heads != range(1))])
-    columns = pick(HEAD_COMPARISONS, figures)
-    wider = [*columns, *ENTROPIES] if key == "js_divergence" else columns
+    names = [*PAIR, *[BATCH] * (len(batches) > 1), *[HEAD] * (heads != range(1))]
+    columns = distance.figures
+    wider = [*columns, *ENTROPIES] if distance is OF_WEIGHTS else columns
     if sum(cell.width + 1 for cell in cells([*names, *wider], shown)) <= width:
         columns = wider
-    title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {which}"
+    title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {distance.ranking}"
     yield from titled(title, record_tables(names, columns, shown, width))
     yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 
@@ -285,8 +274,8 @@ def _changes(result: Result, width: int, most: int | None, csv: str | None) -> I
         return
     shown = [{**row, "layer": result.layers[row["layer"]]} for row in rows[: _most_ranked(most)]]
     several_elements = len({row["batch"] for row in rows}) > 1
-    names = pick(in_layers(HEAD_COMPARISONS), ["a", "b", "layer", *["batch"] * several_elements, "head"])
-    columns = pick(in_layers(HEAD_COMPARISONS), ["output_difference", "js_divergence", "top1_agreement"])
+    names = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD]
+    columns = [OUTPUT_DIFFERENCE, *OF_WEIGHTS.figures]
     yield from titled("Heads whose outputs change most", record_tables(names, columns, shown, width))
     yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 

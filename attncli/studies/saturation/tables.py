@@ -7,13 +7,15 @@ from rich.text import Text
 
 from attncli.building import all_softmax
 from attncli.common.pairs.entries import PairsFacts
+from attncli.common.pairs.study import PLACE
 from attncli.numbers import sizes
-from attncli.results import Result, by_label
+from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
 
-PIVOTS = ("jacobian_median", "max_weight_median")
+PIVOTS = pick(COLUMNS, ["jacobian_median", "max_weight_median"])
+ROWS, WEIGHT_SUM = pick(COLUMNS, ["rows", "weight_sum"])
 LEGEND = (
     "medians over the rows, as in the picture; Jacobian: Frobenius norm of the {}, with its quartiles and its mean; "
     "query gradient: norm of the output's gradient with respect to the query, with one standard normal value per key"
@@ -26,10 +28,10 @@ OF_ANY = "Jacobian of the weights with respect to the scores"
 SHARES = "entropy is that of weights / their sum; rows whose weights are all 0 have none"
 ROUNDING = 1e-6  # of a sum of weights, at most
 CORRELATED = "rho correlates all keys of a row with the query, not one matching key only"
-FIGURES = (
+FIGURES = pick(COLUMNS, [
     "entropy_median", "max_weight_median",
     "jacobian_median", "jacobian_q25", "jacobian_q75", "jacobian_mean", "query_gradient_median",
-)  # fmt: skip
+])  # fmt: skip
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
@@ -37,8 +39,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     records, groups, shared = result.records, by_label(result.records), sizes(result.records)
     sums = [record.get("weight_sum") for record in records]
     sums_vary = any(abs(total - 1.0) > ROUNDING for total in sums if total is not None)
-    chosen = [*FIGURES[:2], *(["weight_sum"] if sums_vary else []), *FIGURES[2:]]
-    figures = pick(COLUMNS, chosen if len(shared) == 2 else ["rows", *chosen])
+    figures = [*[ROWS] * (len(shared) != 2), *FIGURES[:2], *[WEIGHT_SUM] * sums_vary, *FIGURES[2:]]
     if len({record["d"] for record in records}) == 1:
         shared = [f"d = {records[0]['d']}", *shared]
     jacobian = OF_SOFTMAX if all_softmax(records) else OF_ANY
@@ -48,14 +49,15 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from remark(CORRELATED if PairsFacts.of(result).rho else "")
     if len(groups) == len(records):
         yield Text()
-        yield from blocks(pick(COLUMNS, ["label"]), figures, records, width, most)
+        yield from blocks([LABEL], figures, records, width, most)
         yield from formulas_if(most, result)
         return
     numbered, layers = numbered_layers(records, result.layers, most)
     yield from remark(layers)
-    identifiers = pick(COLUMNS, [*["layer"] * ("layer" in records[0]), "d" if records[0]["head"] is None else "head"])
+    layer, head, d = PLACE
+    identifiers = [*[layer] * ("layer" in records[0]), d if records[0]["head"] is None else head]
     if most is not None:
-        for metric in pick(COLUMNS, PIVOTS):
+        for metric in PIVOTS:
             yield from titled(metric.name, pivot(identifiers, metric, numbered, width, most))
         yield from formulas_if(most, result)
         return

@@ -7,7 +7,8 @@ from attncli.numbers import number, several
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 short = partial(number, digits=3)
-PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))
+D = Column("d", "d", "Size of queries and keys.", kind="place")
+PLACE = (SCORER, LABEL, NORMALIZER, D)
 GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys per test sequence.", kind="place")
 ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=short, most=1)

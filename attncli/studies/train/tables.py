@@ -1,8 +1,6 @@
 """The tables of the study `train`: accuracy by d, and the course of learning."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -10,13 +8,13 @@ from rich.text import Text
 from attncli.building import all_softmax
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.results import Result, Row, by_label
+from attncli.results import LABEL, Result, Row, by_label
 from attncli.show.terminal import tables as show
-from attncli.studies.train.columns import COMPARISONS, TrainFacts
+from attncli.studies.train.columns import ACCURACY, COMPARISONS, ENTROPY, GRADIENT, KEYS, LOSS, START, D, TrainFacts
 from attncli.studies.train.rows import mean_and_range
 
-COLUMN = {column.key: column for column in COMPARISONS}
-DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")
+STEPS, REACHED = show.pick(COMPARISONS, ["steps_to_90", "reached_90"])
+DETAILS = (D, STEPS, REACHED, LOSS, START, ENTROPY, GRADIENT)
 RANGE = "mean over the seeds (lowest–highest)"
 LEGEND = "steps: median over the seeds; entropy: of the weights{}, in nats; gradient: norm after the last step"
 INTERRUPTED = "interrupted: results are incomplete"
@@ -33,8 +31,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         keys = facts.keys
         yield Text()
         yield Text.assemble(("accuracy", show.STRONG), f" by number of keys, trained with {number(keys)}")
-        column = replace(COLUMN["accuracy"], format=partial(number, digits=3))
-        yield from show.pivot([COLUMN["keys"], COLUMN["d"]][: 1 + (len(sizes) > 1)], column, summary, width, most)
+        yield from show.pivot([KEYS, D][: 1 + (len(sizes) > 1)], ACCURACY, summary, width, most)
         all_keys = {}
     for keys in all_keys:
         other = "" if keys == facts.keys else f", trained with {number(facts.keys)}"
@@ -47,7 +44,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text()
     yield Text.assemble(("learning", show.STRONG), " at each d")
     trained = [row for row in summary if row["keys"] == facts.keys]
-    yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, most)
+    yield from show.tables([LABEL], DETAILS, trained, width, most)
     softmax = all_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
     yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(facts.least_loss, 3)}")

@@ -6,8 +6,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.pairs.entries import PairsFacts
+from attncli.common.pairs.study import PLACE
 from attncli.numbers import number
-from attncli.results import Result, by_label
+from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
@@ -22,8 +23,10 @@ REAL = (
     "Every unmasked pair is used; nothing is sampled, so there is no interval. Within rows is the variance over the "
     "keys of a query, averaged over the queries: the rest does not change the softmax. Needed scale gives variance 1."
 )
-FEW = ("mean", "variance", "variance_ci", "theory_variance", "z")
-RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci", "theory_variance", "z")
+D, VARIANCE, Z, UNIT_SCALE, THEORY = pick(COLUMNS, ["d", "variance", "z", "unit_scale", "theory"])
+FEW = pick(COLUMNS, ["mean", "variance", "variance_ci", "theory_variance", "z"])
+RANDOM = pick(COLUMNS, ["samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci", "theory_variance", "z"])
+MEASURED = pick(COLUMNS, ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"])  # of real tensors
 
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
@@ -35,18 +38,15 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
     records, sizes = result.records, {record["d"] for record in result.records}
     if most is not None and len(sizes) > 1:
         yield Text(f"{PairsFacts.of(result).words}; {LEGEND_OF_Z}")
-        columns = {column.key: column for column in COLUMNS}
-        for key in ("variance", "z"):
-            yield from titled(columns[key].name, pivot([columns["d"]], columns[key], records, width, most))
+        for column in (VARIANCE, Z):
+            yield from titled(column.name, pivot([D], column, records, width, most))
         yield from formulas_if(most, result)
         return
     yield Text(f"{PairsFacts.of(result).words}; {LEGEND}")
     if len(sizes) == 1:
         yield Text(f"d = {number(records[0]['d'])}, {number(records[0]['samples'])} samples")
         yield Text()
-        yield from blocks(
-            pick(COLUMNS, ["label"]), pick(COLUMNS, RANDOM[1:] if most is None else FEW), records, width, most
-        )
+        yield from blocks([LABEL], RANDOM[1:] if most is None else FEW, records, width, most)
         yield Text()
         yield from formulas(result)
         return
@@ -55,8 +55,7 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
         scales = dict.fromkeys(number(records[end]["scale"], trim=True) for end in (0, -1))
         yield from heading(records[0], result.formulas[label], [f"scale {' to '.join(scales)}"])
         kinds = {record["theory"] for record in records}
-        figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
-        yield from blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), records, width, most)
+        yield from blocks([D], [*RANDOM, *[THEORY] * ("limit" in kinds)], records, width, most)
         yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
 
 
@@ -66,16 +65,13 @@ def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableTy
     one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
     yield Text(f"{PairsFacts.of(result).words}{one_d}. {REAL}")
     yield from remark(layers)
-    names = ["label", *(key for key in ("layer", "head") if records[0].get(key) is not None)]
-    figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
-    if most is not None and len(names) > 1:
-        columns = {column.key: column for column in COLUMNS}
-        identifiers = [columns[key] for key in names[1:]]
-        for key in ("variance", "unit_scale"):
-            yield from titled(columns[key].name, pivot(identifiers, columns[key], records, width, most))
+    identifiers = [column for column in PLACE[:2] if records[0].get(column.key) is not None]
+    if most is not None and identifiers:
+        for column in (VARIANCE, UNIT_SCALE):
+            yield from titled(column.name, pivot(identifiers, column, records, width, most))
         yield from formulas_if(most, result)
         return
     yield Text()
-    yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, most)
+    yield from blocks([LABEL, *identifiers], MEASURED, records, width, most)
     yield Text()
     yield from formulas(result)
