@@ -71,7 +71,7 @@ def capture(
     overwrite: OverwriteFile = False,
     quiet: Quiet = False,
 ) -> None:
-    from attncli.engine.runs.captured import check_place, save_captured
+    from attncli.engine.runs.captured import check_place, save_captured  # load torch
     from attncli.inputs.device import resolve_device
     from attncli.models.capture import Capture
     from attncli.models.loading import Request, run

@@ -1,18 +1,18 @@
 """`attncli check`: find mistakes in experiments without running them."""
 
 from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrides_of
+from attncli.commands.progress import running
+from attncli.commands.streams import print_line
+from attncli.config.builtin import experiment_path
+from attncli.config.document import read_document
+from attncli.errors import Collector, as_line
+from attncli.numbers import several
+from attncli.stopping import signals
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
-    from attncli.commands.progress import running
-    from attncli.commands.streams import print_line
-    from attncli.config.builtin import experiment_path
-    from attncli.config.document import read_document
-    from attncli.engine.experiment import load_experiment
+    from attncli.engine.experiment import load_experiment  # load torch
     from attncli.engine.sweeps.points import plan_of
-    from attncli.errors import Collector, as_line
-    from attncli.numbers import several
-    from attncli.stopping import signals
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     collector = Collector()

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.commands.options import Full, OverwriteFile, Quiet, naming_options
+from attncli.commands.progress import Terminal
+from attncli.commands.streams import DIFFERENT, print_note, print_notes
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
+from attncli.config.strict import validated
+from attncli.engine.runs.run_folder import check_file, save_file_at
 from attncli.errors import Collector, InputError
+from attncli.results import nan_to_null
+from attncli.show.terminal.comparison import tables
+from attncli.show.terminal.tables import SCREEN
 
 if TYPE_CHECKING:
     from attncli.engine.runs.loading import StoredRun
@@ -47,14 +54,9 @@ def compare(
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:
-    from attncli.commands.experiments import print_json
-    from attncli.commands.progress import Terminal
-    from attncli.commands.streams import DIFFERENT, print_note
+    from attncli.commands.experiments import print_json  # load torch
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run
-    from attncli.results import nan_to_null
-    from attncli.show.terminal.comparison import tables
-    from attncli.show.terminal.tables import SCREEN
 
     look = _check(runs, tolerance, fail, out, overwrite, values)
     collector, stored = Collector(), []
@@ -107,8 +109,6 @@ def _check(
         if overrides:
             raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
         return HeatmapLook()
-    from attncli.config.strict import validated
-    from attncli.engine.runs.run_folder import check_file
     from attncli.show.pictures.figures import drawing, ignore_note, picture_ending  # loads matplotlib
     from attncli.show.pictures.heatmaps import colour_map
 
@@ -128,9 +128,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
 
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
     """
-    from attncli.commands.streams import print_notes
-    from attncli.engine.runs.run_folder import save_file_at
-    from attncli.show.page.report import names_of
+    from attncli.show.page.report import names_of  # load torch and matplotlib
     from attncli.show.pictures.figures import save_figure
     from attncli.show.pictures.heatmaps import runs_figure
     from attncli.show.pictures.words import check_words

@@ -41,7 +41,7 @@ def doctor(
 ) -> None:
     """Check the attention of every head for faults and remarkable patterns."""
     import_quickly(pictures=not output.no_plots)
-    from attncli.commands.experiments import run_and_show
+    from attncli.commands.experiments import run_and_show  # load torch
     from attncli.engine.experiment import load_experiment
 
     overrides = [*overrides_of(sets), *overrides_of_flags(values)]
@@ -60,7 +60,7 @@ def doctor(
 
 
 def _is_function(source: str) -> bool:
-    from attncli.models.loading import Request
+    from attncli.models.loading import Request  # loads torch
 
     return Request(source).is_function
 

@@ -68,7 +68,7 @@ class LoadedSweep:
         Raises:
             InputError: the folder cannot be written.
         """
-        from attncli.engine.sweeps.running import SweepTask, run_sweep
+        from attncli.engine.sweeps.running import SweepTask, run_sweep  # only sweeps need it
 
         task = SweepTask(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
         finished, problem = run_sweep(task, progress)
@@ -94,7 +94,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 
 
 def _load_sweep(document: Document) -> LoadedSweep:
-    from attncli.engine.sweeps.points import plan_of
+    from attncli.engine.sweeps.points import plan_of  # only sweeps need it
 
     return LoadedSweep(plan_of(document))
 

@@ -1,5 +1,6 @@
 """`attncli explain`: one query worked out."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,13 @@ from attncli.commands.options import (
     overrides_of,
     without_expectations,
 )
+from attncli.commands.progress import Terminal, running
+from attncli.config.builtin import builtin_path, experiment_path
+from attncli.config.document import read_document
+from attncli.errors import InputError, os_errors_as_input_errors
+from attncli.results import MOST_KEYS, nan_to_null
+from attncli.show.terminal.explanation import lines
+from attncli.show.terminal.tables import SCREEN
 
 Source = Annotated[
     Path | None,
@@ -47,18 +55,9 @@ def explain(
     dtype: DType = None,
 ) -> None:
     """Print one query worked out by hand."""
-    from dataclasses import asdict
-
-    from attncli.commands.experiments import print_json
-    from attncli.commands.progress import Terminal, running
-    from attncli.config.builtin import builtin_path, experiment_path
-    from attncli.config.document import read_document
+    from attncli.commands.experiments import print_json  # load torch
     from attncli.engine.experiment import load_experiment
     from attncli.engine.runs.loading import read_run
-    from attncli.errors import InputError, os_errors_as_input_errors
-    from attncli.results import MOST_KEYS, nan_to_null
-    from attncli.show.terminal.explanation import lines
-    from attncli.show.terminal.tables import SCREEN
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     overrides += in_place_of_scorers(scorers) if scorers else []

@@ -8,8 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from attncli.commands.options import Open, Quiet, import_quickly, naming_options
+from attncli.commands.streams import print_line, print_notes
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
+from attncli.engine.runs.run_folder import check_file, save_file_at
+from attncli.errors import InputError, did_you_mean, got
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
 Only = Annotated[
@@ -32,13 +35,10 @@ def figure(
 ) -> None:
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
-    from attncli.commands.streams import print_line, print_notes
-    from attncli.engine.experiment import look_of
+    from attncli.engine.experiment import look_of  # load torch and matplotlib
     from attncli.engine.runs.loading import read_run, reading
-    from attncli.engine.runs.run_folder import check_file, save_file_at
     from attncli.engine.runs.saving import add_files
     from attncli.engine.sweeps.views import figures_of
-    from attncli.errors import InputError, did_you_mean, got
     from attncli.show.pictures.figures import save_figure
     from attncli.show.pictures.words import check_words
 

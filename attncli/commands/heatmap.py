@@ -8,8 +8,12 @@ import typer
 
 from attncli.commands.options import Device, DType, Open, OverwriteFile, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
+from attncli.commands.streams import print_line, print_notes
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
+from attncli.config.strict import validated
+from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
+from attncli.errors import InputError, got
 
 Source = Annotated[
     Path | None,
@@ -59,11 +63,7 @@ def heatmap(
     quiet: Quiet = False,
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
-    from attncli.commands.sources import load_source
-    from attncli.commands.streams import print_line, print_notes
-    from attncli.config.strict import validated
-    from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
-    from attncli.errors import InputError, got
+    from attncli.commands.sources import load_source  # load torch and matplotlib
     from attncli.show.pictures.figures import drawing, ignore_note, picture_ending, save_figure
     from attncli.show.pictures.heatmaps import colour_map, heatmap_figure
     from attncli.show.pictures.words import check_words

@@ -14,7 +14,9 @@ from attncli.commands.progress import Terminal
 from attncli.commands.streams import print_line
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
+from attncli.engine.runs.run_folder import writing
 from attncli.errors import InputError
+from attncli.stopping import signals
 
 Name = Annotated[
     str | None,
@@ -51,9 +53,6 @@ def _about(name: str) -> str:
 
 def _copy(name: str, out: Path) -> None:
     """Copy a built-in experiment and the tensor files that it uses into `out`. Raise InputError if a file exists."""
-    from attncli.engine.runs.run_folder import writing
-    from attncli.stopping import signals
-
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")
     files = [path for path in sorted(builtin_folder().rglob("*")) if path.suffix not in ("", ".yaml")]

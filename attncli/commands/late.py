@@ -31,7 +31,7 @@ class LateCommand(PlainHelp, TyperCommand):
     def _loaded(self) -> Any:
         name = str(self.name)
         if name in STUDIES and name not in WITH_ARGUMENTS:
-            from attncli.commands.study_flags import command_of_study
+            from attncli.commands.study_flags import command_of_study  # loads pydantic
 
             return command_of_study(name)
         module = importlib.import_module(f"attncli.commands.{name}")
@@ -50,7 +50,7 @@ class LateCommand(PlainHelp, TyperCommand):
         try:
             rest: list[str] = self._loaded.parse_args(ctx, args)
         except typer.BadParameter as error:
-            from pydantic import ValidationError
+            from pydantic import ValidationError  # heavy, and only wrong options need it
 
             if isinstance(error.__cause__, ValidationError):
                 wrong = error.__cause__.errors()[0]

@@ -78,10 +78,10 @@ def import_quickly(*, pictures: bool) -> None:
     """Import torch, and matplotlib if `pictures`, with garbage collection disabled, as it would free nothing."""
     gc.disable()
     try:
-        import attncli.api
+        import attncli.api  # loads torch
 
         if pictures:
-            import attncli.show.pictures.heatmaps  # noqa: F401
+            import attncli.show.pictures.heatmaps  # noqa: F401  # loads matplotlib
     finally:
         gc.freeze()
         gc.enable()

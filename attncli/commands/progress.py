@@ -67,6 +67,7 @@ def running(name: str, quiet: bool = False, json: bool = False) -> Iterator[Prog
         if not (steps and console.is_terminal):
             yield ProgressOnStderr(name, quiet, steps)
             return
+        # Only a terminal shows a bar.
         from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 

@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 from attncli.commands.options import OverwriteFile, Quiet
+from attncli.commands.streams import print_line, print_notes
+from attncli.config.document import REPORT
+from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
 from attncli.errors import Collector, InputError, got
+from attncli.show.page.note import read_note
 
 ENDINGS = (".html", ".htm")
 MOST_COMPARED = 10  # runs that are compared with the first
@@ -39,13 +43,9 @@ def report(
     open_: Open = False,
     quiet: Quiet = False,
 ) -> None:
-    from attncli.commands.streams import print_line, print_notes
-    from attncli.config.document import REPORT
-    from attncli.engine.experiment import compare_stored
+    from attncli.engine.experiment import compare_stored  # load torch
     from attncli.engine.runs.loading import read_run
-    from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
     from attncli.engine.runs.saving import add_files
-    from attncli.show.page.note import read_note
     from attncli.show.page.report import report as page_of
 
     if out is not None:  # raises InputError before the work

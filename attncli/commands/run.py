@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Run experiments; flags for pictures override their `figure`."""
     import_quickly(pictures=not output.no_plots)
-    from attncli.commands.experiments import load_experiments, run_and_show
+    from attncli.commands.experiments import load_experiments, run_and_show  # loads torch
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)

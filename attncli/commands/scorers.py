@@ -6,6 +6,12 @@ from typing import Annotated
 
 import typer
 
+from attncli.commands.progress import Terminal
+from attncli.config import normalizer_entries, scorer_entries
+from attncli.config.catalogue import KINDS, names_of
+from attncli.config.installed import listed_names, listings
+from attncli.errors import InputError, did_you_mean, got
+
 
 def scorer_names() -> list[str]:
     """Return the names of scorers, for shell completion."""
@@ -19,8 +25,6 @@ def catalogue_names() -> list[str]:
 
 def _names_in(folder: str, kind: str) -> list[str]:
     """Return the names of the built-in and installed classes of a kind, without importing them and torch."""
-    from attncli.config.installed import listed_names
-
     modules = pkgutil.iter_modules([str(Path(__file__).parents[1] / folder)])
     return sorted({*(module.name for module in modules if not module.name.startswith("_")), *listed_names(kind)})
 
@@ -32,12 +36,7 @@ Name = Annotated[
 
 
 def scorers(name: Name = None) -> None:
-    from attncli.commands.progress import Terminal
-    from attncli.config import normalizer_entries, scorer_entries
-    from attncli.config.catalogue import KINDS, names_of
-    from attncli.config.installed import listings
-    from attncli.errors import InputError, did_you_mean, got
-    from attncli.show.terminal.catalogue import catalogue, details
+    from attncli.show.terminal.catalogue import catalogue, details  # loads torch
 
     packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}
     if name is None:

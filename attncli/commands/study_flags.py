@@ -165,7 +165,7 @@ def command_of_study(study: str) -> Any:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
         import_quickly(pictures=not output.no_plots)
-        from attncli.commands.experiments import run_and_show
+        from attncli.commands.experiments import run_and_show  # load torch
         from attncli.engine.experiment import load_experiment
 
         run_and_show([load_experiment(document)], output)

@@ -28,7 +28,7 @@ def swap(
     """Run a real model with other scorers inside, and compare its outputs with its own."""
     of_texts = text_overrides(text, texts)
     import_quickly(pictures=not output.no_plots)
-    from attncli.commands.experiments import run_and_show
+    from attncli.commands.experiments import run_and_show  # load torch
     from attncli.engine.experiment import load_experiment
 
     overrides = [*overrides_of(sets), *overrides_of_flags(values)]

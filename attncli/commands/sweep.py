@@ -27,6 +27,10 @@ from attncli.commands.options import (
 )
 from attncli.commands.streams import FAILED, print_line, print_note
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
+from attncli.config.builtin import experiment_path
+from attncli.config.document import read_document
+from attncli.config.sweep import typed_axes
+from attncli.engine.sweeps.journal import config_of, status_of
 from attncli.errors import InputError, as_line
 from attncli.numbers import several
 from attncli.stopping import signals
@@ -110,10 +114,6 @@ def sweep(
     quiet: Quiet = False,
     full: Full = False,
 ) -> None:
-    from attncli.config.builtin import experiment_path
-    from attncli.config.document import read_document
-    from attncli.config.sweep import typed_axes
-    from attncli.engine.sweeps.journal import config_of, status_of
 
     if status is not None:
         print_line(status_of(status))
@@ -131,7 +131,7 @@ def sweep(
     overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(values)]
     document = read_document(path, overrides)
     import_quickly(pictures=not (no_plots or dry_run))
-    from attncli.commands.experiments import show_results, show_run, working
+    from attncli.commands.experiments import show_results, show_run, working  # load torch
     from attncli.engine.sweeps.points import check_same, plan_of
 
     plan = plan_of(document, axes, metric, elsewhere=cluster is not None)
@@ -141,10 +141,10 @@ def sweep(
         _list_points(plan, json)
         return
     if cluster is not None:
-        from attncli.engine.sweeps.cluster import check_cluster
+        from attncli.engine.sweeps.cluster import check_cluster  # loads torch
 
         check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before the folder is created
-    from attncli.engine.sweeps.running import SweepTask, run_sweep
+    from attncli.engine.sweeps.running import SweepTask, run_sweep  # loads torch
 
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
     command = shlex.join(["attncli", *sys.argv[1:]])
@@ -178,7 +178,7 @@ def _list_points(plan: "SweepPlan", json: bool) -> None:
 
 def _end(finished: "FinishedRun", problem: str | None) -> None:
     """Print which points failed and why the sweep stopped early (`problem`), if it did; raise typer.Exit on failure."""
-    from attncli.commands.experiments import check_verdicts, print_failures, shortest
+    from attncli.commands.experiments import check_verdicts, print_failures, shortest  # loads torch
 
     folder, counts = shortest(finished.folder), finished.content["settings"]["points"]
     print_failures([finished])

@@ -30,7 +30,7 @@ def class_name(name: str) -> str:
 
 def built_in(kind: str) -> dict[str, type]:
     """Return the built-in scorers or normalisers by name; `kind` is one of KINDS."""
-    from attncli.normalizers import NORMALIZERS
+    from attncli.normalizers import NORMALIZERS  # load torch
     from attncli.scorers import SCORERS
 
     return dict[str, type](SCORERS if kind == "scorer" else NORMALIZERS)
@@ -67,7 +67,7 @@ def class_of(name: object, kind: str) -> type:
             return _users_class(name, kind)
         is_built_in = any(name in built_in(any_kind) for any_kind in KINDS)
         if listing := listing_of(name, kind, is_built_in=is_built_in):
-            from attncli.scorers._custom import load_listed
+            from attncli.scorers._custom import load_listed  # loads torch
 
             return load_listed(str(listing), listing.target, listing.package)
         if name in built_in(kind):
@@ -76,7 +76,7 @@ def class_of(name: object, kind: str) -> type:
 
 
 def _users_class(name: str, kind: str) -> type:
-    from attncli.scorers._custom import load_class
+    from attncli.scorers._custom import load_class  # loads torch
 
     module, _, option = name.partition(":")
     if not is_custom(name):

@@ -65,7 +65,7 @@ def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
 @functools.cache
 def normalizer_models() -> dict[str, type[NormalizerEntry]]:
     """Return the model of each built-in normaliser by name. Made on first use, since normalisers import torch."""
-    from attncli.normalizers import NORMALIZERS
+    from attncli.normalizers import NORMALIZERS  # loads torch
 
     return {name: normalizer_model(name, cls) for name, cls in NORMALIZERS.items()}
 

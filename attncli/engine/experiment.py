@@ -39,7 +39,7 @@ NO_QUERIES = "only experiments of the study attention have queries to explain"
 @contextmanager
 def isolated(document: Document) -> Iterator[None]:
     """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
-    from attncli.modes import torch_isolated
+    from attncli.modes import torch_isolated  # loads torch
 
     with torch_isolated(), document.locating():
         yield
@@ -62,7 +62,7 @@ class LoadedExperiment:
         """Check the look and the expectations, and return the study prepared to run."""
         look = self.options.figure
         if not is_default(look):
-            from attncli.show.pictures.heatmaps import check_look
+            from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
             check_look(look, config_of(self.options), chain(*self.study.columns.values()))
         prepared: PreparedStudy = self.study.prepare(self.options, progress)
@@ -118,7 +118,7 @@ class LoadedExperiment:
                 config, command = config_of(options), command or "attncli.run"
                 content = results_of(result, verdicts, options.seed, prepared.device, started, command)
                 if report:
-                    from attncli.show.page.report import report as page_of
+                    from attncli.show.page.report import report as page_of  # loads jinja2
 
                     run = StoredRun(folder.target, result, content, dump_yaml(self_contained(config, result)))
                     files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}

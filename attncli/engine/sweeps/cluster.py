@@ -45,7 +45,7 @@ def on_cluster(
         EngineLostError: the scheduler or all workers are gone.
     """
     with _connected(address) as client:
-        from distributed import CancelledError
+        from distributed import CancelledError  # heavy, and not required
 
         try:
             _checked(client, address, note)
@@ -69,7 +69,7 @@ def check_cluster(address: str, note: Callable[[str], None] = lambda message: No
 
 def _connected(address: str) -> "Client":
     try:
-        from distributed import Client
+        from distributed import Client  # heavy, and not required
     except ImportError as error:
         message = f'got "{address}", which needs the packages dask and distributed'
         raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
@@ -119,7 +119,7 @@ def _in_words(version: Any) -> str:
 
 
 def _tried_once(jobs: Iterable[Job], client: "Client", most: int | None) -> Generator[Row]:
-    from distributed import wait
+    from distributed import wait  # heavy, and not required
 
     waiting, begun = deque(jobs), dict["Future[Row]", tuple[Job, float]]()  # with the time when it was begun
     workers, looked, seen = 0, float("-inf"), time.monotonic()
@@ -153,7 +153,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", most: int | None) -> Gene
 
 
 def _row(future: "Future[Row]", job: Job, since: float) -> Row:
-    from distributed import CancelledError, KilledWorker
+    from distributed import CancelledError, KilledWorker  # heavy, and not required
 
     seconds = time.monotonic() - since
     try:

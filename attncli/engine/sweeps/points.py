@@ -117,7 +117,7 @@ def plan_of(
     points, options = _points(base, axes)
     _check_given_once(base, changes_at(axes, (0,) * len(axes)))
     if not is_default(options.figure):
-        from attncli.show.pictures.heatmaps import check_look
+        from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
         with document.locating():
             check_look(options.figure, config_of(options), chain(*load_study(study).columns.values()))

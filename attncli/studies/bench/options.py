@@ -33,7 +33,7 @@ Measures = Annotated[
 
 
 def _all_scorers() -> list[Any]:
-    from attncli.scorers import SCORERS
+    from attncli.scorers import SCORERS  # loads torch
 
     return [{"scorer": name} for name in SCORERS]
 

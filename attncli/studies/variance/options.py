@@ -26,7 +26,7 @@ class VarianceOptions(PairsOptions):
     @model_validator(mode="after")
     def _fourth_moment(self) -> "VarianceOptions":
         """Refuse a student_t for which the fourth moment of scores, needed for the variance's interval, is infinite."""
-        from attncli.scorers import SCORERS
+        from attncli.scorers import SCORERS  # loads torch
 
         scorers = [SCORERS[entry.scorer] for entry in self.scorers if entry.scorer in SCORERS]
         squared = self.rho != 0 or any(scorer.squares_entries for scorer in scorers)
