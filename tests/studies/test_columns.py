@@ -10,6 +10,7 @@ from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
+from attncli.studies.attention.parts import PreparedAttention
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.saturation import study as saturation
@@ -22,7 +23,7 @@ from attncli.studies.variance.options import VarianceOptions
 from tests.studies.bench.small import hurry
 
 # For mypy: each study has its types of options and preparation.
-ATTENTION: Study[AttentionOptions, attention.PreparedAttention] = attention.STUDY
+ATTENTION: Study[AttentionOptions, PreparedAttention] = attention.STUDY
 BENCH: Study[BenchOptions, bench.PreparedBench] = bench.STUDY
 SATURATION: Study[SaturationOptions, PreparedPairs] = saturation.STUDY
 TRAIN: Study[TrainOptions, train.PreparedTraining] = train.STUDY

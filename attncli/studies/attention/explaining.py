@@ -1,8 +1,8 @@
 """Work out one query: every number on the way from the query and the keys to the output."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +17,7 @@ from attncli.normalizers import Normalizer
 from attncli.numbers import number
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer, is_built_in
-
-if TYPE_CHECKING:
-    from attncli.studies.attention.study import LayerPart, PreparedAttention
+from attncli.studies.attention.parts import LayerPart, PreparedAttention
 
 WEIGHTS = ("weight", "dropped")  # the last stages
 ROUNDING = 1e-3  # relative difference of a score and the last step of the scorer
@@ -55,9 +53,22 @@ class QueryTensors:
         return total
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The steps to a score or weight: steps that do not depend on the key, the others but the last, and its formula."""
+
+    of_query: Row = field(default_factory=dict)
+    of_keys: Mapping[str, Tensor] = field(default_factory=dict)
+    formula: str | None = None
+
+    def total(self, keys: Tensor | int) -> Row:
+        """Return the sum of each step over some keys, or its value for a key."""
+        return {name: step[keys].sum().item() for name, step in self.of_keys.items()}
+
+
 @torch.no_grad()
 def explain(
-    prepared: "PreparedAttention",
+    prepared: PreparedAttention,
     label: str | None = None,
     *,
     layer: str | int | None = None,
@@ -83,45 +94,20 @@ def explain(
     ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
     listed, others = ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
     with below("scorers", index):
-        of_query, of_keys, score = _steps_of_scores(entry, part.scorers[index].cpu(), row)
+        to_score = _steps_of_scores(entry, part.scorers[index].cpu(), row)
         with below("normalizer"):
-            of_weights, of_weight, weight, of_sink = _steps_of_weights(rules, row)
-    if (seen_q := _seen("q", entry)) != "q":
-        seen_k = _seen("k", entry)
-        of_query, of_keys = {seen_q: row.q.tolist(), **of_query}, {seen_k: row.k, **of_keys}
-        score = score and f"{score}, with {seen_q} and {seen_k}"
-    output = "sum of weight * v"
-    if entry.rounding in ("flash", "steps"):
-        rounded = f", rounded to {entry.dtype}"
-        weight = weight and f"{weight}{rounded}{' relative to the largest' if entry.rounding == 'flash' else ''}"
-        score = f"{score}{rounded}" if score and entry.rounding == "steps" else score
-        output += rounded
+            to_weight, of_sink = _steps_of_weights(rules, row)
     queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
-    rows = [
-        {
-            "key": key,
-            "token": keys and keys[key],
-            "valid": bool(row.valid[key]),
-            "k": row.given_k[key].tolist(),
-            "steps": {name: values[key].tolist() for name, values in of_keys.items()},
-            **{name: values[key].item() for name, values in row.stages.items() if row.valid[key] or name in WEIGHTS},
-            "weight_steps": {name: values[key].item() for name, values in of_weight.items()},
-            "v": row.v[key].tolist(),
-            "part": row.total(listed[rank, None]),
-        }
-        for rank, key in enumerate(listed.tolist())
-    ]
     rest = {
         "keys": len(others),
-        "weight_steps": {name: values[others].sum().item() for name, values in of_weight.items()},
+        "weight_steps": to_weight.total(others),
         **{name: row.stages[name][others].sum().item() for name in WEIGHTS if name in row.stages},
         "part": row.total(others),
     }
-    sink = {
-        "score": None if row.sink is None else row.sink.item(),
-        "weight_steps": {name: values[-1].item() for name, values in of_weight.items()},
-        "weight": None if of_sink is None else of_sink.item(),
-    }
+    sink = None
+    if row.sink is not None:
+        weight = None if of_sink is None else of_sink.item()
+        sink = {"score": row.sink.item(), "weight_steps": to_weight.total(-1), "weight": weight}
     return Explanation(
         name=prepared.options.name,
         label=entry.label,
@@ -136,12 +122,12 @@ def explain(
             "query": query,
             "token": queries and queries[query],
         },
-        formulas={"score": score, **_formulas(row, rules, entry.dropout), "weight": weight, "output": output},
-        of_query={"q": row.given_q.tolist(), **of_query},
-        of_weights=of_weights,
-        keys=rows,
+        formulas=_formulas(entry, rules, row, to_score.formula, to_weight.formula),
+        of_query={"q": row.given_q.tolist(), **to_score.of_query},
+        of_weights=to_weight.of_query,
+        keys=[_key(row, key, keys and keys[key], to_score, to_weight) for key in listed.tolist()],
         rest=rest if len(others) else None,
-        sink=None if row.sink is None else sink,
+        sink=sink,
         masked=(~row.valid).nonzero()[:, 0].tolist(),
         empty_row=None if bool(row.valid.any()) else rules.empty_row,
         output=row.output.tolist(),
@@ -156,18 +142,36 @@ def _seen(name: str, entry: ScorerEntry) -> str:
     return f"{entry.dtype}({name})" if entry.dtype else name
 
 
-def _formulas(row: QueryTensors, rules: Rules, dropout: float) -> Row:
-    """Return the formulas of the softcap and of dropout, if they apply."""
-    formulas: Row = {}
+def _key(row: QueryTensors, key: int, token: str | None, to_score: Steps, to_weight: Steps) -> Row:
+    """Return every number of a key; an invalid key has weights only."""
+    return {
+        "key": key,
+        "token": token,
+        "valid": bool(row.valid[key]),
+        "k": row.given_k[key].tolist(),
+        "steps": {name: step[key].tolist() for name, step in to_score.of_keys.items()},
+        **{name: stage[key].item() for name, stage in row.stages.items() if row.valid[key] or name in WEIGHTS},
+        "weight_steps": to_weight.total(key),
+        "v": row.v[key].tolist(),
+        "part": row.total(torch.tensor([key])),
+    }
+
+
+def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | None, weight: str | None) -> Row:
+    """Return the formulas of all steps, given the formulas of score and weight, each None if unknown."""
+    rounded = f", rounded to {entry.dtype}" if entry.rounding in ("flash", "steps") else ""
+    formulas: Row = {"score": f"{score}{rounded}" if score and entry.rounding == "steps" else score}
     if "capped" in row.stages:
         cap = number(rules.cap, trim=True)
         formulas["capped"] = f"{cap} * tanh(score / {cap})"
     if "dropped" in row.stages:
-        formulas["dropped"] = f"weight / {number(1.0 - dropout, trim=True)}, or 0 with probability {dropout:g}"
-    return formulas
+        share = number(1.0 - entry.dropout, trim=True)
+        formulas["dropped"] = f"weight / {share}, or 0 with probability {entry.dropout:g}"
+    relative = " relative to the largest" if entry.rounding == "flash" else ""
+    return formulas | {"weight": weight and f"{weight}{rounded}{relative}", "output": f"sum of weight * v{rounded}"}
 
 
-def _part(prepared: "PreparedAttention", layer: str | int | None) -> "LayerPart":
+def _part(prepared: PreparedAttention, layer: str | int | None) -> LayerPart:
     """Return the inputs of a layer, given its name or its number in the file; the first by default."""
     parts = {part.layer: part for part in prepared.parts if part.layer is not None}
     if layer is None:
@@ -181,7 +185,7 @@ def _part(prepared: "PreparedAttention", layer: str | int | None) -> "LayerPart"
     return parts[name]
 
 
-def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, requested: Mapping[str, int]) -> int:
+def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requested: Mapping[str, int]) -> int:
     """Return the index of the scorer `label`; raise an InputError if there is no such scorer or place.
 
     `requested` has batch element, head and query by name.
@@ -208,14 +212,12 @@ def _index(prepared: "PreparedAttention", part: "LayerPart", label: str | None, 
     return 0 if label is None else labels.index(label)
 
 
-def _heads(part: "LayerPart") -> list[int]:
+def _heads(part: LayerPart) -> list[int]:
     """Return the numbers of the heads, [0] without an axis of heads."""
     return [head or 0 for head in part.inputs.heads]
 
 
-def _row(
-    prepared: "PreparedAttention", part: "LayerPart", index: int, batch: int, head: int, query: int
-) -> QueryTensors:
+def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, head: int, query: int) -> QueryTensors:
     """Compute one query of a batch element as the study does, and return the tensors of one head."""
     options, inputs, scorer, rules = prepared.options, part.inputs, part.scorers[index], part.rules[index]
     entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)
@@ -254,33 +256,31 @@ def _row(
     return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
 
 
-def _steps_of_scores(
-    entry: ScorerEntry, scorer: Scorer, row: QueryTensors
-) -> tuple[Row, dict[str, Tensor], str | None]:
-    """Return the scorer's steps that do not depend on the key, its other steps, and the formula of the score.
+def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> Steps:
+    """Return the scorer's steps. They begin with query and key as the scorer sees them: normalised, and rounded.
 
     Raises:
         InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the score.
     """
     with calling("the scorer's steps"):
-        steps = scorer.steps(row.q[None], row.k)
-        if steps is None:
-            return {}, {}, None
-        named = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
+        made = scorer.steps(row.q[None], row.k)
     is_checked = not is_built_in(scorer) and entry.rounding != "steps"
-    return _split("scorer", named, row.stages["score"], checked=is_checked)
+    steps = Steps() if made is None else _split("scorer", made, row.stages["score"], checked=is_checked)
+    q, k = (_seen(name, entry) for name in "qk")
+    if q == "q":
+        return steps
+    formula = steps.formula and f"{steps.formula}, with {q} and {k}"
+    return Steps({q: row.q.tolist(), **steps.of_query}, {k: row.k, **steps.of_keys}, formula)
 
 
-def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Row, dict[str, Tensor], str | None, Tensor | None]:
-    """Return the normaliser's steps that do not depend on the key, its other steps, and the formula of the weight.
-
-    The fourth item is the weight of the sink (a key without a value), None if there is no sink.
+def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Steps, Tensor | None]:
+    """Return the normaliser's steps, and the weight of the sink (a key without a value), None if there is no sink.
 
     Raises:
         InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the weights.
     """
     if not bool(row.valid.any()):
-        return {}, {}, None, None
+        return Steps(), None
     scores = row.stages.get("biased", row.stages.get("capped", row.stages["score"]))
     sinks = scores[:0] if row.sink is None else row.sink.to(scores.dtype)
     scores = torch.cat([scores, sinks, scores[:1]])[None]  # a masked key more, so there are two at least
@@ -291,23 +291,23 @@ def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Row, dict[str, T
     if len(sinks):
         sink = weights[-2]
     with calling("the normaliser's steps"):
-        steps = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
-        if steps is None:
-            return {}, {}, None, sink
-        named = {printable(str(name)): torch.as_tensor(step) for name, step in steps.items()}
-    is_checked = isinstance(normalizer, OwnNormalizer)
-    of_query, of_keys, formula = _split("normaliser", named, weights, checked=is_checked)
-    return of_query, {name: step[:-1] for name, step in of_keys.items()}, formula, sink
+        made = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
+    if made is None:
+        return Steps(), sink
+    steps = _split("normaliser", made, weights, checked=isinstance(normalizer, OwnNormalizer))
+    return replace(steps, of_keys={name: step[:-1] for name, step in steps.of_keys.items()}), sink
 
 
-def _split(what: str, steps: dict[str, Tensor], wanted: Tensor, *, checked: bool) -> tuple[Row, dict[str, Tensor], str]:
-    """Return the steps that do not depend on the key, the other steps without the last, and the name of the last.
+def _split(what: str, made: Mapping[str, Any], wanted: Tensor, *, checked: bool) -> Steps:
+    """Return the steps that a scorer or normaliser made.
 
     Raises:
         InputError: a step has a shape that does not fit 1 query and m keys; or, if `checked`, the last step differs
             from `wanted`, the m scores or weights.
     """
     of_query, of_keys, m = Row(), dict[str, Tensor](), len(wanted)
+    with calling(f"the {what}'s steps"):
+        steps = {printable(str(name)): torch.as_tensor(step) for name, step in made.items()}
     for name, step in steps.items():
         shape = tuple(step.shape[:2])
         if shape not in ((), (1, 1), (1, m)) or step.ndim > 3:
@@ -322,10 +322,10 @@ def _split(what: str, steps: dict[str, Tensor], wanted: Tensor, *, checked: bool
     slack = ROUNDING * float(wanted.abs().nan_to_num(posinf=0.0).max())
     is_same = last.shape == wanted.shape and torch.allclose(last, wanted, rtol=ROUNDING, atol=slack, equal_nan=True)
     if checked and not is_same:
-        made = "scores" if what == "scorer" else "weights"
-        message = f"the {what}'s steps end with {formula}, which are other numbers than its {made}"
-        raise InputError.of(f"{message}; expected the {made} as the last step")
-    return of_query, of_keys, formula
+        results = "scores" if what == "scorer" else "weights"
+        message = f"the {what}'s steps end with {formula}, which are other numbers than its {results}"
+        raise InputError.of(f"{message}; expected the {results} as the last step")
+    return Steps(of_query, of_keys, formula)
 
 
 def _names(names: Any, batch: int) -> Any:

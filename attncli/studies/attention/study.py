@@ -30,7 +30,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
 from attncli.inputs.build import Inputs, build_inputs, check_tokens, saved_inputs
-from attncli.inputs.captured import Captured, read_calls
+from attncli.inputs.captured import read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
@@ -54,6 +54,7 @@ from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
 from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
+from attncli.studies.attention.parts import LayerPart, PreparedAttention
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, head_rows
 from attncli.studies.attention.tables import tables
@@ -63,35 +64,6 @@ from attncli.studies.study import Study
 MOST_CELLS = 2**24  # larger masks are not saved without weights
 LOGITS = ("biased", "capped", "scores")  # the first of these stages is what an entry normalises
 Stages = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class LayerPart:
-    """The inputs of a run, or of one `layer` of a captured model, with the scorer and the rules of each scorer entry.
-
-    `rules` turn the scores of an entry into weights.
-    """
-
-    inputs: Inputs
-    tokens: Mapping[str, Sequence[Any]]
-    scorers: Sequence[Scorer]
-    rules: Sequence[Rules]
-    layer: str | None
-
-    @property
-    def shared(self) -> Row:
-        """Return the columns with the same value in all rows of this part."""
-        return {} if self.layer is None else {"layer": self.layer}
-
-
-@dataclass(frozen=True)
-class PreparedAttention:
-    """The validated input of `run`: one part, or one for each layer of a captured model."""
-
-    options: AttentionOptions
-    parts: Sequence[LayerPart]
-    device: torch.device
-    captured: Captured | None = None
 
 
 @torch.no_grad()
@@ -254,87 +226,73 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
     )
 
 
+@dataclass(frozen=True)
+class ScorerRun:
+    """The stages of a scorer on the CPU, the metrics of its rows of weights, and its rows of the result."""
+
+    rules: Rules
+    stages: Stages
+    rows: ScorerRows
+    empty: Tensor  # (..., n): queries without a valid key, of the inputs and more with a window
+    record: Row
+    heads: Sequence[Row]
+
+    @property
+    def label(self) -> str:
+        """Return the label of the entry."""
+        label: str = self.record["label"]
+        return label
+
+
 def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, keeps_scorers: bool) -> Result:
     """Run all scorers on the inputs of one part. With `keeps_scorers`, an interruption keeps finished scorers."""
-    inputs, entries = part.inputs, options.scorers
+    inputs, entries, runs = part.inputs, options.scorers, list[ScorerRun]()
     variances = None if inputs.call is None else variances_of(inputs)
-    stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
-    empty, rules_by_label, broken = dict[str, Tensor](), dict[str, Rules](), dict[str, list[str]]()
-    records, heads, comparisons, head_comparisons = (list[Row]() for _ in range(4))
-    with Keeping(records if keeps_scorers else ()) as kept:
-        for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
+    with Keeping(runs if keeps_scorers else ()) as kept:
+        for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
-            with below("scorers", index):
-                stages[entry.label], of_rows = _run_scorer(options, entry, scorer, rules, inputs)
-            if of_rows is None:
-                of_rows = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], rules)
-            rows[entry.label], rules_by_label[entry.label] = of_rows, rules
-            count = sum(parameter.numel() for parameter in scorer.parameters())
-            without = empty[entry.label] = rules.valid.empty_rows.cpu()  # of the inputs, and more with a window
-            is_bounded = rules.cap is None and rules.bias is None and is_softmax(rules)
-            (figures,) = Groups(without).of_scorer(of_rows, is_bounded)
-            names = names_of(entry) | part.shared
-            record = {**names, "parameters": count, **figures}
-            by_head = Groups(without, inputs.heads).of_scorer(of_rows, is_bounded)
-            if variances is not None:
-                of_calls = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), of_rows)
-                by_head = [row | of_head for row, of_head in zip(by_head, of_calls, strict=True)]
-            if stage := _not_finite(record, stages[entry.label], without):
-                broken.setdefault(stage, []).append(entry.label)
-            for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
-                dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
-                parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
-            heads += [names | row for row in by_head]
-            records.append(record)
-    for stage, labels in broken.items():
-        progress.note(f"warning: {', '.join(labels)}: NaN or infinite numbers in the {stage} of valid keys")
-    stages = {record["label"]: stages[record["label"]] for record in records}
-    random = random_labels(entries, part.scorers)
-    findings = list[Finding]()  # which are about all pairs, or there are none
-    with Keeping(records if keeps_scorers else ()) as compared:
-        for a, b in itertools.combinations(stages, 2):
+            runs.append(_run_scorer(options, part, index, variances))
+    _warn_of_numbers(runs, progress)
+    comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
+    stages, random = {run.label: run.stages for run in runs}, random_labels(entries, part.scorers)
+    with Keeping(runs if keeps_scorers else ()) as compared:
+        for a, b in itertools.combinations(runs, 2):
             progress.step(len(entries), len(entries), "comparisons")
-            weights, empty_in_both = None, empty[a] & empty[b]
+            names, weights, empty = {"a": a.label, "b": b.label} | part.shared, None, a.empty & b.empty
             if options.weights:
-                of_pair = rules_by_label[a], rules_by_label[b]
-                weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b], of_pair)
-            outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.shared
-            row = Groups(empty_in_both).of_pair(weights, outputs)[0]
-            by_head = Groups(empty_in_both, inputs.heads).of_pair(weights, outputs)
-            comparisons.append(pair | row)
-            head_comparisons += [pair | row for row in by_head]
+                weights = pair_rows(a.stages["weights"], b.stages["weights"], a.rows, b.rows, (a.rules, b.rules))
+            outputs = output_rows(a.stages["output"], b.stages["output"])
+            comparisons += [names | row for row in Groups(empty).of_pair(weights, outputs)]
+            head_comparisons += [names | row for row in Groups(empty, inputs.heads).of_pair(weights, outputs)]
         lessons, even = _lessons(inputs, stages)
-        findings += findings_of(lessons, comparisons, head_comparisons, random, even)
-    elements = inputs.valid.shape[0]
-    with_valid = options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
+        findings += findings_of(lessons, comparisons, head_comparisons, random, even)  # about all pairs
+    elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     chosen = {"heads": options.heads, "batch": options.batch}
     tokens = {side: _by_batch(part.tokens[side], elements) for side in ("queries", "keys") if part.tokens.get(side)}
+    in_layer = partial(tensor_name, layer=part.layer)
+    finished = [*zip(runs, part.scorers, strict=False)]
     return Result(
         options.study,
         options.name,
-        records,
+        [run.record for run in runs],
         comparisons,
         findings,
-        inputs={
-            tensor_name(name, layer=part.layer): tensors
-            for name, tensors in saved_inputs(options.data, inputs, with_valid).items()
+        inputs={in_layer(role): tensor for role, tensor in saved_inputs(options.data, inputs, with_valid).items()},
+        tensors={in_layer(run.label, stage): tensor for run in runs for stage, tensor in run.stages.items()},
+        parameters={
+            f"{run.label}/{name}": tensor.to(
+                "cpu", inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
+            )
+            for run, scorer in finished
+            for name, tensor in scorer.state_dict().items()  # made in the inputs' dtype
         },
-        tensors={
-            tensor_name(label, stage, layer=part.layer): tensor
-            for label, tensors in stages.items()
-            for stage, tensor in tensors.items()
-        },
-        parameters=parameters,
-        heads=heads,
+        heads=[row for run in runs for row in run.heads],
         head_comparisons=head_comparisons,
         interrupted=kept.interrupted or compared.interrupted,
         formulas=formulas_of(entries),
         random=random,
-        scales={
-            tensor_name(label, layer=part.layer): scale_of(scorer, inputs.keys.shape[-2])
-            for label, scorer in zip(stages, part.scorers, strict=False)
-        },
-        tokens={tensor_name(side, layer=part.layer): names for side, names in tokens.items()},
+        scales={in_layer(run.label): scale_of(scorer, inputs.keys.shape[-2]) for run, scorer in finished},
+        tokens={in_layer(side): names for side, names in tokens.items()},
         save=options.save,
         facts=AttentionFacts(**{key: value for key, value in chosen.items() if value is not None}),
     )
@@ -353,9 +311,27 @@ def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding
 
 
 def _run_scorer(
+    options: AttentionOptions, part: LayerPart, index: int, variances: Sequence[float | None] | None
+) -> ScorerRun:
+    """Run the scorer with this index, and compute its metrics; `variances` are of the heads of a captured call."""
+    entry, scorer, rules, inputs = options.scorers[index], part.scorers[index], part.rules[index], part.inputs
+    with below("scorers", index):
+        stages, rows = _stages_and_rows(options, entry, scorer, rules, inputs)
+    empty, is_bounded = rules.valid.empty_rows.cpu(), rules.cap is None and rules.bias is None and is_softmax(rules)
+    (figures,) = Groups(empty).of_scorer(rows, is_bounded)
+    by_head = Groups(empty, inputs.heads).of_scorer(rows, is_bounded)
+    names, count = names_of(entry) | part.shared, sum(parameter.numel() for parameter in scorer.parameters())
+    if variances is not None:
+        of_calls = metrics_of_calls(inputs, variances, stages.get("weights"), rows)
+        by_head = [row | of_call for row, of_call in zip(by_head, of_calls, strict=True)]
+    record = {**names, "parameters": count, **figures}
+    return ScorerRun(rules, stages, rows, empty, record, [names | row for row in by_head])
+
+
+def _stages_and_rows(
     options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs
-) -> tuple[Stages, ScorerRows | None]:
-    """Return all stages on the CPU, and None; if the option `weights` is false, the output and the metrics of rows."""
+) -> tuple[Stages, ScorerRows]:
+    """Return all stages on the CPU, or only the output if the option `weights` is false, and the metrics of rows."""
     scorer.train(options.train)
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
@@ -367,7 +343,8 @@ def _run_scorer(
             checked = score if entry.scorer in SCORERS else partial(raw_scores, score)
             output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
             stages = {"output": output}
-    return {name: stage.cpu() for name, stage in stages.items()}, rows  # waits for the device, too
+    stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
+    return stages, scorer_rows(stages["scores"], stages["weights"], rules) if rows is None else rows
 
 
 def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs) -> Stages:
@@ -386,13 +363,20 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules
     return stages | {"output": rules.pooled(weights, inputs.values)}
 
 
-def _not_finite(record: Row, stages: Stages, empty: Tensor) -> str | None:
-    """Return where valid keys have NaN or infinite numbers, in scores or values; at padding they are allowed."""
-    if any(record[name] is not None and not math.isfinite(record[name]) for name in ("score_mean", "entropy")):
-        return "scores"
-    output = stages["output"]
-    finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
-    return None if bool((finite | empty).all()) else "values"
+def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
+    """Warn once of NaN or infinite numbers at valid keys, in scores or values; at padding they are allowed."""
+    labels: dict[str, list[str]] = {"scores": [], "values": []}
+    for run in runs:
+        metrics = [run.record[name] for name in ("score_mean", "entropy")]
+        output = run.stages["output"]
+        finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
+        if any(metric is not None and not math.isfinite(metric) for metric in metrics):
+            labels["scores"].append(run.label)
+        elif not bool((finite | run.empty).all()):
+            labels["values"].append(run.label)
+    for stage, named in labels.items():
+        if named:
+            progress.note(f"warning: {', '.join(named)}: NaN or infinite numbers in the {stage} of valid keys")
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:

@@ -1,0 +1,43 @@
+"""The checked input of the study `attention`: inputs with scorers and rules, for a run or for each layer of a model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from attncli.attention import Rules
+from attncli.inputs.build import Inputs
+from attncli.inputs.captured import Captured
+from attncli.results import Row
+from attncli.scorers import Scorer
+from attncli.studies.attention.options import AttentionOptions
+
+
+@dataclass(frozen=True)
+class LayerPart:
+    """The inputs of a run, or of one `layer` of a captured model, with the scorer and the rules of each scorer entry.
+
+    `rules` turn the scores of an entry into weights.
+    """
+
+    inputs: Inputs
+    tokens: Mapping[str, Sequence[Any]]
+    scorers: Sequence[Scorer]
+    rules: Sequence[Rules]
+    layer: str | None
+
+    @property
+    def shared(self) -> Row:
+        """Return the columns with the same value in all rows of this part."""
+        return {} if self.layer is None else {"layer": self.layer}
+
+
+@dataclass(frozen=True)
+class PreparedAttention:
+    """The validated input of `run`: one part, or one for each layer of a captured model."""
+
+    options: AttentionOptions
+    parts: Sequence[LayerPart]
+    device: torch.device
+    captured: Captured | None = None
