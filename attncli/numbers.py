@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from attncli.errors import plain
@@ -38,6 +39,9 @@ def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bo
     shown = max(digits - 1 - exponent, 0)
     text = f"{value:,.{shown if decimals is None else min(shown, decimals)}f}"
     return text.rstrip("0").rstrip(".") if trim and "." in text else text
+
+
+short = partial(number, digits=3)
 
 
 def cell_decimals(largest: float) -> int | None:

@@ -66,6 +66,10 @@ class Column:
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)
 LABEL = Column("label", "label", "Name of the entry in the config.", text=True, kind="place")
 LAYER = Column("layer", "layer", "Layer of a captured model, by its name there.", text=True, kind="place")
+PAIR = (
+    Column("a", "a", "Label of one scorer.", text=True, kind="place"),
+    Column("b", "b", "Label of the other scorer.", text=True, kind="place"),
+)
 NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=True)
 
 

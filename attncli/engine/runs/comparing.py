@@ -26,6 +26,7 @@ from attncli.results import (
     INTERVAL,
     LABEL,
     LAYER,
+    PAIR,
     STAGES,
     Column,
     Comparison,
@@ -44,10 +45,9 @@ MOVED = 4  # counts that rounding may move to the next bin, even in a small hist
 CHUNK = 2**22  # numbers of a tensor that are held in float64 at the same time
 MOST_NAMED = 3  # changed settings named in the sentence
 NO_SETTINGS = ("name", "about", "figure", "expect", "from")  # keys that do not change results
-PLACES_OF_FILES = ("file", "capture")  # keys with paths, ignored at any depth
+FILE_KEYS = ("file", "capture")  # keys with paths, ignored at any depth
 DIGEST = 12  # hexadecimal digits of an input's fingerprint
 OUTCOMES = ("histograms", "configurations", "random", "summary")  # keys of `settings` that are outcomes
-PAIR = (Column("a", "a", "", kind="place"), Column("b", "b", "", kind="place"))
 NAMES = ("label", "a", "b")
 ONE_WAY = "output_difference"  # metric of a pair that changes if the two are swapped
 VERDICTS = ("measured", "rounding", "different")
@@ -220,7 +220,7 @@ def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
     a, b = (_by_label(value) for value in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys([*a, *b]):
-            if key not in PLACES_OF_FILES:
+            if key not in FILE_KEYS:
                 yield from _changes(a.get(key), b.get(key), (*path, key))
     elif a != b:
         yield {"key": dotted(path), "a": a, "b": b}

@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from statistics import fmean, stdev
 
 from attncli.common.intervals import student_t
 from attncli.engine.sweeps.columns import columns_of, figures_of, names_of, renamed
-from attncli.numbers import number
+from attncli.numbers import short
 from attncli.results import Column, Row, SweepResult
 
-short = partial(number, digits=3)
 FIGURES = ("mean", "std", "low", "high", "count")
 
 

@@ -18,8 +18,8 @@ from attncli.engine.sweeps.columns import (
     is_repeated,
     names_of,
 )
-from attncli.engine.sweeps.summary import short, summary, summary_names
-from attncli.numbers import finite, several
+from attncli.engine.sweeps.summary import summary, summary_names
+from attncli.numbers import finite, several, short
 from attncli.results import Column, Row, SweepResult
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.results import LABEL, LAYER, NORMALIZER, SCORER, Column, Facts, Row, RowKind
+from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, Column, Facts, Row, RowKind
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(
@@ -37,10 +37,6 @@ FIGURES = (
         "nats",
         bounded=True,
     ),
-)
-PAIR = (
-    Column("a", "a", "Label of one scorer.", text=True, kind="place"),
-    Column("b", "b", "Label of the other scorer.", text=True, kind="place"),
 )
 JS_DIVERGENCE = Column(
     "js_divergence",

@@ -10,14 +10,14 @@ from attncli.config.models import STUDY, Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
-from attncli.config.values import Indices, each_once
+from attncli.config.values import Indices, as_list, each_once
 from attncli.errors import did_you_mean, got
 from attncli.results import STAGES, Stage
 
 
 def _listed(value: Any) -> Any:
     """Return the value of `save` as a list: empty for `none`, with one item for a single stage."""
-    return [] if value in ("none", ["none"]) else [value] if isinstance(value, str) else value
+    return [] if value in ("none", ["none"]) else as_list(value)
 
 
 def _known(stage: Any) -> Any:

@@ -12,7 +12,7 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
 from attncli.numbers import MISSING, finite, number, several
-from attncli.results import LABEL, LAYER, NORMALIZER, SCORER, STAGES, TIE, Column, Result, Row, tensor_name
+from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, STAGES, TIE, Column, Result, Row, tensor_name
 from attncli.show.terminal.tables import (
     STRONG,
     Cells,
@@ -37,7 +37,6 @@ from attncli.studies.attention.columns import (
     HEADS,
     OF_CALLS,
     OUTPUT_DIFFERENCE,
-    PAIR,
     AttentionFacts,
 )
 from attncli.studies.attention.heads import (

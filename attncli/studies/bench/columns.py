@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from attncli.errors import in_bytes
-from attncli.numbers import duration, number
+from attncli.numbers import duration, short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Result, Row
 
 AXES = ("n", "m", "d", "batch", "heads")  # equal for all implementations in a comparison
 SIZES = (*AXES, "num_hiddens")
 
-short = partial(number, digits=3)
 identifier = partial(Column, kind="place")
 measured = partial(Column, kind="measured")
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import Flag
-from attncli.config.values import Sizes, each_once, powers
+from attncli.config.values import Sizes, as_list, each_once, powers
 
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
@@ -17,18 +17,13 @@ PATTERN = f"an implementation ({', '.join(IMPLEMENTATIONS)}), a label, or label/
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
 
-def _listed(value: Any) -> Any:
-    """Return the value as a list; a single name becomes a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
 Text = Annotated[str, StringConstraints(min_length=1)]
 Patterns = Annotated[
-    list[Text], AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=list[Text] | Text)
+    list[Text], AfterValidator(each_once), BeforeValidator(as_list, json_schema_input_type=list[Text] | Text)
 ]
 Several = Annotated[list[Measure], Field(min_length=1)]
 Measures = Annotated[
-    Several, AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=Several | Measure)
+    Several, AfterValidator(each_once), BeforeValidator(as_list, json_schema_input_type=Several | Measure)
 ]
 
 

@@ -5,10 +5,8 @@ from functools import partial
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
-from attncli.numbers import number
+from attncli.numbers import number, short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column
-
-short = partial(number, digits=3)
 
 
 def _quartiles(

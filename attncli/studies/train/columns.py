@@ -1,12 +1,10 @@
 """The columns of the study `train`, in rows for each seed and number of keys and in summary rows; its facts."""
 
 from dataclasses import replace
-from functools import partial
 
-from attncli.numbers import number, several
+from attncli.numbers import number, several, short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
-short = partial(number, digits=3)
 D = Column("d", "d", "Size of queries and keys.", kind="place")
 PLACE = (SCORER, LABEL, NORMALIZER, D)
 GROUP = (*(column.key for column in PLACE), "keys")

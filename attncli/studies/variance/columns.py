@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
-from attncli.numbers import MISSING, number
+from attncli.numbers import MISSING, short
 from attncli.results import LABEL, SCORER, Column, Result
 
-short = partial(number, digits=3)
 signed = partial(Column, signed=True)
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
 TOGETHER = (1, 2, 4, 5)  # numbers of bins that may be merged into one
