@@ -18,7 +18,7 @@ import attncli
 from attncli.errors import InputError
 from tests.cli import good
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TENSORS = {
     "queries": {"shape": [2, 3, 4, 8]},
     "keys": {"shape": [2, 3, 6, 8], "fill": "student_t", "df": 5},
