@@ -14,6 +14,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
+from attncli.models.call import AttentionCall
 from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
@@ -67,7 +68,7 @@ def _known(metrics: Tensor) -> list[float | None]:
 
 
 def joined_layers(
-    captured: Captured, calls: Sequence[Any], results: Sequence[Result], options: AttentionOptions
+    captured: Captured, calls: Sequence[AttentionCall], results: Sequence[Result], options: AttentionOptions
 ) -> Result:
     """Join the results of all layers into one result, with facts about the capture in it and in its findings.
 
@@ -105,7 +106,7 @@ def joined_layers(
     )
 
 
-def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
+def _is_as_the_model(entry: ScorerEntry, call: AttentionCall, train: bool) -> bool:
     """Whether an entry repeats the model's computation in this call, judged by the entry's options."""
     changes = [key for key in ("bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
     is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER

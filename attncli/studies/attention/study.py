@@ -216,7 +216,7 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
             results.append(_run_part(prepared.options, part, progress, keeps_scorers=len(parts) == 1))
     options, result = prepared.options, results[0]
     if prepared.captured is not None:
-        calls = [part.inputs.call for part in parts[: len(results)]]
+        calls = [part.inputs.call for part in parts[: len(results)] if part.inputs.call is not None]
         result = joined_layers(prepared.captured, calls, results, options)
     return replace(
         result,

@@ -82,7 +82,7 @@ def _sizes(result: Result, label: str) -> list[int]:
     return [d for d in there if f"histogram/{label}/{d}/edges" in result.tensors]
 
 
-def _facts(result: Result, points: Points, kinds: Mapping[str, Any]) -> list[str]:
+def _facts(result: Result, points: Points, kinds: Mapping[str, str | None]) -> list[str]:
     """Return the facts of the subtitle; `kinds` has the kind of theory of each label."""
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
     many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
