@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from attncli.commands.options import Open, Quiet, import_quickly, naming_options
-from attncli.commands.streams import print_line, print_notes
+from attncli.commands.streams import print_written
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 from attncli.engine.runs.run_folder import check_file, save_file_at
@@ -66,12 +66,7 @@ def figure(
             paths = add_files(run, files)
         else:
             paths = [save_file_at(out / name, draw) for name, draw in files.items()]
-    print_notes(notes, quiet)
-    if not quiet:
-        for path in paths:
-            print_line(str(path))
-    if open_:
-        typer.launch(str(paths[0]))
+    print_written(paths, notes, quiet, open_)
 
 
 COMMAND = with_flags("figure", figure, look_flags(HeatmapLook))

@@ -8,7 +8,7 @@ import typer
 
 from attncli.commands.options import Device, DType, Open, OverwriteFile, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
-from attncli.commands.streams import print_line, print_notes
+from attncli.commands.streams import print_written
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 from attncli.config.strict import validated
@@ -88,11 +88,7 @@ def heatmap(
         check_words(look, figure.untranslated)
     path = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
     path = (save_file_at if out else save_numbered)(path, lambda file: save_figure(figure, file))
-    print_notes(notes, quiet)
-    if not quiet:
-        print_line(str(path))
-    if open_:
-        typer.launch(str(path))
+    print_written([path], notes, quiet, open_)
 
 
 COMMAND = with_flags("heatmap", heatmap, look_flags(HeatmapLook))

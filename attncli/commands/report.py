@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attncli.commands.options import OverwriteFile, Quiet
-from attncli.commands.streams import print_line, print_notes
+from attncli.commands.streams import print_written
 from attncli.config.document import REPORT
 from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
 from attncli.errors import Collector, InputError, got
@@ -75,8 +75,4 @@ def report(
     else:
         names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
         path = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
-    print_notes(notes, quiet)
-    if not quiet:
-        print_line(str(path))
-    if open_:
-        typer.launch(str(path))
+    print_written([path], notes, quiet, open_)

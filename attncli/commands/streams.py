@@ -4,8 +4,9 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any
 
 import typer
@@ -40,6 +41,15 @@ def print_notes(texts: Iterable[str], quiet: bool) -> None:
     for text in dict.fromkeys(texts):
         if not quiet or text.startswith("warning"):
             print_note(text)
+
+
+def print_written(paths: Sequence[Path], notes: Iterable[str], quiet: bool, open_: bool) -> None:
+    """Print the notes and the paths of written files, unless `quiet`; if `open_`, open the first file."""
+    print_notes(notes, quiet)
+    for path in [] if quiet else paths:
+        print_line(str(path))
+    if open_:
+        typer.launch(str(paths[0]))
 
 
 class ErrorStream:
