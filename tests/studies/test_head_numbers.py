@@ -300,7 +300,7 @@ def test_heatmaps_have_the_numbers() -> None:
     good("heatmap", "run", "--head", 4, "--batch", 1, "--scorer", "dot", "--out", "one.svg", "--quiet")
     assert "head 4" in Path("one.svg").read_text()
     for head in (0, 2, 5):
-        assert f"--head: got {head}; expected head 1 or 3 to 4" in refusal("heatmap", "run", "--head", head)
+        assert f"--head: got {head}; expected 1 or 3 to 4, of 3 heads" in refusal("heatmap", "run", "--head", head)
     grid = run(batch=[0]).figure("layers")
     labels = [[text.get_text() for text in axes.get_xticklabels()] for axes in grid.axes if axes.images]
     assert ["1", "3", "4"] in labels

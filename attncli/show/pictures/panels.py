@@ -233,7 +233,7 @@ def _show_hidden_lines(axes: Axes) -> None:
 def thin_ticks(axis: Axis) -> None:
     """Leave out numbers of an axis that would overlap: keep 0 and one in two or fewer, or only the ends."""
     low, high = sorted(axis.get_view_interval())
-    ticks = zip(axis.get_majorticklocs().tolist(), axis.get_ticklabels(), strict=False)  # no labels where hidden
+    ticks = zip(map(float, axis.get_majorticklocs()), axis.get_ticklabels(), strict=False)  # no labels where hidden
     shown = [(place, label) for place, label in ticks if low <= place <= high and label.get_text()]
     if len(shown) < 2 or any(
         any(map(str.isalpha, label.get_text())) or label.get_rotation() % 90 for _, label in shown
