@@ -60,8 +60,10 @@ def _effect(row: Row, result: Result) -> str:
             continue
         if math.isnan(change):
             return f"makes {name} NaN"
+        if change == 0:
+            return f"leaves {name} at {number(row[key], 4)}"
         error = f" ± {number(row[f'{key}_change_se'], 2)}" if row[f"{key}_change_se"] is not None else ""
-        verb = "raises" if change >= 0 else "lowers"
+        verb = "raises" if change > 0 else "lowers"
         return f"{verb} {name} by {number(abs(change), 3)}{error}{unit}, to {number(row[key], 4)}"
     text = f"changes the output by {_amount(row, 'relative_l2')}"
     if row.get("rank_correlation") is not None:

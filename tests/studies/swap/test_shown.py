@@ -105,6 +105,8 @@ def test_sentences_about_a_loss_have_its_direction_and_its_error() -> None:
     assert found["sparse"].startswith("sparse: in all layers lowers the loss by 1.50 ± 0.19 nats, to 1.500; ")
     assert "most in layer 0 (-0.25), least in layer 1 (-0.75)" in found["sparse"]
     assert "worse" not in found["sparse"]
+    found = texts(result_of("language", by=["all"], sizes={**SIZES, "sparse": dict.fromkeys(LAYERS, 0.0)}))
+    assert found["sparse"] == "sparse: in all layers leaves the loss at 3.000."
 
 
 def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
