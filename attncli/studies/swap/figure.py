@@ -53,7 +53,7 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
             each.plot(x, [row[column.key] for row in own], zorder=3, **shown[label])
         low, high = each.get_ylim()
         each.set_ylim(min(0.0, low), max(0.0, high))
-        each.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        each.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
         if by == "all":
             each.set_xticks([])
     legend(figure, shown)

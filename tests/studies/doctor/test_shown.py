@@ -81,6 +81,8 @@ def test_the_grid_of_letters() -> None:
     start = lines.index(["Layers", "and", "heads"])
     assert lines[start + 1] == ["layer", "0", "1", "2"]
     assert lines[start + 3 : start + 5] == [["3", "F", "·", "F"], ["8", "Z", "O", "UZ"]]
+    whole = [line.split() for line in shown(result_of(("model", "decoder.3", None, "dead_query", 4.0))).splitlines()]
+    assert ["3", "XF", "X", "XF"] in whole, "it is about all heads of the layer"
     assert ["O", "overflow", "U", "uniform", "F", "first_key", "Z", "silent", "·", "nothing", "found"] in lines
 
 

@@ -172,6 +172,14 @@ def drawn(result: Result, which: str) -> Picture:
 TITLES = ["one layer at a time", "all layers up to this one", "all layers from this one on"]
 
 
+def test_one_layer_has_one_tick() -> None:
+    result = result_of(by=["layer"])
+    one = replace(result, records=[row for row in result.records if row["layer"] == "decoder.11"])
+    (axes,) = drawn(one, "swap").axes
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [2]
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_the_profile_has_0_for_losses_that_rise_and_that_fall(sign: int) -> None:
     far = {label: {layer: sign * (5 + abs(size)) for layer, size in sizes.items()} for label, sizes in SIZES.items()}
