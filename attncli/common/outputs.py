@@ -34,7 +34,7 @@ from attncli.scorers._custom import raised
 OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
 HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
-LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # those that predict the next token
+LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # ends of those that predict the next token
 NEEDED: Mapping[OutputKind, str] = {
     "language": "logits (b, n, vocabulary), and the tokens (b, n) as `input_ids` or `labels`",
     "logits": "logits (..., classes)",
