@@ -24,32 +24,32 @@ EMPTY_ROWS = {"zero": "all weights are 0", "uniform": "all weights are 1 / m", "
 Line = tuple[str, Any]  # a name, and a number or a vector
 
 
-def lines(found: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
+def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
     """Return all steps of an explained query, in at most `most` lines.
 
     To fit, the steps of the score are shown for fewer keys, and if that is not enough, fewer keys are listed.
     """
-    keys = len(found.keys)
+    keys = len(explained.keys)
 
     def parts(written: int | None) -> Iterator[RenderableType]:
         written = keys if written is None else written
-        return _parts(fewer(found, -written) if written < 0 else found, width, max(written, 0))
+        return _parts(fewer(explained, -written) if written < 0 else explained, width, max(written, 0))
 
     return fit(parts, (), width, most, range(keys, min(-keys, -1), -1))
 
 
-def fewer(found: Explanation, count: int) -> Explanation:
+def fewer(explained: Explanation, count: int) -> Explanation:
     """Return the explanation with the `count` listed keys with the smallest weights moved from `keys` to `rest`."""
-    ranked = [row["key"] for row in _by_weight(found.keys)]
+    ranked = [row["key"] for row in _by_weight(explained.keys)]
     kept, gone = ranked[:-count], ranked[-count:]
-    rows = [row for row in found.keys if row["key"] in gone] + ([found.rest] if found.rest else [])
+    rows = [row for row in explained.keys if row["key"] in gone] + ([explained.rest] if explained.rest else [])
     rest = {
         "keys": sum(row.get("keys", 1) for row in rows),
         "weight_steps": {name: fsum(row["weight_steps"][name] for row in rows) for name in rows[0]["weight_steps"]},
         **{name: fsum(row[name] for row in rows) for name in WEIGHTS if name in rows[0]},
-        "part": [fsum(each) for each in zip(*(row["part"] for row in rows), strict=True)],
+        "part": [fsum(column) for column in zip(*(row["part"] for row in rows), strict=True)],
     }
-    return replace(found, keys=[row for row in found.keys if row["key"] in kept], rest=rest)
+    return replace(explained, keys=[row for row in explained.keys if row["key"] in kept], rest=rest)
 
 
 def _by_weight(rows: Sequence[Row]) -> list[Row]:
@@ -57,96 +57,100 @@ def _by_weight(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
 
 
-def _parts(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
-    layer, number_of_layer = found.place["layer"], found.place["layer_number"]
-    place = [] if layer is None else [f"layer {number_of_layer} ({printable(layer)})"]
-    place += [f"{axis} {found.place[axis]}" for axis in ("batch", "head") if found.place[axis] is not None]
-    place.append(f"query {_name(found.place['query'], found.place['token'])}")
-    yield Text.assemble((f"{printable(found.name)}: {printable(found.label)}", STRONG), f", {', '.join(place)}")
-    yield Text(printable(found.formula))
-    if found.parameters:
-        shapes = (f"{printable(name)} {' x '.join(map(str, shape))}" for name, shape in found.parameters.items())
+def _parts(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+    layer, number_of_layer = explained.place["layer"], explained.place["layer_number"]
+    names = [] if layer is None else [f"layer {number_of_layer} ({printable(layer)})"]
+    names += [f"{axis} {explained.place[axis]}" for axis in ("batch", "head") if explained.place[axis] is not None]
+    names.append(f"query {_name(explained.place['query'], explained.place['token'])}")
+    yield Text.assemble((f"{printable(explained.name)}: {printable(explained.label)}", STRONG), f", {', '.join(names)}")
+    yield Text(printable(explained.formula))
+    if explained.parameters:
+        shapes = (f"{printable(name)} {' x '.join(map(str, shape))}" for name, shape in explained.parameters.items())
         yield Text(f"parameters: {', '.join(shapes)}", FAINT)
-    if found.others:
-        yield Text(f"other labels: {printable(listed(found.others))}", FAINT)
-    yield from titled("1. Scores", _scores(found, width, written))
-    yield from titled(f"2. Weights: {found.normalizer}", _weights(found, width, written))
-    yield from titled(f"3. Output: the {found.formulas['output']}", _output(found, width))
+    if explained.others:
+        yield Text(f"other labels: {printable(listed(explained.others))}", FAINT)
+    yield from titled("1. Scores", _scores(explained, width, written))
+    yield from titled(f"2. Weights: {explained.normalizer}", _weights(explained, width, written))
+    yield from titled(f"3. Output: the {explained.formulas['output']}", _output(explained, width))
 
 
-def _scores(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+def _scores(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:
     """Yield the query, and the steps of the scores for the `written` keys with the largest weights."""
-    if found.formulas.get("score"):
-        yield Text(f"score = {found.formulas['score']}")
-    chosen = {row["key"] for row in _by_weight(found.keys)[:written]}
-    expand_short_forms = list[Line](found.of_query.items())
-    for row in found.keys:
+    if explained.formulas.get("score"):
+        yield Text(f"score = {explained.formulas['score']}")
+    chosen = {row["key"] for row in _by_weight(explained.keys)[:written]}
+    worked = list[Line](explained.of_query.items())
+    for row in explained.keys:
         if row["key"] in chosen and row["valid"]:
-            own = {"k": row["k"], **row["steps"], "score": row["score"]}
-            expand_short_forms += [
+            steps = {"k": row["k"], **row["steps"], "score": row["score"]}
+            worked += [
                 (f"key {_name(row['key'], row['token'])}", []),
-                *((f"  {name}", value) for name, value in own.items()),
+                *((f"  {name}", value) for name, value in steps.items()),
             ]
-    yield from _aligned(expand_short_forms, width)
-    if 0 < written < len(found.keys) and found.empty_row is None:
-        others = len(found.keys) - written
+    yield from _aligned(worked, width)
+    if 0 < written < len(explained.keys) and explained.empty_row is None:
+        others = len(explained.keys) - written
         yield Text(
             "the other key goes the same way" if others == 1 else f"the other {others} keys go the same way", FAINT
         )
 
 
-def _weights(found: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+def _weights(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:
     """Yield a table of all listed keys from the score to the weight, with sums."""
-    if found.empty_row is not None:
-        yield Text(f"no key is valid, so {EMPTY_ROWS[found.empty_row]} (empty_row: {found.empty_row})")
+    if explained.empty_row is not None:
+        yield Text(f"no key is valid, so {EMPTY_ROWS[explained.empty_row]} (empty_row: {explained.empty_row})")
     for name, heading in {**STAGES, **WEIGHTS}.items():
-        if name != "score" and found.formulas.get(name):
-            yield Text(f"{heading} = {found.formulas[name]}".replace("\n", " "))
-    sums = {SUM_OF + name for name in _sums(found)}
-    numbers = {name: _texts([value])[0] for name, value in found.of_weights.items() if name not in sums}
+        if name != "score" and explained.formulas.get(name):
+            yield Text(f"{heading} = {explained.formulas[name]}".replace("\n", " "))
+    sums = {SUM_OF + name for name in _sums(explained)}
+    numbers = {name: _texts([value])[0] for name, value in explained.of_weights.items() if name not in sums}
     if numbers:
         yield Text(", ".join(f"{name} = {value}" for name, value in numbers.items()))
-    total = {"weight_steps": _sums(found), **{of: _total(found, of) for of in ("weight", "dropped")}}
+    total = {"weight_steps": _sums(explained), **{of: _total(explained, of) for of in ("weight", "dropped")}}
     masked = {"score": "masked", "weight": 0.0, "dropped": 0.0}
-    others = {f"{several(found.rest['keys'], 'other')}": found.rest} if found.rest else {}
-    sink = {"sink": {**found.sink, "score": None, _final(found): found.sink["score"]}} if found.sink else {}
-    left_out = {_ranges(found.masked): masked} if found.masked and found.empty_row in (None, "zero") else {}
+    others = {f"{several(explained.rest['keys'], 'other')}": explained.rest} if explained.rest else {}
+    sink = (
+        {"sink": {**explained.sink, "score": None, _final(explained): explained.sink["score"]}}
+        if explained.sink
+        else {}
+    )
+    left_out = {_ranges(explained.masked): masked} if explained.masked and explained.empty_row in (None, "zero") else {}
     rows = {
-        **{_name(row["key"], row["token"]): masked | row for row in found.keys},
+        **{_name(row["key"], row["token"]): masked | row for row in explained.keys},
         **others,
         **sink,
         **left_out,
         "sum": total,
     }
-    headings = _headings(found, written)
+    headings = _headings(explained, written)
     cells = [Cells(heading, _texts([_at(row, path) for row in rows.values()])) for heading, path in headings.items()]
     yield from blocks([Cells("key", [*rows])], cells, width)
 
 
-def _final(found: Explanation) -> str:
+def _final(explained: Explanation) -> str:
     """Return the name of the last stage of the scores, the input of the normaliser."""
-    return next((name for name in reversed(STAGES) if found.keys and name in found.keys[0]), "score")
+    return next((name for name in reversed(STAGES) if explained.keys and name in explained.keys[0]), "score")
 
 
-def _headings(found: Explanation, written: int) -> dict[str, tuple[str, ...]]:
+def _headings(explained: Explanation, written: int) -> dict[str, tuple[str, ...]]:
     """Return the headings of the table of weights, and the path of each column's values in the row of a key."""
-    first = {"score": None, "weight": None, **(found.keys[0] if found.keys else {})}
+    first = {"score": None, "weight": None, **(explained.keys[0] if explained.keys else {})}
     steps = [name for name, value in first.get("steps", {}).items() if not isinstance(value, list)]
     headings: dict[str, tuple[str, ...]] = {}
-    if written < len(found.keys):
+    if written < len(explained.keys):
         headings |= {name: ("steps", name) for name in steps}
-    headings |= {STAGES[name] + " s" * (name == _final(found)): (name,) for name in STAGES if name in first}
+    headings |= {STAGES[name] + " s" * (name == _final(explained)): (name,) for name in STAGES if name in first}
     headings |= {name: ("weight_steps", name) for name in first.get("weight_steps", {})}
     return headings | {heading: (name,) for name, heading in WEIGHTS.items() if name in first}
 
 
-def _output(found: Explanation, width: int) -> Iterator[RenderableType]:
+def _output(explained: Explanation, width: int) -> Iterator[RenderableType]:
     """Yield a table of weights, values and their products; the sum of the products is the output."""
-    used = "dropped" if found.keys and "dropped" in found.keys[0] else "weight"
-    rows = {_name(row["key"], row["token"]): row for row in found.keys}
-    if found.rest:
-        rows[several(found.rest["keys"], "other")] = found.rest
-    rows["sum = output"] = {used: _total(found, used), "part": found.output}
+    used = "dropped" if explained.keys and "dropped" in explained.keys[0] else "weight"
+    rows = {_name(row["key"], row["token"]): row for row in explained.keys}
+    if explained.rest:
+        rows[several(explained.rest["keys"], "other")] = explained.rest
+    rows["sum = output"] = {used: _total(explained, used), "part": explained.output}
     names = Cells("key", [*rows])
     weights = Cells("weight", _texts([row[used] for row in rows.values()]))
     room = (width - names.width - weights.width - 8) // 2
@@ -169,15 +173,15 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
     )
 
 
-def _sums(found: Explanation) -> Row:
+def _sums(explained: Explanation) -> Row:
     """Return the sums of the normaliser's steps, by the name of the step."""
-    steps = found.keys[0]["weight_steps"] if found.keys else ()
-    return {name: found.of_weights[SUM_OF + name] for name in steps if SUM_OF + name in found.of_weights}
+    steps = explained.keys[0]["weight_steps"] if explained.keys else ()
+    return {name: explained.of_weights[SUM_OF + name] for name in steps if SUM_OF + name in explained.of_weights}
 
 
-def _total(found: Explanation, name: str) -> float:
+def _total(explained: Explanation, name: str) -> float:
     """Return the sum of the weights (`name` is `weight` or `dropped`) of all keys, listed or not."""
-    return fsum(row.get(name, 0.0) for row in (*found.keys, found.rest or {}))
+    return fsum(row.get(name, 0.0) for row in (*explained.keys, explained.rest or {}))
 
 
 def _at(row: Mapping[str, Any], path: Sequence[str]) -> Any:
@@ -195,16 +199,16 @@ def _name(position: int, token: object) -> str:
 
 def _ranges(keys: Sequence[int]) -> str:
     """Return positions as text, such as `2 to 9, 12`."""
-    found = list[list[int]]()
+    ranges = list[list[int]]()
     for key in keys:
-        if found and key == found[-1][1] + 1:
-            found[-1][1] = key
+        if ranges and key == ranges[-1][1] + 1:
+            ranges[-1][1] = key
         else:
-            found.append([key, key])
-    if len(found) > MOST_RANGES:
+            ranges.append([key, key])
+    if len(ranges) > MOST_RANGES:
         return several(len(keys), "masked key")
     between = {0: "{}", 1: "{}, {}"}
-    return ", ".join(between.get(last - first, "{} to {}").format(first, last) for first, last in found)
+    return ", ".join(between.get(last - first, "{} to {}").format(first, last) for first, last in ranges)
 
 
 def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:

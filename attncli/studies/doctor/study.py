@@ -80,8 +80,8 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     elif isinstance(options.data, CapturedData):
         with below("data"):
             captured, calls = read_calls(options.data, _dtype(options), device)
-        names = [each.call.name for each in calls if each.call is not None]
-        padding = [is_padding(each.tokens.get("keys"), len(each.keys)) for each in calls]
+        names = [inputs.call.name for inputs in calls if inputs.call is not None]
+        padding = [is_padding(inputs.tokens.get("keys"), len(inputs.keys)) for inputs in calls]
         parts = list(zip(calls, names, padding, strict=True))
         about = {key: captured.about.get(key) for key in ("model", "text")}
         layers = {name: captured.numbers[name] for name in names}
@@ -90,7 +90,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         assert options.data is not None, "validated"
         inputs = _of_data(options, options.data, device, progress)
         parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
-    return PreparedDoctor(options, [_part(options, *each, device) for each in parts], device, layers, capture)
+    return PreparedDoctor(options, [_part(options, *part, device) for part in parts], device, layers, capture)
 
 
 def _dtype(options: DoctorOptions) -> torch.dtype:
@@ -126,13 +126,13 @@ def _of_model(
             seen.take_names(loaded.model)
             loaded.outputs(batch)
         seen.check()
-    left_out = {each.name: each.problem for each in seen.records if each.problem is not None}
-    for name, problem in {**left_out, **{each.layer: each.problem for each in seen.missed}}.items():
+    left_out = {call.name: call.problem for call in seen.records if call.problem is not None}
+    for name, problem in {**left_out, **{missed.layer: missed.problem for missed in seen.missed}}.items():
         progress.note(f"warning: {name} is left out: {problem}")
-    calls = [each for each in seen.records if each.problem is None]
+    calls = [call for call in seen.records if call.problem is None]
     return [
-        (inputs_of(each, torch.float32, device), each.name, _padding_in(batch, each.keys.shape[0], each.keys.shape[-2]))
-        for each in calls
+        (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, call.keys.shape[0], call.keys.shape[-2]))
+        for call in calls
     ]
 
 
@@ -141,9 +141,9 @@ def _padding_in(batch: Any, b: int, m: int) -> Tensor | None:
 
     A fast tokenizer's output has the mask even if the mask was left out of the model's inputs.
     """
-    masks = [each.attention_mask for each in getattr(batch, "encodings", None) or ()]
-    given = masks or (batch.get("attention_mask") if isinstance(batch, Mapping) else None)
-    mask = None if given is None else torch.as_tensor(given).cpu()
+    of_texts = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
+    masks = of_texts or (batch.get("attention_mask") if isinstance(batch, Mapping) else None)
+    mask = None if masks is None else torch.as_tensor(masks).cpu()
     return None if mask is None or tuple(mask.shape) != (b, m) else mask == 0
 
 
@@ -163,12 +163,12 @@ def _part(
 def expected_rows(prepared: PreparedDoctor) -> Rows:
     """Return the rows that the result will have: the numbers of each head. Findings are known after the run only."""
     entries = prepared.options.scorers
-    heads = [place for part in prepared.parts for entry in entries for place in _places(part, entry)]
+    heads = [names for part in prepared.parts for entry in entries for names in _names_of_heads(part, entry)]
     layers = {number: name for name, number in prepared.layers.items()}
     return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
 
 
-def _places(part: CheckedCalls, entry: ScorerEntry) -> list[Row]:
+def _names_of_heads(part: CheckedCalls, entry: ScorerEntry) -> list[Row]:
     """Return the columns that name each head of a layer."""
     names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
     return [{**names, "head": head} for head in part.inputs.heads]
@@ -183,14 +183,14 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     with Keeping(heads) as kept:
         for index, part in enumerate(parts):
             progress.step(index, len(parts), part.layer or "heads")
-            for place, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):
-                with below("scorers", place):
-                    found = heads_of(_call(options, entry, part, place))
-                places = _places(part, entry)
-                heads += [{**each, **_in_order(head)} for each, head in zip(places, found, strict=True)]
-                records += _found(places, found)
+            for position, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):
+                with below("scorers", position):
+                    checked = heads_of(_call(options, entry, part, position))
+                names = _names_of_heads(part, entry)
+                heads += [{**name, **_in_order(head)} for name, head in zip(names, checked, strict=True)]
+                records += _records(names, checked)
                 parameters |= stored_parameters(entry, scorer)
-                if not all(each.is_judged for each in found):
+                if not all(head.is_judged for head in checked):
                     unjudged.append(part.layer)
     facts = DoctorFacts(checked=len(heads) // len(options.scorers), unjudged=list(dict.fromkeys(unjudged)))
     if options.model is not None:
@@ -213,15 +213,17 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     return replace(result, findings=findings_of(result))
 
 
-def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, place: int) -> Call:
-    """Return the attention of a scorer entry, the entry with index `place`, in a layer, on the CPU."""
-    inputs, rules, scorer = part.inputs, part.rules[place], part.scorers[place]
+def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:
+    """Return the attention of a scorer entry, the entry at this position, in a layer, on the CPU."""
+    inputs, rules, scorer = part.inputs, part.rules[position], part.scorers[position]
     queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
     with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]
     output = rules.pooled(weights, rules.rounding.values(inputs.values))
-    scores, weights, output, valid = (four_axes(each.cpu()) for each in (scores, weights, output, rules.valid.whole))
+    scores, weights, output, valid = (
+        four_axes(tensor.cpu()) for tensor in (scores, weights, output, rules.valid.whole)
+    )
     before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scale_of(scorer)
     factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
     largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
@@ -234,17 +236,17 @@ def _in_order(head: Head) -> Row:
     return {column.key: head.numbers[column.key] for column in HEADS[4:]}
 
 
-def _found(places: Sequence[Row], found: Sequence[Head]) -> list[Row]:
+def _records(names: Sequence[Row], heads: Sequence[Head]) -> list[Row]:
     """Return a row for each finding in the heads; dead queries share a row if all heads have equally many."""
     rows = list[Row]()
-    for place, head in zip(places, found, strict=True):
+    for name, head in zip(names, heads, strict=True):
         for check, value, limit in head.found:
-            twin = "" if check.key != "duplicate" or head.twin is None else f"As head {places[head.twin]['head']}. "
+            twin = "" if check.key != "duplicate" or head.twin is None else f"As head {names[head.twin]['head']}. "
             meaning = f"{twin}{check.meaning}"
             of = {"check": check.key, "kind": check.kind, "value": value, "limit": limit, "about": meaning}
-            rows.append({**place, **of})
+            rows.append({**name, **of})
     dead = [row for row in rows if row["check"] == "dead_query"]
-    if len(places) > 1 and len(dead) == len(places) and len({row["value"] for row in dead}) == 1:
+    if len(names) > 1 and len(dead) == len(names) and len({row["value"] for row in dead}) == 1:
         rows = [{**dead[0], "head": None}, *(row for row in rows if row["check"] != "dead_query")]
     return rows
 
