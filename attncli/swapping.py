@@ -1,12 +1,12 @@
 """Other scorers inside a model: the outputs of attention calls by an entry of a config."""
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any
 
 import torch
 from pydantic import AfterValidator, BeforeValidator, Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
 from attncli.building import build_scorer, inputs_of_entry, raw_scores, rules_of, scoring_of, with_model_defaults
@@ -25,26 +25,37 @@ UNIFORM, ZERO = "uniform", "zero"
 
 
 class Swap(Replacing):
-    """Context manager in which models attend with another scorer, in this thread and without gradients.
+    """Context manager in which models attend with another scorer, in this thread.
 
     with attncli.Swap("sparsemax", layers=[3]), torch.no_grad():
         evaluate(model)
+
+    With gradients, outputs carry them to queries, keys and values, and to the parameters of the scorer. Inside another
+    `Swap`, this one decides for its calls.
 
     Args:
         entry: an entry of `scorers`, as text, mapping or function of queries and keys; the name of a normaliser, which
             is applied to the model's own scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`,
             no output at all.
+        model: the module, or part of a model, to replace the attention of; by default everything in this thread. With
+            it, layers have the names of its `named_modules`.
         layers: numbers of attention calls in the order of their execution, ranges of numbers such as `5-7`, names of
             layers, or patterns of names such as `decoder.*`; None for all.
         heads: numbers of heads; None for all.
 
+    Attributes:
+        swapped: how often each call was replaced, by name.
+        missed: modules and operations like attention that were not recognised, and are not replaced.
+
     Raises:
-        InputError: the entry is wrong; or at the end of the `with`, a chosen layer was not replaced.
+        InputError: the entry is wrong; two models have calls of one name; or at the end of the `with`, a chosen layer
+            was not replaced.
     """
 
     def __init__(
         self,
         entry: Any,
+        model: nn.Module | None = None,
         layers: Collection[str | int] | None = None,
         heads: Collection[int] | None = None,
         *,
@@ -52,7 +63,7 @@ class Swap(Replacing):
         known: Mapping[str, int] | None = None,
     ) -> None:
         chosen = validated(_Places, {"layers": listed(layers), "heads": listed(heads)}, {})
-        super().__init__(chosen.layers, chosen.heads, known)
+        super().__init__(chosen.layers, chosen.heads, known, model)
         self.entry = None if entry == ZERO else entry if isinstance(entry, ScorerEntry) else entry_of(entry)
         self._seed, self._scorers = seed, dict[Any, Scorer]()
 
@@ -60,6 +71,10 @@ class Swap(Replacing):
     def scorers(self) -> list[Scorer]:
         """The scorers that were built so far: one for each size of queries and keys, and scale."""
         return [*self._scorers.values()]
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the scorers that were built so far, for an optimizer."""
+        yield from nn.ModuleList(self._scorers.values()).parameters()
 
     def compute(self, record: AttentionCall) -> Tensor:
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""

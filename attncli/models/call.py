@@ -152,7 +152,7 @@ def _mask_apart(record: AttentionCall) -> AttentionCall:
     if bias is not None:
         blocked = bias <= LOW
         bias = collapsed(bias.masked_fill(blocked, 0.0))
-        bias = bias if bool(bias.any()) else None
+        bias = bias if bias.requires_grad or bool(bias.any()) else None
         valid = ~blocked if valid is None else valid & ~blocked
     valid = collapsed(valid)
     return replace(record, valid=None if valid is None or bool(valid.all()) else valid, bias=bias)
@@ -161,7 +161,7 @@ def _mask_apart(record: AttentionCall) -> AttentionCall:
 def _grouped(record: AttentionCall) -> AttentionCall:
     """Return the record with one head of keys and values for each group of heads, if the model repeated them."""
     record = replace(record, bias=collapsed(record.bias), sinks=collapsed(record.sinks))
-    if record.groups > 1:
+    if record.groups > 1 or record.keys.requires_grad or record.values.requires_grad:
         return record
     same = (record.keys[:, 1:] == record.keys[:, :-1]).all((0, 2, 3))
     same &= (record.values[:, 1:] == record.values[:, :-1]).all((0, 2, 3))  # whether each head equals its predecessor
@@ -173,6 +173,7 @@ def _grouped(record: AttentionCall) -> AttentionCall:
     return replace(record, groups=size, keys=record.keys[:, ::size], values=record.values[:, ::size])
 
 
+@torch.no_grad()
 def _checked(record: AttentionCall, through: Sequence[torch.dtype]) -> tuple[AttentionCall, float]:
     """Compare the record with the model's output; return it with `error` and `problem`, and its largest row distance.
 
@@ -229,12 +230,16 @@ def _allowed(
 
 
 def collapsed(tensor: MaybeTensor) -> MaybeTensor:
-    """Return the tensor with size 1 in every axis along which its values are constant."""
+    """Return the tensor with size 1 in every axis along which its values are constant.
+
+    With gradients, equal values may be different parameters; then only axes that were expanded count.
+    """
     if tensor is None:
         return tensor
     for axis in range(tensor.ndim):
         first = tensor.narrow(axis, 0, min(1, tensor.shape[axis]))
-        if tensor.shape[axis] > 1 and (tensor.stride(axis) == 0 or bool((tensor == first).all())):
+        is_equal = tensor.stride(axis) == 0 or (not tensor.requires_grad and bool((tensor == first).all()))
+        if tensor.shape[axis] > 1 and is_equal:
             tensor = first
     return tensor
 

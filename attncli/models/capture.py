@@ -1,9 +1,8 @@
 """Capture every attention call of the models that run, recompute it and compare it with the model's own output."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,24 +10,14 @@ from torch import Tensor, nn
 
 from attncli.errors import InputError, got
 from attncli.models.call import TENSORS, AttentionCall
-from attncli.models.reading import UnreadableError
 from attncli.models.selection import Calls, Selection
-from attncli.models.watching import Read, Watch
-
-
-@dataclass(frozen=True)
-class Missed:
-    """A module or operation like attention that was not captured: the layer, its class, and the reason."""
-
-    layer: str
-    kind: str
-    problem: str
+from attncli.models.watching import Missed, Site, Watch
 
 
 class Capture(Watch):
     """Context manager that records all attention calls of the models that run inside it, in the same thread.
 
-    Models run without gradients.
+    Inside a `Swap`, calls are recorded as the swap leaves them, with its output. Gradients of the model are unaffected.
 
     with attncli.Capture() as seen:
         model(inputs)
@@ -40,50 +29,38 @@ class Capture(Watch):
             as `decoder.*`. None keeps all.
         heads: the numbers of the heads to keep, such as `0-3`. None keeps all.
         calls: `all`, or `first` for the first call of each layer.
+        model: record the attention of this module only.
 
     Raises:
         InputError: an argument cannot be read.
     """
 
-    def __init__(self, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> None:
-        super().__init__()
+    def __init__(
+        self,
+        layers: str | None = None,
+        heads: str | None = None,
+        calls: Calls = "all",
+        *,
+        model: nn.Module | None = None,
+    ) -> None:
+        super().__init__(model)
         self.records: list[AttentionCall] = []
-        self.missed: list[Missed] = []
         self._chosen = Selection(layers, heads, calls)
         self._calls: dict[str, int] = {}  # number of the last call of each layer
 
-    def __exit__(self, *raised: Any) -> None:
-        """Stop watching, and add to `missed` the modules with `attention` in the class name and no call."""
-        super().__exit__(*raised)
-        known = {record.layer for record in self.records} | {each.layer for each in self.missed} | set(self._calls)
-        named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
-        named = [name for name in named if not (known and name == self._ran[name])]  # a model as a whole
-        seen = {name for name in named if any(_is_part(name, other) for other in known)}
-        unseen = [name for name in named if not any(_is_part(name, other) for other in known | seen)]
-        for name in unseen:
-            if not any(other.startswith(f"{name}.") for other in unseen):  # the innermost
-                self.miss("it ran, and no attention was recognised in it", (name, self._ran[name]))
-
-    def take(self, read: Read, output: Tensor) -> Tensor:
-        """Read and keep an attention call if it is selected; return `output`, the model's own."""
-        layer, kind = self.place()
+    def chooses(self, layer: str, kind: str) -> Site | None:
+        """Return the next call of a layer if it is selected, else None."""
         call = self._calls[layer] = self._calls.get(layer, -1) + 1
-        if not self._chosen.takes(layer, list(self._calls).index(layer), call):
-            return output
-        try:
-            record = scorable(replace(read(None), layer=layer, call=call, kind=kind))
-            self.records.append(_copied(self._chosen.of_heads(record)))
-        except (UnreadableError, InputError) as reason:
-            self.miss(str(reason))
-        except Exception as error:  # shapes and kinds of tensors that `read` does not expect
-            self.miss(f"its tensors cannot be read ({str(error).partition(chr(10))[0]})")
-        return output
+        is_chosen = self._chosen.takes(layer, list(self._calls).index(layer), call)
+        return Site(layer, kind, call) if is_chosen else None
 
-    def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Add to `missed` why attention was not captured; `place` is name and class of a module (default: running)."""
-        missed = Missed(*(place or self.place()), problem)
-        if missed not in self.missed:
-            self.missed.append(missed)
+    @torch.no_grad()
+    def keep(self, call: AttentionCall, output: Tensor) -> None:
+        """Keep a copy of the chosen heads of a call, with the output that the model continues with."""
+        try:
+            self.records.append(_copied(self._chosen.of_heads(replace(call, output=output.to(call.output.dtype)))))
+        except InputError as reason:
+            self.miss(str(reason))
 
     def check(self) -> None:
         """Raise an InputError if no attention was captured, or if a layer chosen by number does not exist."""
@@ -103,15 +80,6 @@ class Capture(Watch):
         raise InputError.of("no attention ran; expected a model with attention layers")
 
 
-def scorable(record: AttentionCall) -> AttentionCall:
-    """Return the record, or raise an UnreadableError if it is empty, or its scale or softcap is not finite."""
-    if not (record.queries.numel() and record.keys.numel() and record.values.numel()):
-        raise UnreadableError("it has no queries, no keys or no values")
-    if not all(math.isfinite(each) for each in (record.scale, record.softcap or 0.0)):
-        raise UnreadableError("its scale or its softcap is not finite")
-    return record
-
-
 def _copied(record: AttentionCall) -> AttentionCall:
     """Return the record with CPU copies: a model may overwrite its cache, and a view keeps its whole storage alive."""
     tensors = {name: tensor for name in TENSORS if (tensor := getattr(record, name)) is not None}
@@ -119,12 +87,6 @@ def _copied(record: AttentionCall) -> AttentionCall:
     return replace(
         record, **{name: each.detach().to("cpu", copy=True, memory_format=dense) for name, each in tensors.items()}
     )
-
-
-def _is_part(name: str, other: str) -> bool:
-    """Whether two modules, given by their names, are the same or one is a part of the other."""
-    first, second = (each.replace("/", ".") + "." for each in (name, other))
-    return first.startswith(second) or second.startswith(first)
 
 
 def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Capture:
@@ -139,7 +101,7 @@ def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any)
         expected = "expected a torch module, or a function that runs a model"
         raise InputError.of(got(model, expected), where="attncli.capture: model")
     owner = getattr(model, "__self__", model)
-    with evaluating(owner), Capture() as seen:
+    with evaluating(owner), torch.no_grad(), Capture() as seen:
         seen.take_names(owner)
         model(*args, **kwargs)
     seen.check()

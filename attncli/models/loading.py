@@ -75,8 +75,9 @@ class LoadedModel:
     batches: Sequence[Any]
     pooling: Pooling = "mean"  # of a sentence encoder
 
+    @torch.no_grad()
     def run(self, batch: Any) -> Any:
-        """Run the model on a batch."""
+        """Run the model on a batch, without gradients."""
         args, kwargs = arguments_of(batch)
         return self.model(*args, **kwargs)
 
@@ -151,7 +152,7 @@ def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
 def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
     function = _function(request)
     with _failing(f'got "{request.model}"; it gave', "fix the function"):
-        with make() as seen:
+        with torch.no_grad(), make() as seen:
             given = function()
         tokens = None
         if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
@@ -193,7 +194,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
     transformers = _transformers(request)
     model, inputs, tokenizer, config = _pretrained(transformers, request)
     cure = _cure(model, inputs, "a model that needs other inputs can be run by a module:function")
-    with _failing(f'got "{request.model}"; running it gave', cure), make() as seen:
+    with _failing(f'got "{request.model}"; running it gave', cure), torch.no_grad(), make() as seen:
         seen.take_names(model)
         if request.generate is None:
             model(**inputs)

@@ -59,6 +59,15 @@ class Layout:
         raise UnreadableError(f"a product with {list(tensor.shape)} for scores of {[*self.lead, self.n, self.m]}")
 
 
+def scorable(call: AttentionCall) -> AttentionCall:
+    """Return the call, or raise an UnreadableError if it is empty, or its scale or softcap is not finite."""
+    if not (call.queries.numel() and call.keys.numel() and call.values.numel()):
+        raise UnreadableError("it has no queries, no keys or no values")
+    if not all(isfinite(number) for number in (call.scale, call.softcap or 0.0)):
+        raise UnreadableError("its scale or its softcap is not finite")
+    return call
+
+
 def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> AttentionCall:
     """Return the record of a `scaled_dot_product_attention` call.
 

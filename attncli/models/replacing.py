@@ -2,28 +2,26 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from attncli.errors import InputError, did_you_mean, got
 from attncli.models.call import AttentionCall
-from attncli.models.capture import scorable
-from attncli.models.reading import UnreadableError
 from attncli.models.selection import calls_of, choice_of, picks
-from attncli.models.watching import Read, Watch
+from attncli.models.watching import Site, Watch
 
-GRADIENTS = "got a model that runs with gradients; swapped outputs have none; run it inside of torch.no_grad()"
 MOST_NAMED = 3  # calls in a message
 
 
 class Replacing(Watch):
     """Context manager that replaces the outputs of attention calls by the outputs of `compute`.
 
-    A call has the name of its layer. Further calls of a layer in one run of the model have a number, as `layer#1`. Each
-    layer must be called in the same way in every run.
+    A call has the name of its layer. Further calls of a layer in one run of the model have a number, as `layer#1`. A
+    run ends when a top-level module that ran in it is called again. Each layer must be called in the same way in every
+    run. Of several that are active, the innermost decides.
 
     Args:
         layers: numbers of calls in the order of the first run, ranges such as `5-7`, names of calls, or patterns of
@@ -31,28 +29,35 @@ class Replacing(Watch):
         heads: numbers of the heads to replace; None for all.
         known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
             again.
+        model: replace the attention of this module only; None for all that runs in this thread.
     """
+
+    replaces: ClassVar = True
 
     def __init__(
         self,
         layers: Collection[str | int] | None = None,
         heads: Collection[int] | None = None,
         known: Mapping[str, int] | None = None,
+        model: nn.Module | None = None,
     ) -> None:
-        super().__init__()
-        self.layers, self.heads, self.known = layers, heads, known or {}
+        super().__init__(model)
+        self.layers, self.heads, self._known = layers, heads, known or {}
         self.swapped = dict[str, int]()  # how often each call was replaced
         self.problems = dict[str, str]()  # by call
+        self._handled = set[str]()  # calls that were replaced, by this one or by one inside of it
         self._numbers = dict[str, int]()  # of calls, in the order of their first runs
         self._calls = dict[str, int]()  # of each layer in this run
+        self._owners = dict[str, int]()  # number of the model of each layer
+        self._run = WeakSet[nn.Module]()  # top-level modules of this run, and their parts
 
     @abstractmethod
-    def compute(self, record: AttentionCall) -> Tensor:
+    def compute(self, call: AttentionCall) -> Tensor:
         """Return the new output (b, h, n, v) of a call."""
 
     def __enter__(self) -> Self:
         """Start watching, without the counts and problems of earlier uses."""
-        for kept in (self.swapped, self.problems, self._numbers, self._calls):
+        for kept in (self.swapped, self.problems, self._handled, self._numbers, self._calls, self._owners, self._run):
             kept.clear()
         return super().__enter__()
 
@@ -64,76 +69,78 @@ class Replacing(Watch):
 
     def check(self) -> None:
         """Raise an InputError if no call was replaced, or if a chosen call was not."""
-        names = list(self._numbers)
+        names, problems = list(self._numbers), {each.layer: each.problem for each in self.missed} | self.problems
         for layer in self.layers or ():
             choice = choice_of(layer)
-            known = dict.fromkeys([*names, *self.problems]) if isinstance(choice, str) else names
+            known = dict.fromkeys([*names, *problems]) if isinstance(choice, str) else names
             if not (chosen := calls_of(choice, list(known))):
                 cure = did_you_mean(layer, names) if isinstance(choice, str) else f"expected 0 to {len(names) - 1}"
                 raise InputError.of(got(layer, f"no attention call of the model; {cure}"), ["layers"])
             for name in chosen:
-                if name not in self.swapped:
-                    why = self.problems.get(name, "it did not run")
+                if name not in self._handled and self.wants(name, self._numbers.get(name, -1)):
+                    why = problems.get(name, "it did not run")
                     raise InputError.of(f"{name}: its attention was not replaced: {why}")
-        if self.layers is None and (not self.swapped or self.problems):
-            reasons = [f"{name}: {problem}" for name, problem in self.problems.items()]
+        if self.layers is None and (not self._handled or self.problems):
+            reasons = [f"{name}: {problem}" for name, problem in (self.problems or problems).items()]
             raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
 
-    def take(self, read: Read, output: Tensor) -> Tensor:
-        """Return the new output of a chosen call, or `output`, the model's own, for any other call."""
-        layer, kind = self.place()
+    def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
+        """Start a new run if the top-level module ran in this one."""
+        super().begins(module, is_recomputed=is_recomputed)
+        parts = set(module.modules())
+        if self.model is not None and not any(part in self._names for part in parts):
+            return
+        if module in self._run or is_recomputed:
+            self._calls.clear()
+            self._run.clear()
+        self._run |= parts
+
+    def wants(self, name: str, number: int) -> bool:
+        """Whether the call with this name and number is chosen."""
+        return self.layers is None or any(picks(choice_of(layer), name, number) for layer in self.layers)
+
+    def chooses(self, layer: str, kind: str) -> Site | None:
+        """Return the next call of a layer if it is chosen, else None.
+
+        Raises:
+            InputError: another model has a layer with the same name.
+        """
+        owner = self.owner
+        if self._owners.setdefault(layer, owner) != owner:
+            message = f"got two modules with attention of the name {layer}; name the one to replace, or the whole model"
+            raise InputError.of(f"{message}, as model=")
         call = self._calls[layer] = self._calls.get(layer, -1) + 1
-        name = f"{layer}#{call}" if call else layer
-        number = self._numbers.setdefault(name, len(self._numbers))
-        if self.layers is not None and not any(picks(choice_of(each), name, number) for each in self.layers):
-            return output
-        if torch.is_grad_enabled() and output.requires_grad:
-            raise InputError.of(GRADIENTS)
-        try:
-            record = scorable(replace(read(self.known.get(name)), layer=layer, call=call, kind=kind))
-        except UnreadableError as reason:
-            self.problems[name] = str(reason)
-            return output
-        if record.problem is not None:
-            self.problems[name] = record.problem
-            return output
-        new = self.compute(record).to(output.dtype)
-        if self.heads is not None:
-            new = self._of_heads(new, record)
-        self.swapped[name] = self.swapped.get(name, 0) + 1
-        return placed(new, record.output, output)
+        site = Site(layer, kind, call)
+        number = self._numbers.setdefault(site.name, len(self._numbers))
+        return site if self.wants(site.name, number) else None
 
-    def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Keep the reason why attention cannot be followed."""
-        self.problems.setdefault((place or self.place())[0], problem)
+    def candidate(self, site: Site) -> int | None:
+        """Return the number of the candidate that is right for a call, if known from an earlier run."""
+        return self._known.get(site.name)
 
-    def _enter_module(self, module: nn.Module, inputs: Any) -> None:
-        if not self._stack:
-            self._calls.clear()  # a new run of the model
-        super()._enter_module(module, inputs)
+    def replaced(self, call: AttentionCall) -> Tensor:
+        """Return the new output (b, h, n, v) of the chosen heads, and the model's own of all others."""
+        new = with_heads(self.compute(call), call, self.heads)
+        self.swapped[call.name] = self.swapped.get(call.name, 0) + 1
+        return new
 
-    def _of_heads(self, new: Tensor, record: AttentionCall) -> Tensor:
-        """Return the new output of the chosen heads, and the model's own output of all other heads."""
-        count = new.shape[1]
-        for head in self.heads or ():
-            if not 0 <= head < count:
-                expected = f"expected 0 to {count - 1}, of the {count} heads of {record.name}"
-                raise InputError.of(got(head, expected), ["heads"])
-        chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
-        chosen[list(self.heads or ())] = True
-        return torch.where(chosen[:, None, None], new, record.output.to(new.dtype))  # b h n v
+    def keep(self, call: AttentionCall, output: Tensor) -> None:
+        """Note the problem of a call that was not replaced, or that it was, by this one or by one inside of it."""
+        if call.problem is None:
+            self._handled.add(call.name)
+        else:
+            self.problems[call.name] = call.problem
 
 
-def placed(new: Tensor, own: Tensor, output: Tensor) -> Tensor:
-    """Return a tensor with the values of `new` and the shape, dtype and strides of `output`.
-
-    `own` is `output` as read into a record, (b, h, n, v), often as a view. The strides matter, since a model may `view`
-    its output in a way that only they allow.
-    """
-    result = torch.empty_like(output)
-    shared = own.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
-    if shared and own.dtype == output.dtype and result.stride() == output.stride():
-        offset = own.storage_offset() - output.storage_offset()
-        result.as_strided(own.shape, own.stride(), offset).copy_(new)
-        return result
-    return result.copy_(new.reshape(output.shape))
+def with_heads(new: Tensor, call: AttentionCall, heads: Collection[int] | None) -> Tensor:
+    """Return the new output of the chosen heads, and the model's own output of all other heads."""
+    if heads is None:
+        return new
+    count = new.shape[1]
+    for head in heads:
+        if not 0 <= head < count:
+            expected = f"expected 0 to {count - 1}, of the {count} heads of {call.name}"
+            raise InputError.of(got(head, expected), ["heads"])
+    chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
+    chosen[list(heads)] = True
+    return torch.where(chosen[:, None, None], new, call.output.to(new.dtype))  # b h n v

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 VIEWS = {
@@ -17,7 +17,6 @@ VIEWS = {
 }  # fmt: skip
 PRODUCTS, SUMS = {"mm", "bmm"}, {"addmm", "baddbmm"}  # the latter are beta * first + alpha * (second @ third)
 SOFTMAXES = {"_softmax", "_safe_softmax"}
-NameAndClass = tuple[str, str]  # name and class of a module
 INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold"}
 
 
@@ -80,9 +79,9 @@ class Trail:
     keep their arguments in memory, so along a residual stream they would keep all activations of a model.
     """
 
-    def __init__(self, place: Callable[[], NameAndClass]) -> None:
-        self.unused: dict[int, tuple[NameAndClass, tuple[int, ...]]] = {}  # softmaxes without a product with values
-        self._place = place
+    def __init__(self, modules: Callable[[], Sequence[nn.Module]]) -> None:
+        self.unused: dict[int, tuple[Sequence[nn.Module], tuple[int, ...]]] = {}  # softmaxes without use of the weights
+        self._modules = modules
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()
         self._steps: MutableMapping[Tensor, Step] = WeakIdKeyDictionary()
@@ -176,7 +175,7 @@ class Trail:
             return f"a softmax over axis {axis} of {list(out.shape)}" if is_attention else None
         number = next(self._numbers)
         if is_attention:
-            self.unused[number] = self._place(), tuple(out.shape)
+            self.unused[number] = self._modules(), tuple(out.shape)
         self._keep(out, Step("softmax", before, tuple(out.shape), number, scores=scores))
         return None
 

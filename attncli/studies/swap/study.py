@@ -271,7 +271,7 @@ def _measure(
     changes = Changes(prepared.loaded.pooling)
     heads = None if place.head is None else [place.head]
     for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):
-        with Swap(entry, place.layers, heads, seed=prepared.options.seed, known=known) as swap:
+        with Swap(entry, layers=place.layers, heads=heads, seed=prepared.options.seed, known=known) as swap:
             swap.take_names(prepared.loaded.model)
             new = prepared.runner.run(batch)
         changes.add(own, new)

@@ -1,0 +1,177 @@
+"""Swapped outputs carry the gradients of the textbook's code, to the model and to the scorer."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+import attncli
+from attncli.errors import InputError
+from tests.studies.swap.models import Strides, Written, of_transformers
+from tests.swapping.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed, sigmoid
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+FAMILIES = [(kind, way) for kind in ("bert", "gpt2", "llama", "gqa") for way in ("sdpa", "eager")]
+
+
+@pytest.mark.parametrize("entry", [*TEXTBOOK, "sigmoid"])
+@pytest.mark.parametrize(("kind", "way"), FAMILIES)
+def test_gradients_of_all_parameters_are_those_of_the_textbook(kind: str, way: str, entry: str) -> None:
+    model, inputs = of_transformers(kind, way)
+    textbook = TEXTBOOK.get(entry, sigmoid)
+    if entry == "sigmoid":  # its bias counts the valid keys of a query, the textbook's all keys
+        inputs.pop("attention_mask")
+        bias = -torch.tensor(12.0).log().item()
+        swap = attncli.Swap(
+            {"scorer": "scaled_dot", "scale": "model", "normalizer": {"normalizer": entry, "bias": bias}}
+        )
+    else:
+        swap = attncli.Swap(entry)
+    assert_same(passed(model, inputs, swap), passed(model, inputs, attention(model, textbook)))
+
+
+@pytest.mark.parametrize("kind", ["t5", "bloom", "gemma2", "gpt_oss", "albert", "swinv2"])
+def test_gradients_of_the_models_own_scorer_are_the_models(kind: str) -> None:
+    """Also those of position biases and sinks."""
+    model, inputs = of_transformers(kind, None if kind in ("t5", "bloom", "swinv2") else "eager")
+    assert_same(passed(model, inputs, attncli.Swap("model")), passed(model, inputs, nullcontext()))
+
+
+def test_equal_biases_of_a_new_model_have_gradients_of_their_own() -> None:
+    model, x = Written(), torch.randn(2, 7, 32)
+    nn.init.zeros_(model.bias)
+    expected = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
+    with attncli.Swap("model"):
+        found = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
+    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_multihead_attention_of_torch(need_weights: bool) -> None:
+    torch.manual_seed(0)
+    model, x = nn.MultiheadAttention(16, 4, batch_first=True), torch.randn(2, 5, 16)
+    with attncli.Swap("uniform"):
+        found = torch.autograd.grad(model(x, x, x, need_weights=need_weights)[0].tanh().sum(), model.out_proj.weight)
+    values = x @ model.in_proj_weight[32:].T
+    output = values.mean(1, keepdim=True).expand(2, 5, 16) @ model.out_proj.weight.T
+    assert_close(found, torch.autograd.grad(output.tanh().sum(), model.out_proj.weight))
+
+
+def test_an_encoder_layer_that_trains() -> None:
+    torch.manual_seed(0)
+    model, x = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True), torch.randn(2, 5, 16)
+    expected = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
+    with attncli.Swap("model"):
+        found = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
+    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert"])
+def test_parameters_of_a_scorer(kind: str) -> None:
+    model, inputs = of_transformers(kind, "sdpa")
+    swap = attncli.Swap("additive:num_hiddens=5")
+    found = passed(model, inputs, swap)
+    parameters = [*swap.parameters()]
+    own = [each.grad for each in parameters]
+    assert len(parameters) == 3
+    (scorer,) = swap.scorers
+    for each in parameters:
+        each.grad = None
+    assert_same(found, passed(model, inputs, attention(model, of_scorer(scorer))))
+    for mine, theirs in zip(own, (each.grad for each in parameters), strict=True):
+        assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_training_a_swapped_model_lowers_its_loss(frozen: bool) -> None:
+    model, inputs = of_transformers("gqa", "sdpa")
+    model.train().requires_grad_(not frozen)
+    swap, losses = attncli.Swap("additive"), []
+    with torch.no_grad(), swap:
+        model(**inputs)
+    optimizer = torch.optim.Adam([*model.parameters(), *swap.parameters()] if not frozen else swap.parameters(), 1e-2)
+    with swap:
+        for _ in range(10):
+            loss = model(**inputs, labels=inputs["input_ids"]).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(loss))
+    assert losses[-1] < losses[0] - 0.01
+    assert swap.swapped == {f"model.layers.{layer}.self_attn": 10 for layer in range(2)}
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_model_that_is_run_again_by_the_backward_pass(reentrant: bool) -> None:
+    """Checkpoints run each block a second time, which replaces the same calls again."""
+
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([Strides(), Written(), Strides()])
+
+        def forward(self, x: Tensor, is_checkpointed: bool) -> Tensor:
+            for block in self.blocks:
+                x = x + (checkpoint(block, x, use_reentrant=reentrant) if is_checkpointed else block(x))
+            return x
+
+    torch.manual_seed(0)
+    model, x = Blocks(), torch.randn(2, 6, 32, requires_grad=True)
+    gradients = []
+    for is_checkpointed in (False, True):
+        model.zero_grad()
+        with attncli.Swap("sparsemax", layers=[0, 1]) as swap:
+            model(x, is_checkpointed).tanh().sum().backward()
+        gradients.append([each.grad for each in model.parameters()])
+        assert swap.missed == []
+    assert_close(gradients[1], gradients[0])
+    assert list(swap.swapped) == ["blocks.0", "blocks.1"]
+
+
+class Custom(torch.autograd.Function):
+    """Attention with a backward pass of its own, which is wrong for any other attention."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return scaled_dot_product_attention(queries, keys, values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0], gradients[0], gradients[0]
+
+
+class OwnGradients(Strides):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        return self.out(Custom.apply(q, k, v).transpose(1, 2).reshape(x.shape))  # type: ignore
+
+
+def test_gradients_of_its_own_are_refused() -> None:
+    with pytest.raises(InputError, match=r"gradients by itself, as a torch\.autograd\.Function"):  # noqa: SIM117
+        with attncli.Swap("uniform"):
+            OwnGradients()(torch.randn(1, 5, 32))
+    with attncli.Swap("uniform"), torch.no_grad():
+        OwnGradients()(torch.randn(1, 5, 32))
+
+
+def test_a_capture_leaves_the_graph_of_the_model_alone_and_keeps_no_graph() -> None:
+    model, inputs = of_transformers("llama", "eager")
+    expected = passed(model, inputs, nullcontext())
+    with attncli.Capture() as seen:
+        found = passed(model, inputs, nullcontext())
+    assert_same(found, expected, share=0)
+    assert not any(call.queries.requires_grad or call.output.requires_grad for call in seen.records)
+
+
+def test_the_grad_mode_is_the_callers() -> None:
+    model, x = Strides(), torch.randn(1, 5, 32)
+    with attncli.Swap("cosine"):
+        assert torch.is_grad_enabled()
+        assert model(x).requires_grad
+        with torch.no_grad():
+            assert not model(x).requires_grad

@@ -1,0 +1,236 @@
+"""Which modules, calls and runs a `Swap` replaces, alone and inside of others."""
+
+import itertools
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import attncli
+from attncli.errors import InputError
+from tests.studies.swap.models import Strides, Tower, Written, of_transformers
+from tests.swapping.oracle import TEXTBOOK, attention, main_output
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+
+
+class Loop(nn.Module):
+    """Blocks that a caller may also run one by one."""
+
+    def __init__(self, count: int = 4) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Strides() if index % 2 else Written() for index in range(count)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+def loop(model: Loop, x: Tensor) -> Tensor:
+    for block in model.blocks:
+        x = x + block(x)
+    return x
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Any:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.parametrize(("outer", "inner"), [*itertools.permutations(["uniform", "cosine", "sparsemax", "model"], 2)])
+@pytest.mark.parametrize("where", [(None, [0]), ([1], [0]), ([0, 1], [1]), (None, None), ([0], None)], ids=str)
+@pytest.mark.parametrize("way", ["sdpa", "eager"])
+def test_the_inner_swap_decides_for_its_calls(way: str, where: Any, outer: str, inner: str) -> None:
+    model, inputs = of_transformers("gqa", way)
+    weights = dict.fromkeys(where[0] or range(2), TEXTBOOK[outer]) | dict.fromkeys(
+        where[1] or range(2), TEXTBOOK[inner]
+    )
+    with attention(model, weights):
+        expected = main_output(model, inputs)
+    with attncli.Swap(outer, layers=where[0]) as first, attncli.Swap(inner, layers=where[1]) as second:
+        assert_close(main_output(model, inputs), expected, rtol=1e-4, atol=1e-4)
+    assert len(second.swapped) == len(where[1] or range(2))
+    assert first.swapped.keys().isdisjoint(second.swapped)
+
+
+@pytest.mark.parametrize("order", ["outside", "inside"])
+@pytest.mark.parametrize("way", ["sdpa", "eager"])
+def test_a_capture_records_the_swapped_call_and_no_arithmetic(way: str, order: str) -> None:
+    model, inputs = of_transformers("gqa", way)
+    own = attncli.capture(model, **inputs).records
+    swap, seen = attncli.Swap("cosine", layers=[0]), attncli.Capture()
+    with ExitStack() as stack:
+        for each in (swap, seen) if order == "inside" else (seen, swap):
+            stack.enter_context(each)
+        main_output(model, inputs)
+    first, second = seen.records
+    assert (first.problem, second.problem, seen.missed) == (None, None, [])
+    assert_close((first.queries, first.keys, first.values), (own[0].queries, own[0].keys, own[0].values))
+    valid = torch.ones(12, 12, dtype=torch.bool).tril() & inputs["attention_mask"][:, None, None].bool()
+    keys, values = (each.repeat_interleave(2, 1) for each in (first.keys, first.values))
+    expected = TEXTBOOK["cosine"](first.queries, keys, 1.0, valid) @ values
+    shown = inputs["attention_mask"][:, None, :, None]  # how a model treats queries in padding differs
+    assert_close(first.output * shown, expected * shown)
+    assert_close(second.rescored(), second.output)
+
+
+def test_a_scorer_with_attention_inside_is_no_attention_of_the_model() -> None:
+    model, x = Tower(), torch.randn(2, 5, 32)
+    with (
+        attncli.Capture() as seen,
+        attncli.Swap("uniform"),
+        attncli.Swap(lambda q, k: (q @ k.mT).softmax(-1) @ k @ k.mT),
+    ):
+        model(x)
+    assert [call.layer for call in seen.records] == ["first", "second"]
+    assert seen.missed == []
+
+
+def test_a_loop_over_the_blocks_is_one_run() -> None:
+    model, x = Loop(), torch.randn(2, 5, 32)
+    with attncli.Swap("uniform", model=model, layers=[1, 2]) as swap:
+        expected = model(x)
+    assert list(swap.swapped) == ["blocks.1", "blocks.2"]
+    for runs in (1, 3):
+        with attncli.Swap("uniform", model=model, layers=[1, 2]) as swap:
+            for _ in range(runs):
+                assert_close(loop(model, x), expected)
+        assert swap.swapped == {"blocks.1": runs, "blocks.2": runs}
+
+
+def test_a_block_that_is_called_twice_in_one_run_of_its_model_is_two_calls() -> None:
+    class Twice(Loop):
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = super().forward(super().forward(x))
+            return result
+
+    with attncli.Swap("uniform", layers=[2]) as swap:
+        Twice(2)(torch.randn(1, 5, 32))
+    assert swap.swapped == {"blocks.0#1": 1}
+
+
+def test_only_the_named_model_is_replaced() -> None:
+    teacher, student, x = Tower(), Tower(), torch.randn(2, 5, 32)
+    own = teacher(x)
+    with attncli.Swap("zero"):
+        expected = student(x)
+    with attncli.Swap("zero", model=student) as swap:
+        assert_close(teacher(x), own, rtol=0, atol=0)
+        assert_close(student(x), expected)
+        assert_close(teacher(x), own, rtol=0, atol=0)
+    assert swap.swapped == {"first": 1, "second": 1}
+
+
+def test_a_part_of_a_model_is_replaced_alone() -> None:
+    model, x = Loop(), torch.randn(2, 5, 32)
+    with attncli.Swap("zero", layers=[2]):
+        expected = model(x)
+    with attncli.Swap("zero", model=model.blocks[2]) as swap:
+        assert_close(model(x), expected)
+    assert swap.swapped == {"Written": 1}
+
+
+def test_two_models_with_calls_of_one_name_are_an_error() -> None:
+    first, second, x = Tower(), Tower(), torch.randn(2, 5, 32)
+    with pytest.raises(InputError, match=r"two modules with attention of the name first.* as model="):  # noqa: SIM117
+        with attncli.Swap("zero"):
+            second(first(x))
+    with pytest.raises(InputError, match="model="), attncli.Swap("zero", layers=[0]):
+        loop(Loop(), x)
+    with attncli.Swap("zero") as swap:  # other names
+        Loop()(first(x))
+    assert list(swap.swapped) == ["first", "second", *(f"blocks.{index}" for index in range(4))]
+
+
+def test_each_forward_of_generate_is_a_run() -> None:
+    model, inputs = of_transformers("t5")
+    inputs.pop("decoder_input_ids")
+    options: dict[str, Any] = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
+    with attncli.Swap("uniform", layers=[0, 2]) as swap:
+        for _ in range(2):
+            model.generate(**inputs, **options)  # type: ignore[operator]
+    assert list(swap.swapped.values()) == [2, 8]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_after_an_interrupt_the_next_run_is_replaced_as_well(error: type[BaseException]) -> None:
+    model, x = Tower(), torch.randn(2, 5, 32)
+    with attncli.Swap("zero", layers=[1]):
+        expected = model(x)
+
+    def interrupt(module: nn.Module, inputs: Any) -> None:
+        raise error
+
+    handle = model.second.qkv.register_forward_pre_hook(interrupt)
+    with attncli.Swap("zero", layers=[1]) as swap:
+        for _ in range(2):
+            with pytest.raises(error):
+                model(x)
+        handle.remove()
+        assert_close(model(x), expected)
+    assert swap.swapped == {"second": 1}
+
+
+def test_threads_have_swaps_of_their_own() -> None:
+    model, x, outputs = Tower(), torch.randn(2, 5, 32), dict[str, Tensor]()
+    entries = ["uniform", "zero", "cosine", "model"]
+    for entry in entries:
+        with attncli.Swap(entry):
+            outputs[entry] = model(x)
+    start, found = threading.Barrier(len(entries)), dict[str, Tensor]()
+    missed = list[Any]()
+
+    def run(entry: str) -> None:
+        with attncli.Swap(entry) as swap, torch.no_grad():
+            start.wait()
+            found[entry] = [model(x) for _ in range(5)][-1]
+            start.wait()
+        missed.extend(swap.missed)
+
+    threads = [threading.Thread(target=run, args=(entry,)) for entry in entries]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert missed == []
+    assert_close(found, outputs)
+
+
+def test_a_compiled_model_and_compiled_parts() -> None:
+    model, x = Tower(), torch.randn(2, 5, 32)
+    compiled = torch.compile(model, backend="eager")
+    with attncli.Swap("zero", layers=[0]):
+        expected = model(x)
+    compiled(x)
+    with attncli.Swap("uniform"), attncli.Swap("zero", layers=[0]) as swap, attncli.Swap("model", layers=[1]):
+        assert_close(compiled(x), expected)
+    assert swap.swapped == {"first": 1}
+
+
+def test_one_swap_is_active_once() -> None:
+    swap = attncli.Swap("zero")
+    with pytest.raises(InputError, match="this Swap is active already; make another one"), swap, swap:
+        pass
+    with swap:
+        Tower()(torch.randn(1, 5, 32))
+
+
+def test_any_order_of_ends() -> None:
+    model, x = Tower(), torch.randn(2, 5, 32)
+    own, first, second = model(x), attncli.Swap("zero"), attncli.Swap("uniform", layers=[0])
+    first.__enter__()
+    second.__enter__()
+    model(x)
+    first.__exit__(None, None, None)
+    with_second = model(x)
+    second.__exit__(None, None, None)
+    with attncli.Swap("uniform", layers=[0]):
+        assert_close(model(x), with_second)
+    assert_close(model(x), own, rtol=0, atol=0)
