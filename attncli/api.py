@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.overrides import Override, override_in_python
-from attncli.config.scorer_entries import refuse_functions
+from attncli.config.scorer_entries import refuse_objects
 from attncli.engine.experiment import compare_stored, isolated, load_experiment, look_of
 from attncli.engine.runs.comparing import config_in
 from attncli.engine.runs.loading import StoredRun, read_run
@@ -60,7 +60,7 @@ def run(
     experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
     if place is not None:
         with document.locating():
-            refuse_functions(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
+            refuse_objects(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
         finished = experiment.run(progress, None, place, overwrite)
         result, verdicts, folder = finished.result, finished.verdicts, finished.folder
     else:

@@ -1,5 +1,6 @@
 """Build the scorers and normalisers of a config, compile scorers, and compute raw scores."""
 
+import copy
 import functools
 import inspect
 import math
@@ -26,7 +27,7 @@ from attncli.results import NORMALIZER, Row
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS, Scorer, is_built_in
 from attncli.scorers._base import with_facts
-from attncli.scorers._custom import raised
+from attncli.scorers._custom import ModuleScorer, raised
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
@@ -263,6 +264,11 @@ def _stepwise(scorer: Scorer, rounding: Rounding, queries: Tensor, keys: Tensor)
     return rounding.step(scorer(queries, keys))
 
 
+def scorer_of_module(module: nn.Module) -> Scorer:
+    """Return a user's module as a scorer that shares its parameters."""
+    return module if isinstance(module, Scorer) else ModuleScorer(module)
+
+
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
     """Return the scorer of an entry on the meta device, without memory for parameters; without facts for a user's."""
     if entry.scorer not in SCORERS:
@@ -272,6 +278,8 @@ def outline(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
 
 
 def _make(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
+    if entry.module is not None:
+        return scorer_of_module(copy.deepcopy(entry.module))
     try:
         return with_facts(entry.implementation)(query_size, key_size, **entry.options)
     except (InputError, KeyboardInterrupt):

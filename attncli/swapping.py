@@ -9,7 +9,15 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
-from attncli.building import build_scorer, inputs_of_entry, raw_scores, rules_of, scoring_of, with_model_defaults
+from attncli.building import (
+    build_scorer,
+    inputs_of_entry,
+    raw_scores,
+    rules_of,
+    scorer_of_module,
+    scoring_of,
+    with_model_defaults,
+)
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
@@ -85,8 +93,7 @@ class Swap(Replacing):
         d, dtype = inputs.queries.shape[-1], computing_dtype(record.queries.dtype)
         key = (d, inputs.keys.shape[-1], str(entry.options))
         if key not in self._scorers:
-            made = build_scorer(entry, d, inputs.keys.shape[-1], self._seed, dtype)
-            self._scorers[key] = made.to(inputs.queries.device)
+            self._scorers[key] = self._built(entry, d, inputs.keys.shape[-1], dtype).to(inputs.queries.device)
         first = max(m - n, 0)  # with a cache, the queries belong to the last tokens
         rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
@@ -94,6 +101,12 @@ class Swap(Replacing):
         if not is_built_in(scorer):
             scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
         return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
+
+    @torch.inference_mode(False)
+    def _built(self, entry: ScorerEntry, query_size: int, key_size: int, dtype: torch.dtype) -> Scorer:
+        if entry.module is not None:  # with the user's own parameters
+            return scorer_of_module(entry.module)
+        return build_scorer(entry, query_size, key_size, self._seed, dtype)
 
 
 class _Holder(Model):

@@ -71,7 +71,8 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
 
     implementation: ClassVar[type] = object  # the scorer's class
-    is_function: ClassVar[bool] = False  # whether the scorer was given as a function, in Python
+    is_object: ClassVar[bool] = False  # whether the scorer was given as an object that only Python has
+    module: ClassVar[Any] = None  # the torch module that was given in place of a name, in Python
 
     scorer: Annotated[str, SCORER]
     normalizer: Annotated[Normalizer, Field(description="normaliser, which turns scores into weights")] = (
@@ -208,29 +209,44 @@ def model_named(name: object) -> type[ScorerEntry]:
         InputError: there is no such scorer, or it cannot be loaded.
     """
     if callable(name):
-        return _model_of_function(name)
+        return _model_of_object(name)
     made, known = class_of(name, KIND), entry_models()
     return known[str(name)] if name in known else entry_model(str(name), made)
 
 
-def _model_of_function(function: Any) -> type[ScorerEntry]:
-    """Return the model of entries with a function of queries and keys, which Python allows in place of a name."""
-    from attncli.scorers._custom import class_of_function
+def _model_of_object(given: Any) -> type[ScorerEntry]:
+    """Return the model of entries with a function, a class or a torch module, which Python allows in place of a name.
 
-    made = class_of_function(function)
-    name = f"{getattr(function, '__module__', None) or 'python'}:{made.__name__}"
-    named = BeforeValidator(lambda value: name if value is function else value)
-    model, fields = entry_model(name, made), dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
-    model.is_function = True
-    return create_model(model.__name__, __base__=model, **fields)
+    A module has no options, since it is made already.
+    """
+    from attncli.scorers import SCORERS
+    from attncli.scorers._custom import class_of_object, is_importable
+
+    made, is_class = class_of_object(given), isinstance(given, type)
+    is_module = not is_class and not hasattr(made, "function")
+    name = f"{(made if is_class or is_module else given).__module__ or 'python'}:{made.__name__}"
+    name = next((known for known, cls in SCORERS.items() if cls is given), name)
+    model = entry_models()[name] if name in SCORERS else entry_model(name, ModuleOptions if is_module else made)
+    named = BeforeValidator(lambda value: name if value is given else value)
+    fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
+    model = create_model(model.__name__, __base__=model, **fields)
+    model.implementation, model.module = made, given if is_module else None
+    model.is_object = not (is_class and is_importable(made))
+    return model
 
 
-def refuse_functions(entries: Sequence[ScorerEntry], why: str) -> None:
-    """Raise InputError, with the reason `why`, if a scorer was given as a function."""
+class ModuleOptions:
+    """The options of a torch module that is made already: none."""
+
+
+def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:
+    """Raise InputError, with the reason `why`, if a scorer was given as an object of Python."""
     for index, entry in enumerate(entries):
-        if entry.is_function:
-            cure = "put it in a module, and name it module:function"
-            raise InputError.of(f"got a function, {why}; {cure}", ["scorers", index])
+        if entry.is_object:
+            is_function = hasattr(entry.implementation, "function")
+            cure = f"put it in a module, and name it module:{'function' if is_function else 'Class'}"
+            kind = "a function" if is_function else "a module or a class"
+            raise InputError.of(f"got {kind}, {why}; {cure}", ["scorers", index])
 
 
 def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]], list[Problem]]:
@@ -339,7 +355,7 @@ def model_entry(entry: Any) -> Any:
 
 
 def expand_short_forms(entry: Any) -> Any:
-    """Return an entry with short forms expanded: text and functions become mappings, as do normalisers with options.
+    """Return an entry with short forms expanded: text and objects become mappings, as do normalisers with options.
 
     An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
     """

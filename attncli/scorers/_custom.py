@@ -35,7 +35,7 @@ def load_class(name: str, kind: str) -> type[nn.Module]:
         cure = did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
         raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {cure}')
     if kind == "scorer" and callable(cls) and not isinstance(cls, type | nn.Module):
-        return class_of_function(cls)
+        return class_of_object(cls)
     if not _is_module(cls):
         functions = ", or a function of queries and keys" * (kind == "scorer")
         raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module{functions}')
@@ -74,20 +74,42 @@ class FunctionScorer(Scorer):
         return self.function(queries, keys)
 
 
-def class_of_function(function: Any) -> type[FunctionScorer]:
-    """Return a scorer's class that calls a function of queries and keys, with the function's name and docstring.
+class ModuleScorer(Scorer):
+    """A scorer that calls a module of the user, whose parameters, dtype and mode stay as they are."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m)."""
+        scores: Tensor = self.module(queries, keys)
+        return scores
+
+
+def class_of_object(given: Any) -> type[nn.Module]:
+    """Return the class of scorers for an object of Python: a class, a torch module, or a function of queries and keys.
+
+    The class for a function calls it, and has its name and docstring.
 
     Raises:
-        InputError: it is a class or a torch module.
+        InputError: it is a class of something else than torch modules.
     """
-    if isinstance(function, type | nn.Module):
-        kind, cls = ("a class", function) if isinstance(function, type) else ("a torch module", type(function))
-        expected = f'expected a function of queries and keys, or the name of a class: "{cls.__module__}:{cls.__name__}"'
-        raise InputError.of(f"got {kind}; {expected}")
-    name = getattr(function, "__name__", None)  # missing if it is an object with `__call__`
-    title = (name or type(function).__name__).strip("<>")  # of `<lambda>`
-    about = {"__doc__": (name and function.__doc__) or title}
-    return type(title, (FunctionScorer,), {"function": staticmethod(function), **about})
+    if isinstance(given, nn.Module):
+        return type(given)
+    if isinstance(given, type):
+        if not _is_module(given):
+            raise InputError.of(f"got the class {given.__qualname__}; expected a subclass of torch.nn.Module")
+        return given
+    name = getattr(given, "__name__", None)  # missing if it is an object with `__call__`
+    title = (name or type(given).__name__).strip("<>")  # of `<lambda>`
+    about = {"__doc__": (name and given.__doc__) or title}
+    return type(title, (FunctionScorer,), {"function": staticmethod(given), **about})
+
+
+def is_importable(cls: type) -> bool:
+    """Whether a class is found again by its module and name, so that a config.yaml can hold it."""
+    return getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls and cls.__module__ != "__main__"
 
 
 def raised(error: BaseException) -> str:

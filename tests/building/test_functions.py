@@ -4,12 +4,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import attncli
 from attncli.errors import InputError
+from attncli.scorers import SCORERS
 from tests.studies.bench.small import hurry
 from tests.studies.swap.models import tower
 from tests.test_python import STUDIES
@@ -29,7 +31,18 @@ thrice = partial(product, factor=3.0)
 
 
 class Plain(nn.Module):
-    """A class that is named as text."""
+    """A class without sizes."""
+
+
+class Bilinear(nn.Module):
+    """A form of queries and keys."""
+
+    def __init__(self, query_size: int, key_size: int, *, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor, self.form = factor, nn.Linear(query_size, key_size, bias=False)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.factor * self.form(queries) @ keys.mT
 
 
 def numbers(records: Any, label: str) -> list[dict[str, Any]]:
@@ -121,11 +134,13 @@ def message(scorers: Any) -> str:
 
 
 def test_what_is_no_function_of_queries_and_keys() -> None:
-    expected = "expected a function of queries and keys, or the name of a class"
-    assert message([Plain]) == f'attncli.run: scorers[0].scorer: got a class; {expected}: "{__name__}:Plain"'
-    assert message([nn.Identity()]) == (
-        f'attncli.run: scorers[0].scorer: got a torch module; {expected}: "torch.nn.modules.linear:Identity"'
+    assert (
+        message([dict]) == "attncli.run: scorers[0].scorer: got the class dict; expected a subclass of torch.nn.Module"
     )
+    assert message([Plain]).startswith(
+        f"attncli.run: scorers[0]: {__name__}:Plain cannot be made with the sizes of a query"
+    )
+    assert message([nn.Identity()]).startswith("attncli.run: scorers[0]: the scorer gave TypeError: ")
     assert message([lambda queries: queries]).startswith("attncli.run: scorers[0]: the scorer gave TypeError: ")
     assert message([lambda queries, keys: queries @ queries.mT]) == (
         "attncli.run: scorers[0]: the scorer gave shape [2, 3, 3]; expected scores of shape [2, 3, 5]"
@@ -146,3 +161,50 @@ def test_no_folder_and_no_sweep_has_a_function(tmp_path: Path) -> None:
         f"attncli.sweep: scorers[0]: got a function, which the processes of a sweep cannot load; {cure}"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_classes_and_modules_in_place_of_names(tmp_path: Path) -> None:
+    """A class is made for the sizes as if it was named; a module is made already, and stays as it is."""
+    module = Bilinear(4, 4).train()
+    own, name = module.form.weight.detach().clone(), f"{__name__}:Bilinear"
+    entries = [{"scorer": Bilinear, "factor": 2.0, "label": "class"}, {"scorer": name, "factor": 2.0, "label": "named"}]
+    entries = [*entries, SCORERS["dot"], {"scorer": module, "label": "module"}]
+    for entry in entries[:2]:
+        entry["parameters"] = {"file": str(tmp_path / "form.npz")}  # type: ignore[index]
+    np.savez(tmp_path / "form.npz", **{"form.weight": own.numpy()})
+    result = attncli.run({"data": DATA, "scorers": entries}, out=None)
+    assert result.labels == ["class", "named", "dot", "module"]
+    assert [row["scorer"] for row in result.records] == [name, name, "dot", name]
+    scores = {label: result.tensors[f"{label}/scores"] for label in result.labels}
+    assert torch.equal(scores["class"], scores["named"])
+    torch.testing.assert_close(scores["class"], 2 * scores["module"])
+    queries, keys = result.inputs["queries"], result.inputs["keys"]
+    torch.testing.assert_close(scores["module"], queries @ own.T @ keys.mT)
+    assert module.training
+    assert torch.equal(module.form.weight, own)
+
+
+def test_a_module_that_is_made_has_no_options_and_no_file(tmp_path: Path) -> None:
+    assert "factor" in message([{"scorer": Bilinear(4, 4), "factor": 2.0}])
+    with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the config.yaml"):
+        attncli.run({"data": DATA, "scorers": [Bilinear(4, 4)]}, out=tmp_path / "out")
+    with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the processes of a sweep"):
+        attncli.sweep({"data": DATA, "scorers": [Bilinear(4, 4)]}, over={"seed": [0, 1]})
+    attncli.run({"data": DATA, "scorers": [Bilinear]}, out=tmp_path / "class")
+    assert attncli.run(tmp_path / "class" / "config.yaml").labels == ["Bilinear"]
+
+
+def test_a_module_inside_a_model_learns() -> None:
+    model, inputs = tower()
+    model.requires_grad_(False)
+    module = Bilinear(8, 8)
+    with attncli.Swap(module) as swap:
+        output = model(inputs)
+    (parameter,) = swap.parameters()
+    assert parameter is module.form.weight
+    output.square().sum().backward()
+    assert module.form.weight.grad is not None
+    rows = attncli.swap(
+        model, inputs, scorers=[{"scorer": module, "label": "made"}, Bilinear, product], by="all"
+    ).records
+    assert {"made", "Bilinear", "product"} <= {row["label"] for row in rows}

@@ -14,7 +14,7 @@ from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
-from attncli.config.scorer_entries import refuse_functions
+from attncli.config.scorer_entries import refuse_objects
 from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
 from attncli.engine.expect.asking import check_expectations
 from attncli.engine.runs.resolved import config_of
@@ -169,7 +169,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
             changed = base.changed([*changes.values()])
             valid = changed.validate(model, absolute=True)
             with changed.locating():
-                refuse_functions(valid.scorers, "which the processes of a sweep cannot load")
+                refuse_objects(valid.scorers, "which the processes of a sweep cannot load")
         except InputError as error:
             for problem in error.problems:
                 problems.setdefault((problem.message, problem.path), problem)
