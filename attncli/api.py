@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.overrides import Override, override_in_python
+from attncli.config.plans import PLAN, is_plan
 from attncli.config.scorer_entries import refuse_objects
 from attncli.engine.experiment import compare_stored, isolated, load_experiment, look_of
 from attncli.engine.runs.comparing import config_in
@@ -185,6 +186,8 @@ def swap(
         raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")
     if metric is not None and not callable(metric):
         raise InputError.of(got(metric, "expected a function of the model and a batch"), where="attncli.swap: metric")
+    if isinstance(scorers, list | tuple):
+        scorers = [{PLAN: entry} if is_plan(entry) else entry for entry in scorers]
     batches = _batches(args, kwargs)
     chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
     data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from attncli.attention import Bias, EmptyRow, Rules, Valid, alibi_slopes, at_least_float32, computing_dtype
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, ran_out
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges, ran_out
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
@@ -38,7 +39,8 @@ NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of
 
 def names_of(entry: ScorerEntry) -> Row:
     """Return the columns that name the entry in each of its rows: scorer, label and normaliser."""
-    return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
+    names = {part.normalizer.normalizer for part in entry.entries}
+    return {"scorer": entry.scorer, "label": entry.label, "normalizer": names.pop() if len(names) == 1 else "several"}
 
 
 def with_model_defaults(entry: ScorerEntry, call: Any) -> ScorerEntry:
@@ -402,9 +404,16 @@ def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
 
     Softmax has no formula here.
     """
-    return {
-        entry.label: formula_of(entry.implementation) + _of_keys(entry) + _of_normalizer(entry) for entry in entries
-    }
+    return {entry.label: "; ".join(_formulas(entry)) for entry in entries}
+
+
+def _formulas(entry: ScorerEntry) -> Iterator[str]:
+    if isinstance(entry, PlanEntry):
+        for layers, heads, part in entry.parts():
+            of_heads = "" if heads is None else f", heads {in_ranges(heads)}"
+            yield f"{layers}{of_heads}: {part.label if isinstance(part, ScorerEntry) else part}"
+    else:
+        yield formula_of(entry.implementation) + _of_keys(entry) + _of_normalizer(entry)
 
 
 def _of_keys(entry: ScorerEntry) -> str:

@@ -1,6 +1,7 @@
 """Format numbers and places for people, in the same way in tables, pictures, findings and HTML pages."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -102,3 +103,10 @@ def row_name(where: dict[str, Any]) -> str:
     names = " - ".join(where[key] for key in ("label", "a", "b") if key in where)
     others = [f"{key} {plain(value)}" for key, value in where.items() if key not in ("label", "a", "b")]
     return ", ".join([names] * bool(names) + others)
+
+
+def ranges_in(text: str) -> list[range] | None:
+    """Return the ranges in text such as `0,5-7`; None if the text is anything else, such as `7-5`."""
+    parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
+    ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
+    return ranges if all(parts) and all(ranges) else None

@@ -19,17 +19,22 @@ from attncli.building import (
     with_model_defaults,
 )
 from attncli.config.models import Experiment
+from attncli.config.plans import PLAN, PlanEntry, is_plan
+from attncli.config.plans import ZERO as ZERO
 from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
 from attncli.config.strict import Model, validated
 from attncli.config.tensors import Layer
 from attncli.config.values import Indices, as_list, each_once
+from attncli.errors import InputError, got, show
 from attncli.inputs.captured import inputs_of
 from attncli.models.call import AttentionCall
-from attncli.models.replacing import Replacing
+from attncli.models.replacing import Replacing, with_heads
+from attncli.models.selection import choice_of, picks
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
 
-UNIFORM, ZERO = "uniform", "zero"
+UNIFORM = "uniform"
+Part = tuple[str, list[int] | None, ScorerEntry | str]  # layers and heads (None: all) of a plan, and their entry
 
 
 class Swap(Replacing):
@@ -42,9 +47,11 @@ class Swap(Replacing):
     `Swap`, this one decides for its calls.
 
     Args:
-        entry: an entry of `scorers`, as text, mapping or function of queries and keys; the name of a normaliser, which
-            is applied to the model's own scores; `model`, the model's own scorer; `uniform`, equal weights; or `zero`,
-            no output at all.
+        entry: an entry of `scorers`, as text or mapping; a function of queries and keys, a class, or a torch module,
+            which learns with the model; the name of a normaliser, which is applied to the model's own scores; `model`,
+            the model's own scorer; `uniform`, equal weights; or `zero`, no output at all. Or a plan, which maps layers
+            to entries: `{0: "sparsemax", "3-5": "cosine:scale=16", "decoder.*": {"heads": {0: "uniform"}}}`. Layers and
+            heads that it does not name stay the model's own.
         model: the module, or part of a model, to replace the attention of; by default everything in this thread. With
             it, layers have the names of its `named_modules`.
         layers: numbers of attention calls in the order of their execution, ranges of numbers such as `5-7`, names of
@@ -72,7 +79,8 @@ class Swap(Replacing):
     ) -> None:
         chosen = validated(_Places, {"layers": listed(layers), "heads": listed(heads)}, {})
         super().__init__(chosen.layers, chosen.heads, known, model)
-        self.entry = None if entry == ZERO else entry if isinstance(entry, ScorerEntry) else entry_of(entry)
+        self.entry = None if isinstance(entry, str) and entry == ZERO else entry_of(entry)
+        self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
         self._seed, self._scorers = seed, dict[Any, Scorer]()
 
     @property
@@ -84,18 +92,48 @@ class Swap(Replacing):
         """Yield the parameters of the scorers that were built so far, for an optimizer."""
         yield from nn.ModuleList(self._scorers.values()).parameters()
 
-    def compute(self, record: AttentionCall) -> Tensor:
+    @property
+    def places(self) -> Mapping[str, Collection[str | int]]:
+        """The chosen layers by the name of the argument: `layers`, and the layers of a plan."""
+        if self._plan is None or self.layers is not None:
+            return super().places
+        return {"plan": [layer_of(layer) for layer, *_ in self._plan]}
+
+    def wants(self, name: str, number: int) -> bool:
+        """Whether the call is chosen by the layers, and has an entry in the plan."""
+        return super().wants(name, number) and bool(self._parts(name, number))
+
+    def _parts(self, name: str, number: int) -> list[Part]:
+        """Return the parts of the plan for a call.
+
+        Raises:
+            InputError: two layers of the plan choose it.
+        """
+        if self._plan is None:
+            return [("", None, self.entry or ZERO)]
+        parts = [part for part in self._plan if picks(choice_of(layer_of(part[0])), name, number)]
+        keys = list(dict.fromkeys(layers for layers, *_ in parts))
+        if len(keys) > 1:
+            raise InputError.of(got(keys[1], f"it has {name}, as {show(keys[0])} does; expected each once"), ["plan"])
+        return parts
+
+    def compute(self, call: AttentionCall) -> Tensor:
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
-        if self.entry is None:
-            return torch.zeros_like(record.output)
-        inputs = inputs_of(record, record.queries.dtype, record.queries.device)
-        entry, (n, m) = with_model_defaults(self.entry, record), inputs.valid.shape[-2:]
-        d, dtype = inputs.queries.shape[-1], computing_dtype(record.queries.dtype)
-        key = (d, inputs.keys.shape[-1], str(entry.options))
+        new = call.output
+        for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
+            made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, entry, call)
+            new = with_heads(made, new, heads, call.name)
+        return new
+
+    def _output(self, layers: str, entry: Any, call: AttentionCall) -> Tensor:
+        inputs = inputs_of(call, call.queries.dtype, call.queries.device)
+        entry, (n, m) = with_model_defaults(entry, call), inputs.valid.shape[-2:]
+        d, dtype = inputs.queries.shape[-1], computing_dtype(call.queries.dtype)
+        key = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options))
         if key not in self._scorers:
             self._scorers[key] = self._built(entry, d, inputs.keys.shape[-1], dtype).to(inputs.queries.device)
         first = max(m - n, 0)  # with a cache, the queries belong to the last tokens
-        rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=record.empty_row, sinks=record.sinks, first=first)
+        rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=call.sinks, first=first)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
         scorer = scoring_of(entry, self._scorers[key])
         if not is_built_in(scorer):
@@ -130,10 +168,23 @@ def listed(given: Any) -> Any:
 
 
 def entry_of(given: Any) -> ScorerEntry:
-    """Return the validated entry for a scorer given in Python, as `Swap` takes it.
+    """Return the validated entry for a scorer or a plan given in Python, as `Swap` takes it.
 
     Raises:
         InputError: the entry is wrong.
     """
-    (entry,) = Experiment.normalised({"scorers": [model_entry(given)]})["scorers"]
-    return validated(_Holder, {"entry": entry}, {}).entry
+    if isinstance(given, ScorerEntry):
+        return given
+    (entry,) = Experiment.normalised({"scorers": [model_entry({PLAN: given} if is_plan(given) else given)]})["scorers"]
+    made = validated(_Holder, {"entry": entry}, {}).entry
+    for part in made.entries:
+        if part.dropout:
+            raise InputError.of(
+                got(part.dropout, "models run without dropout inside of a Swap", "leave it out"), ["dropout"]
+            )
+    return made
+
+
+def layer_of(key: str) -> str | int:
+    """Return the layer for a key of a plan, which is text: digits are a number."""
+    return int(key) if key.isdecimal() else key

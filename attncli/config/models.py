@@ -1,6 +1,7 @@
 """The base model of all experiments, with the keys that studies share, and the JSON Schema of experiments."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
@@ -54,6 +55,7 @@ class Experiment(Model):
     # With defer_build, torch is not loaded before something is validated.
     model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
     refused: ClassVar[Mapping[str, str]] = {}  # keys not allowed in entries of scorers, with the reason
+    takes_plans: ClassVar[bool] = False  # whether an entry may have other entries in other layers
     measures_time: ClassVar[bool] = False  # if so, a sweep runs one point at a time, on all threads
 
     if TYPE_CHECKING:  # every study declares them with its own types
@@ -99,10 +101,13 @@ class Experiment(Model):
                 message = f'got "{entry.label}", the label of scorers[{other}] too'
                 cure = "labels must differ by more than case; give this entry a `label`"
                 raise problem(f"{message}; {cure}", under=[index, "label"])
-            for key, why in cls.refused.items():
-                written = entry.model_dump(include={key})[key]
-                if written != type(entry).model_fields[key].default:
-                    raise problem(errors.got(written, f"this study {why}", "leave it out"), under=[index, key])
+            if entry.is_plan and not cls.takes_plans:
+                raise problem("got a plan, which is for the layers of a whole model: study swap", under=[index, "plan"])
+            for part, (key, why) in product(entry.entries, cls.refused.items()):
+                written = part.model_dump(include={key})[key]
+                if written != type(part).model_fields[key].default:
+                    where = "plan" if entry.is_plan else key
+                    raise problem(errors.got(written, f"this study {why}", "leave it out"), under=[index, where])
         return entries
 
     @classmethod

@@ -72,6 +72,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
 
     implementation: ClassVar[type] = object  # the scorer's class
     is_object: ClassVar[bool] = False  # whether the scorer was given as an object that only Python has
+    is_plan: ClassVar[bool] = False  # whether it has other entries in other layers
     module: ClassVar[Any] = None  # the torch module that was given in place of a name, in Python
 
     scorer: Annotated[str, SCORER]
@@ -141,6 +142,11 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
 
     @property
+    def entries(self) -> list["ScorerEntry"]:
+        """The entry itself, or the entries of a plan."""
+        return [self]
+
+    @property
     def has_models_scale(self) -> bool:
         """Whether the entry uses the scale of the captured model."""
         return is_models(self.scorer, self.options.get("scale"))
@@ -193,13 +199,23 @@ def entry_models() -> dict[str, type[ScorerEntry]]:
     return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
 
 
-def _model_of(entry: Any) -> type[ScorerEntry]:
+def model_of(entry: Any) -> type[ScorerEntry]:
+    """Return the pydantic model of an entry without short forms."""
     if not isinstance(entry, dict):
         raise problem("expected NAME, NAME:KEY=VALUE,... or a mapping such as {scorer: additive, num_hiddens: 8}")
+    if "plan" in entry:
+        return plan_model()
     if "scorer" not in entry:
         raise problem("the key `scorer` is missing; known scorers: " + ", ".join(names_of(KIND)))
     with as_problem("scorer"):
         return model_named(entry["scorer"])
+
+
+def plan_model() -> type[ScorerEntry]:
+    """Return the model of entries that are plans."""
+    from attncli.config.plans import PlanEntry
+
+    return PlanEntry
 
 
 def model_named(name: object) -> type[ScorerEntry]:
@@ -229,10 +245,10 @@ def _model_of_object(given: Any) -> type[ScorerEntry]:
     model = entry_models()[name] if name in SCORERS else entry_model(name, ModuleOptions if is_module else made)
     named = BeforeValidator(lambda value: name if value is given else value)
     fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
-    model = create_model(model.__name__, __base__=model, **fields)
-    model.implementation, model.module = made, given if is_module else None
-    model.is_object = not (is_class and is_importable(made))
-    return model
+    own: Any = create_model(model.__name__, __base__=model, **fields)
+    own.implementation, own.module = made, given if is_module else None
+    own.is_object = not (is_class and is_importable(made))
+    return own  # type: ignore[no-any-return]
 
 
 class ModuleOptions:
@@ -241,9 +257,9 @@ class ModuleOptions:
 
 def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:
     """Raise InputError, with the reason `why`, if a scorer was given as an object of Python."""
-    for index, entry in enumerate(entries):
-        if entry.is_object:
-            is_function = hasattr(entry.implementation, "function")
+    for index, part in ((index, part) for index, entry in enumerate(entries) for part in entry.entries):
+        if part.is_object:
+            is_function = hasattr(part.implementation, "function")
             cure = f"put it in a module, and name it module:{'function' if is_function else 'Class'}"
             kind = "a function" if is_function else "a module or a class"
             raise InputError.of(f"got {kind}, {why}; {cure}", ["scorers", index])
@@ -257,10 +273,10 @@ def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[Nor
 
 
 def _any() -> Any:
-    return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry)]
+    return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry, plan_model())]
 
 
-Entry = Annotated[ScorerEntry, schema_of(_any), chosen(_model_of)]
+Entry = Annotated[ScorerEntry, schema_of(_any), chosen(model_of)]
 Scorers = Annotated[
     list[Entry],
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),
@@ -301,7 +317,7 @@ def option_paths(entry: Any, path: errors.Path, *, also_models: bool = False) ->
     key, *rest = path
     if not isinstance(entry, dict):
         return []
-    own, of_normalizer = _fields(_model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
+    own, of_normalizer = _fields(model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
     if is_models(entry.get("scorer"), entry.get("scale")) and not also_models:
         others = entry.keys() & own.keys() - {"scorer", "scale", "label"}
         if key == "scale" or all(entry[each] == own[each].default for each in others):
@@ -314,16 +330,16 @@ def option_paths(entry: Any, path: errors.Path, *, also_models: bool = False) ->
 
 def is_known(entry: Any) -> bool:
     """Whether the scorer and the normaliser of an entry without short forms exist."""
-    return isinstance(entry, dict) and bool(_fields(_model_of, entry) and _fields(normalizer_of, _normalizer_in(entry)))
+    return isinstance(entry, dict) and bool(_fields(model_of, entry) and _fields(normalizer_of, _normalizer_in(entry)))
 
 
 def _normalizer_in(entry: Mapping[str, Any]) -> Any:
     return as_mapping(entry.get(KEY, DEFAULT_NORMALIZER))
 
 
-def _fields(model_of: Callable[[Any], type[Model]], value: Any) -> Mapping[str, FieldInfo]:
+def _fields(choose: Callable[[Any], type[Model]], value: Any) -> Mapping[str, FieldInfo]:
     with suppress(PydanticCustomError):
-        return model_of(value).model_fields
+        return choose(value).model_fields
     return {}
 
 
@@ -332,7 +348,7 @@ def options_in(entries: Any) -> dict[str, str]:
     found = dict[str, str]()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, dict):
-            options = [(each, each) for each in _fields(_model_of, entry) if each not in ENTRY_KEYS]
+            options = [(each, each) for each in _fields(model_of, entry) if each not in ENTRY_KEYS]
             options += [
                 (each, f"{KEY}.{each}") for each in _fields(normalizer_of, _normalizer_in(entry)) if each != KEY
             ]
@@ -354,6 +370,14 @@ def model_entry(entry: Any) -> Any:
     return entry
 
 
+def _with_text_keys(plan: Any) -> Any:
+    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys."""
+    if not isinstance(plan, Mapping) or "scorer" in plan:
+        return plan
+    numbers = {key: str(key) for key in plan if isinstance(key, int) and not isinstance(key, bool)}
+    return {numbers.get(key, key): _with_text_keys(part) for key, part in plan.items()}
+
+
 def expand_short_forms(entry: Any) -> Any:
     """Return an entry with short forms expanded: text and objects become mappings, as do normalisers with options.
 
@@ -362,6 +386,8 @@ def expand_short_forms(entry: Any) -> Any:
     entry = scorer_of(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
     if not isinstance(entry, dict):
         return entry
+    if "plan" in entry:
+        return {**entry, "plan": _with_text_keys(entry["plan"])}
     normalizer = as_mapping(entry.get(KEY))
     if is_models(entry.get("scorer"), entry.get("scale")):
         name = normalizer.get(KEY) if isinstance(normalizer, dict) else None

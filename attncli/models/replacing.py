@@ -70,12 +70,12 @@ class Replacing(Watch):
     def check(self) -> None:
         """Raise an InputError if no call was replaced, or if a chosen call was not."""
         names, problems = list(self._numbers), {each.layer: each.problem for each in self.missed} | self.problems
-        for layer in self.layers or ():
+        for key, layer in ((key, layer) for key, layers in self.places.items() for layer in layers):
             choice = choice_of(layer)
             known = dict.fromkeys([*names, *problems]) if isinstance(choice, str) else names
             if not (chosen := calls_of(choice, list(known))):
                 cure = did_you_mean(layer, names) if isinstance(choice, str) else f"expected 0 to {len(names) - 1}"
-                raise InputError.of(got(layer, f"no attention call of the model; {cure}"), ["layers"])
+                raise InputError.of(got(layer, f"no attention call of the model; {cure}"), [key])
             for name in chosen:
                 if name not in self._handled and self.wants(name, self._numbers.get(name, -1)):
                     why = problems.get(name, "it did not run")
@@ -83,6 +83,11 @@ class Replacing(Watch):
         if self.layers is None and (not self._handled or self.problems):
             reasons = [f"{name}: {problem}" for name, problem in (self.problems or problems).items()]
             raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
+
+    @property
+    def places(self) -> Mapping[str, Collection[str | int]]:
+        """The chosen layers by the name of the argument that has them."""
+        return {"layers": self.layers or ()}
 
     def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
         """Start a new run if the top-level module ran in this one."""
@@ -120,7 +125,7 @@ class Replacing(Watch):
 
     def replaced(self, call: AttentionCall) -> Tensor:
         """Return the new output (b, h, n, v) of the chosen heads, and the model's own of all others."""
-        new = with_heads(self.compute(call), call, self.heads)
+        new = with_heads(self.compute(call), call.output, self.heads, call.name)
         self.swapped[call.name] = self.swapped.get(call.name, 0) + 1
         return new
 
@@ -132,15 +137,18 @@ class Replacing(Watch):
             self.problems[call.name] = call.problem
 
 
-def with_heads(new: Tensor, call: AttentionCall, heads: Collection[int] | None) -> Tensor:
-    """Return the new output of the chosen heads, and the model's own output of all other heads."""
+def with_heads(new: Tensor, own: Tensor, heads: Collection[int] | None, name: str) -> Tensor:
+    """Return the output `new` (b, h, n, v) of the chosen heads, and the output `own` of all other heads.
+
+    Raises:
+        InputError: the call with this name has no such head.
+    """
     if heads is None:
         return new
     count = new.shape[1]
     for head in heads:
         if not 0 <= head < count:
-            expected = f"expected 0 to {count - 1}, of the {count} heads of {call.name}"
-            raise InputError.of(got(head, expected), ["heads"])
+            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the {count} heads of {name}"), ["heads"])
     chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
     chosen[list(heads)] = True
-    return torch.where(chosen[:, None, None], new, call.output.to(new.dtype))  # b h n v
+    return torch.where(chosen[:, None, None], new, own.to(new.dtype))  # b h n v

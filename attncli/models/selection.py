@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from attncli.errors import InputError, got
 from attncli.models.call import AttentionCall
+from attncli.numbers import ranges_in
 
 Calls = Literal["first", "all"]
 Choice = int | str | list[range]  # of layers
@@ -23,8 +24,8 @@ class Selection:
     """
 
     def __init__(self, layers: str | None, heads: str | None, calls: Calls) -> None:
-        self.layers: Choice | None = None if layers is None else _ranges(layers) or layers
-        self.heads = None if heads is None else _ranges(heads)
+        self.layers: Choice | None = None if layers is None else ranges_in(layers) or layers
+        self.heads = None if heads is None else ranges_in(heads)
         self.calls = calls
         if heads is not None and self.heads is None:
             raise InputError.of(got(heads, "expected numbers of heads, such as 0-3 or 0,5-7"), ["heads"])
@@ -75,17 +76,10 @@ def picks(choice: Choice, name: str, number: int) -> bool:
 
 def choice_of(layers: int | str) -> Choice:
     """Return the choice for a number, a name or a pattern; `5-7` and `0,2` become ranges, the text `5` is a name."""
-    return layers if isinstance(layers, int) or layers.isdecimal() else _ranges(layers) or layers
+    return layers if isinstance(layers, int) or layers.isdecimal() else ranges_in(layers) or layers
 
 
 def calls_of(choice: Choice, names: Sequence[str]) -> list[str]:
     """Return the chosen names of the `names` of all calls, in their order; none if a range ends beyond the last."""
     is_beyond = isinstance(choice, list) and max(numbers[-1] for numbers in choice) >= len(names)
     return [name for number, name in enumerate(names) if not is_beyond and picks(choice, name, number)]
-
-
-def _ranges(text: str) -> list[range] | None:
-    """Return the ranges in text such as `0,5-7`; None if the text is anything else, such as `7-5`."""
-    parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
-    ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
-    return ranges if all(parts) and all(ranges) else None

@@ -4,7 +4,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -42,7 +41,8 @@ class Bilinear(nn.Module):
         self.factor, self.form = factor, nn.Linear(query_size, key_size, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.factor * self.form(queries) @ keys.mT
+        scores: Tensor = self.factor * self.form(queries) @ keys.mT
+        return scores
 
 
 def numbers(records: Any, label: str) -> list[dict[str, Any]]:
@@ -167,11 +167,13 @@ def test_classes_and_modules_in_place_of_names(tmp_path: Path) -> None:
     """A class is made for the sizes as if it was named; a module is made already, and stays as it is."""
     module = Bilinear(4, 4).train()
     own, name = module.form.weight.detach().clone(), f"{__name__}:Bilinear"
-    entries = [{"scorer": Bilinear, "factor": 2.0, "label": "class"}, {"scorer": name, "factor": 2.0, "label": "named"}]
-    entries = [*entries, SCORERS["dot"], {"scorer": module, "label": "module"}]
-    for entry in entries[:2]:
-        entry["parameters"] = {"file": str(tmp_path / "form.npz")}  # type: ignore[index]
-    np.savez(tmp_path / "form.npz", **{"form.weight": own.numpy()})
+    torch.save({"form.weight": own}, tmp_path / "form.pt")
+    options = {"factor": 2.0, "parameters": {"file": str(tmp_path / "form.pt")}}
+    entries: list[Any] = [
+        {"scorer": Bilinear, "label": "class"} | options,
+        {"scorer": name, "label": "named"} | options,
+    ]
+    entries += [SCORERS["dot"], {"scorer": module, "label": "module"}]
     result = attncli.run({"data": DATA, "scorers": entries}, out=None)
     assert result.labels == ["class", "named", "dot", "module"]
     assert [row["scorer"] for row in result.records] == [name, name, "dot", name]

@@ -55,6 +55,8 @@ class SwapOptions(Experiment):
 
     refused: ClassVar = {"dropout": "runs the model without dropout"}
 
+    takes_plans: ClassVar = True
+
     study: Annotated[Literal["swap"], STUDY] = "swap"
     about: About = "What would a real model do with other scorers inside?"
     scorers: Scorers = DEFAULT_SCORERS
