@@ -273,7 +273,7 @@ class Rules:
         return scores if self.bias is None else self.bias.added_to(scores, elements, rows)
 
     def stages(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> dict[str, Tensor]:
-        """Return `weights` for raw scores of some batch elements and queries.
+        """Return `weights` for raw scores of some batch elements and queries, with all keys or the first of them.
 
         With a softcap also return `capped` scores, with a bias `biased` scores.
         """
@@ -282,7 +282,7 @@ class Rules:
             scores = stages["capped"] = self.rounding.step(softcap(scores, self.cap))
         if self.bias is not None:
             scores = stages["biased"] = self.rounding.step(self.bias.added_to(scores, elements, rows))
-        valid = self.valid.tile(elements, rows)
+        valid = self.valid.tile(elements, rows, slice(scores.shape[-1]))
         sinks = _cut(self.sinks, self.valid.shape, elements, rows)
         weights = self.normalizer(scores, valid) if sinks is None else self._beside(sinks, scores, valid)
         return stages | {"weights": self.rounding.weights(with_empty_rows(weights, valid, self.empty_row))}

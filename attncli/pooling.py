@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from attncli.attention import (
@@ -18,10 +18,11 @@ from attncli.attention import (
     Valid,
     all_finite,
     at_least_float32,
+    softmax_over_valid,
 )
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
-from attncli.normalizers import softmax
+from attncli.normalizers import NORMALIZERS, softmax
 from attncli.scorers import is_built_in
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
@@ -39,6 +40,7 @@ class DotProduct(NamedTuple):
     keys: Tensor
     scale: float
     values: Tensor
+    has_zero_key: bool = False  # for `softmax_plus_one`: one more key, of zeros, whose value is zeros
 
 
 @outside_autocast
@@ -161,7 +163,11 @@ def _pooled(
         valid = rules.valid.tile(*tile)
         if valid is None or bool(valid.any(-1).all()):
             some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
-            return _fused(DotProduct(some, others, scale, values), _kernel_mask(rules.bias, valid, tile, some))
+            dot = DotProduct(some, others, scale, values, _is_plus_one(rules))
+            return _fused(dot, _kernel_mask(rules.bias, valid, tile, some))
+    if scores_keys_alone(scorer) and _is_built_in(rules.normalizer):
+        seen = max(rules.reach(*tile), 1)  # the keys after it have weights of 0
+        keys, values = keys[..., :seen, :], values[..., :seen, :]
     (scores,) = at_least_float32(scorer(queries, keys))
     return rules.pooled(rules.stages(scores, *tile)["weights"], values)
 
@@ -179,6 +185,12 @@ def _fused(dot: DotProduct, mask: Tensor | None = None, is_causal: bool = False)
     tensors = (dot.queries, dot.keys, dot.values)  # the fused kernel needs contiguous rows
     rows = (t if t.stride(-1) == 1 else t.clone(memory_format=torch.contiguous_format) for t in tensors)
     queries, keys, values = rows
+    if dot.has_zero_key:
+        sides = (0, 0, 1, 0) if is_causal else (0, 0, 0, 1)  # the causal mask lets the query of zeros see it alone
+        queries = pad(queries, sides) if is_causal else queries
+        keys, values = pad(keys, sides), pad(values, sides)
+        if mask is not None:  # True, or 0 to add
+            mask = pad(mask.expand(*mask.shape[:-1], dot.keys.shape[-2]), (0, 1), value=mask.dtype == torch.bool)
     rank = queries.ndim
     if rank < 4:
         queries, keys, values = (tensor.unsqueeze(-3) for tensor in (queries, keys, values))  # b 1 n d
@@ -186,12 +198,13 @@ def _fused(dot: DotProduct, mask: Tensor | None = None, is_causal: bool = False)
     if rank < 3:
         queries, keys, values = (tensor.unsqueeze(0) for tensor in (queries, keys, values))
     output = scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal, scale=dot.scale)
+    output = output[..., 1:, :] if dot.has_zero_key and is_causal else output
     return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # the leading axes of the queries
 
 
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> DotProduct | None:
     """Return the arguments of torch's kernel, or None if it does not give the same output."""
-    usual = rules.cap is None and is_softmax(rules) and queries.ndim <= 4
+    usual = rules.cap is None and (is_softmax(rules) or _is_plus_one(rules)) and queries.ndim <= 4
     product = scorer.as_dot(queries, keys) if usual and is_built_in(scorer) else None
     if product is None:
         return None
@@ -201,7 +214,7 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     # Masked numbers must have no effect, but the kernel adds -inf to masked scores and multiplies masked values by 0.
     # If all scores of a query are NaN or -inf, it gives 0.
     finite = all_finite(values) and not _may_overflow(queries, keys, scale, rules.bias)
-    return DotProduct(queries, keys, scale, values) if finite else None
+    return DotProduct(queries, keys, scale, values, _is_plus_one(rules)) if finite else None
 
 
 def scores_keys_alone(scorer: Scorer) -> bool:
@@ -212,6 +225,17 @@ def scores_keys_alone(scorer: Scorer) -> bool:
 def is_softmax(rules: Rules) -> bool:
     """Whether the weights are a plain softmax: without sinks, and with no intermediate result rounded."""
     return rules.sinks is None and rules.rounding.way == "inputs" and softmax.is_softmax(rules.normalizer)
+
+
+def _is_plus_one(rules: Rules) -> bool:
+    """Whether the weights are a plain softmax with an additional key of zeros."""
+    is_plain = rules.sinks is None and rules.rounding.way == "inputs"
+    return is_plain and type(rules.normalizer) is NORMALIZERS["softmax_plus_one"]
+
+
+def _is_built_in(normalizer: Any) -> bool:
+    """Whether a normaliser's weights are known to depend on the scores of valid keys and their number only."""
+    return normalizer is softmax_over_valid or type(normalizer) in NORMALIZERS.values()
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:

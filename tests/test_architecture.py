@@ -27,7 +27,8 @@ LAYERS = (
     {"modes", "numbers", "rounding", "stopping", "textbook"},
     {"attention", "results", "threads"},
     {"scorers", "normalizers"},
-    {"config", "models", "pooling"},
+    {"pooling"},
+    {"config", "models"},
     {"inputs", "show"},
     {"building", "common", "engine.expect"},
     {"studies", "swapping"},  # what a study promises, and the registry

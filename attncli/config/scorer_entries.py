@@ -245,10 +245,17 @@ def _model_of_object(given: Any) -> type[ScorerEntry]:
     model = entry_models()[name] if name in SCORERS else entry_model(name, ModuleOptions if is_module else made)
     named = BeforeValidator(lambda value: name if value is given else value)
     fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
-    own: Any = create_model(model.__name__, __base__=model, **fields)
-    own.implementation, own.module = made, given if is_module else None
-    own.is_object = not (is_class and is_importable(made))
-    return own  # type: ignore[no-any-return]
+    return _of_object(
+        create_model(model.__name__, __base__=model, **fields),
+        made,
+        module=given if is_module else None,
+        is_object=not (is_class and is_importable(made)),
+    )
+
+
+def _of_object(model: type[ScorerEntry], implementation: type, module: Any, *, is_object: bool) -> type[ScorerEntry]:
+    model.implementation, model.module, model.is_object = implementation, module, is_object
+    return model
 
 
 class ModuleOptions:

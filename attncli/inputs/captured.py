@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveIn
 from safetensors import safe_open
 from torch import Tensor
 
-from attncli.attention import EmptyRow, Valid, at_least_float32, computing_dtype
+from attncli.attention import EmptyRow, at_least_float32, computing_dtype
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
 from attncli.inputs.bias import without_infinities
@@ -213,11 +213,12 @@ def inputs_of(record: AttentionCall, dtype: torch.dtype, device: torch.device) -
     by which the model multiplied queries or keys before the call.
     """
     (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
-    queries = queries / record.pre_scale
+    queries = queries if record.pre_scale == 1 else queries / record.pre_scale
     keys, values = (tensor.repeat_interleave(record.groups, -3) for tensor in (record.keys, record.values))
     queries, keys, values = (tensor.to(dtype).to(device) for tensor in (queries, keys, values))
-    mask = None if record.valid is None else record.valid.expand(*record.valid.shape[:-1], m).to(device)
-    valid = Valid((*queries.shape[:-1], m), mask=mask, device=device)
+    valid = replace(record.valid_keys, device=device)
+    if valid.mask is not None:
+        valid = replace(valid, mask=valid.mask.expand(*valid.mask.shape[:-1], m).to(device))
     if record.bias is None:
         return Inputs(queries, keys, values, valid, call=record)
     bias = record.bias.to(computing_dtype(dtype)).to(device)

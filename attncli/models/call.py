@@ -9,11 +9,14 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, weighted_sum
+from attncli.attention import ALL, Bias, EmptyRow, Rules, Valid, at_least_float32, weighted_sum
 from attncli.modes import outside_autocast
+from attncli.pooling import TILE_SHARE, WORKSPACE_BYTES, pool_by_rules, tiles
+from attncli.scorers.scaled_dot import ScaledDot
 
 LOW = -1e4  # a number added to a score masks if it is at most this: models write -1e4, -1e9, the dtype's least or -inf
 OUTPUT_ROUNDINGS, SCORE_ROUNDINGS = 8, 2  # the allowed difference of a correct reading, in eps: see `_allowed`
+SAMPLED = 64  # queries
 FURTHEST = 1 / 16  # largest allowed difference of a row, as a share of its size: 8 eps of bfloat16
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 SHARED = ("valid", "bias")  # stored once if equal
@@ -43,6 +46,7 @@ class AttentionCall:
     groups: int = 1  # query heads for each head of keys
     softcap: float | None = None
     valid: Tensor | None = None  # b|1 h|1 n|1 m|1, boolean
+    is_causal: bool = False  # the mask is causal from the top left; `valid` may be left out
     bias: Tensor | None = None  # b|1 h|1 n|1 m|1
     sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key without a value
     empty_row: EmptyRow = "zero"
@@ -88,19 +92,55 @@ class AttentionCall:
             num_heads=self.num_heads if self.heads else self.queries.shape[1],
         )
 
+    @property
+    def valid_keys(self) -> Valid:
+        """The keys that each query may attend to."""
+        shape, device = (*self.queries.shape[:-1], self.keys.shape[-2]), self.queries.device
+        if self.is_causal:
+            return Valid(shape, causal="top_left", device=device)
+        return Valid(shape, mask=self.valid, device=device)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules by which the model turns scores into weights."""
+        valid = self.valid_keys
+        bias = None if self.bias is None else Bias(valid.shape, self.bias)
+        return Rules(valid, self.softcap, self.empty_row, bias, sinks=self.sinks)
+
     @outside_autocast
-    def weights(self) -> Tensor:
-        """Return the attention weights (b, h, n, m), computed from the captured tensors as experiments compute them."""
-        queries, keys = at_least_float32(self.queries, self.keys)
+    def weights(self, elements: slice = ALL, rows: slice = ALL) -> Tensor:
+        """Return the attention weights (b, h, n, m), computed from the captured tensors as experiments compute them.
+
+        For some batch elements and queries, or for all.
+        """
+        queries, keys = at_least_float32(self.queries[elements, :, rows], self.keys[elements])
         scores = (queries @ _repeated(keys, self.groups).mT).mul_(self.scale)  # b h n m
-        valid = Valid(scores.shape, mask=self.valid, device=scores.device)
-        bias = None if self.bias is None else Bias(scores.shape, self.bias)
-        return Rules(valid, self.softcap, self.empty_row, bias, sinks=self.sinks).stages(scores)["weights"]
+        return self.rules.stages(scores, elements, rows)["weights"]
 
     @outside_autocast
     def rescored(self) -> Tensor:
-        """Return the attention output (b, h, n, v), recomputed from the captured tensors."""
-        return weighted_sum(self.weights(), _repeated(self.values, self.groups))
+        """Return the attention output (b, h, n, v), recomputed from the captured tensors without all weights."""
+        scorer = ScaledDot(1, 1)
+        scorer.scale = self.scale
+        keys, values = (_repeated(each, self.groups) for each in (self.keys, self.values))
+        return pool_by_rules(scorer, self.queries, keys, values, self.rules)
+
+    def with_mask(self) -> "AttentionCall":
+        """Return the call with its causal mask as a tensor."""
+        if not self.is_causal or self.valid is not None:
+            return self
+        shape, device = (self.queries.shape[-2], self.keys.shape[-2]), self.queries.device
+        return replace(self, valid=torch.ones(shape, dtype=torch.bool, device=device).tril()[None, None])
+
+    def sample(self) -> "AttentionCall":
+        """Return the call with at most `SAMPLED` of its queries, if it has no bias and no mask but a causal one."""
+        n, m = self.queries.shape[-2], self.keys.shape[-2]
+        if n <= SAMPLED or self.bias is not None or (self.valid is not None and not self.is_causal):
+            return self
+        rows = torch.linspace(0, n - 1, SAMPLED, device=self.queries.device).long()
+        valid = (torch.arange(m, device=rows.device) <= rows[:, None])[None, None] if self.is_causal else None
+        queries, output = self.queries[..., rows, :], self.output[..., rows, :]
+        return replace(self, queries=queries, output=output, valid=valid, is_causal=False)
 
     def difference(self, output: Tensor) -> float:
         """Return the largest difference of `output` from the model's output; inf if a NaN is in only one of them."""
@@ -110,20 +150,28 @@ class AttentionCall:
 
 
 def best_candidate(
-    candidates: Iterable[AttentionCall], through: Sequence[torch.dtype] = (), known: int | None = None
+    candidates: Iterable[AttentionCall],
+    through: Sequence[torch.dtype] = (),
+    known: int | None = None,
+    *,
+    is_kernels: bool = False,
 ) -> AttentionCall:
     """Return the first of several candidates of a call that reproduces the model's output, else the nearest.
 
     The nearest has `problem` set. Each row of the output is judged by itself: if few queries have no valid key,
     or lie in padding, only their rows show how the model treats such queries. `through` has the dtypes to which the
     model rounded scores and weights. The candidate with the number `known`, if given, is returned without verification.
+
+    All rows are verified, but for calls of torch's kernel (`is_kernels`) without mask and bias: they treat all queries
+    alike, so that `SAMPLED` queries of each head, from the first to the last, are.
     """
     nearest, least = None, math.inf
     variants = (variant for candidate in candidates for variant in _variants(_grouped(candidate)))
     if known is not None:
         return replace(next(itertools.islice(variants, known, None)), candidate=known)
     for number, variant in enumerate(variants):
-        checked, distance = _checked(replace(variant, candidate=number), through)
+        checked, distance = _checked(variant.sample() if is_kernels else variant, through)
+        checked = replace(variant, candidate=number, error=checked.error, problem=checked.problem)
         if checked.problem is None:
             return checked
         if nearest is None or distance < least:
@@ -149,13 +197,24 @@ def _variants(record: AttentionCall) -> Iterator[AttentionCall]:
 
 def _mask_apart(record: AttentionCall) -> AttentionCall:
     valid, bias = record.valid, record.bias
+    if record.is_causal and bias is None:
+        return record
     if bias is not None:
         blocked = bias <= LOW
         bias = collapsed(bias.masked_fill(blocked, 0.0))
         bias = bias if bias.requires_grad or bool(bias.any()) else None
         valid = ~blocked if valid is None else valid & ~blocked
     valid = collapsed(valid)
-    return replace(record, valid=None if valid is None or bool(valid.all()) else valid, bias=bias)
+    valid = None if valid is None or bool(valid.all()) else valid
+    return replace(record, valid=valid, is_causal=_is_causal(valid, record), bias=bias)
+
+
+def _is_causal(valid: Tensor | None, record: AttentionCall) -> bool:
+    """Whether the mask is the same for all batch elements and heads, and causal from the top left."""
+    shape = record.queries.shape[-2], record.keys.shape[-2]
+    if valid is None or valid.shape != (1, 1, *shape):
+        return False
+    return torch.equal(valid[0, 0], torch.ones(shape, dtype=torch.bool, device=valid.device).tril())
 
 
 def _grouped(record: AttentionCall) -> AttentionCall:
@@ -179,8 +238,7 @@ def _checked(record: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Att
 
     A row distance is relative to the size of the row. It is 0 if all rows are equal up to rounding of the output alone.
     """
-    weights, values = record.weights(), _repeated(record.values, record.groups)
-    rescored = weighted_sum(weights, values)
+    rescored = record.rescored()
     error, (output,) = record.difference(rescored), at_least_float32(record.output)
     if error == math.inf:
         problem = "its output has NaN at other places than the re-scored one"
@@ -190,18 +248,26 @@ def _checked(record: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Att
         return replace(record, error=error, problem=problem), math.inf
     distances = (rescored - output).nan_to_num(posinf=math.inf, neginf=math.inf).norm(dim=-1)  # b h n
     lengths = output.where(output.isfinite(), 0.0).norm(dim=-1)
-    if bool((distances <= OUTPUT_ROUNDINGS * torch.finfo(record.output.dtype).eps * lengths).all()):
+    near = distances <= OUTPUT_ROUNDINGS * torch.finfo(record.output.dtype).eps * lengths
+    if bool(near.all()):
         return replace(record, error=error, problem=None), 0.0
-    sizes, allowed = _allowed(record, weights, values, lengths, through)
-    furthest = float((distances / sizes).nan_to_num(0.0, posinf=math.inf).max())
+    furthest, is_right = 0.0, True
+    for elements, rows in tiles((*near.shape, record.keys.shape[-2]), WORKSPACE_BYTES // (TILE_SHARE * 4)):
+        place = (elements, slice(None), rows)
+        if not bool(near[place].all()):
+            sizes, allowed = _allowed(record, elements, rows, lengths[place], through)
+            furthest = max(furthest, float((distances[place] / sizes).nan_to_num(0.0, posinf=math.inf).max()))
+            is_right = is_right and bool((distances[place] <= allowed).all())
     problem = f"re-scored, its output differs by {error:.2g}, a row of it by {furthest:.2g} of its size"
-    return replace(record, error=error, problem=None if bool((distances <= allowed).all()) else problem), furthest
+    return replace(record, error=error, problem=None if is_right else problem), furthest
 
 
 def _allowed(
-    record: AttentionCall, weights: Tensor, values: Tensor, lengths: Tensor, through: Sequence[torch.dtype]
+    record: AttentionCall, elements: slice, rows: slice, lengths: Tensor, through: Sequence[torch.dtype]
 ) -> tuple[Tensor, Tensor]:
     """Return the size of each row of the output (b, h, n), and the distance by which rounding may move recomputed rows.
+
+    The rows are of some batch elements and queries.
 
     A row is the sum of w_j v_j over keys j. Its size is its norm, or sqrt(sum of |w_j v_j|^2) if that is more: terms
     that cancel leave their rounding behind. There is rounding in two places; eps is the machine epsilon of a dtype.
@@ -215,11 +281,13 @@ def _allowed(
 
     Biases such as -1e9 swallow the scores, so a row that is off by more than `FURTHEST` of its size is never right.
     """
-    queries, keys = (each.norm(dim=-1) for each in at_least_float32(record.queries, record.keys))
+    weights, values = record.weights(elements, rows), _repeated(record.values[elements], record.groups)
+    queries, keys = at_least_float32(record.queries[elements, :, rows], record.keys[elements])
+    queries, keys = (each.norm(dim=-1) for each in (queries, keys))
     products = queries[..., None] * _repeated(keys[..., None], record.groups).mT  # b h n m
     magnitudes = 1 + abs(record.scale) * products
     if record.bias is not None:
-        magnitudes = magnitudes + record.bias.abs()
+        magnitudes = Bias(record.rules.valid.shape, record.bias.abs()).added_to(magnitudes, elements, rows)
     (of_values,) = at_least_float32(values.norm(dim=-1, keepdim=True))  # b h m 1
     errors = torch.where(weights > 0, weights * magnitudes, 0.0)  # masked keys may have NaN
     lost = weighted_sum(errors, of_values)[..., 0] + errors.sum(-1) * weighted_sum(weights, of_values)[..., 0]

@@ -58,7 +58,9 @@ class Capture(Watch):
     def keep(self, call: AttentionCall, output: Tensor) -> None:
         """Keep a copy of the chosen heads of a call, with the output that the model continues with."""
         try:
-            self.records.append(_copied(self._chosen.of_heads(replace(call, output=output.to(call.output.dtype)))))
+            self.records.append(
+                _copied(self._chosen.of_heads(replace(call.with_mask(), output=output.to(call.output.dtype))))
+            )
         except InputError as reason:
             self.miss(str(reason))
 

@@ -75,15 +75,13 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
     """
     lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
     queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
-    n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
+    scale, mask = call.get("scale"), call.get("attn_mask")
     queries, keys, values = (
         four_axes(each.expand(*lead[:-1], *each.shape[-3:]) if each.ndim > 2 else each)
         for each in (queries, keys, values)
     )
     valid = bias = None
-    if call.get("is_causal"):
-        valid = torch.ones(n, m, dtype=torch.bool, device=queries.device).tril()[None, None]  # from the top left
-    elif mask is not None:
+    if mask is not None and not call.get("is_causal"):
         mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
         valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
     output = four_axes(output)
@@ -95,6 +93,7 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
         scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
         groups=output.shape[1] // keys.shape[1],
         valid=valid,
+        is_causal=bool(call.get("is_causal")),
         bias=bias,
         pre_scale=scale_before(query) * scale_before(key),
     )
@@ -139,8 +138,10 @@ def _unpacked(record: AttentionCall, step: Step | None) -> AttentionCall:
             return tensor
         return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
 
+    if record.is_causal:
+        record = record.with_mask()
     packed = {name: as_heads(getattr(record, name)) for name in ("queries", "output", "valid", "bias")}
-    return replace(record, groups=record.groups * n, **packed)
+    return replace(record, groups=record.groups * n, is_causal=False, **packed)
 
 
 def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCall]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from attncli.errors import InputError
 from attncli.models.call import AttentionCall, best_candidate
@@ -263,7 +263,8 @@ class Monitor:
         """Turn off watching inside the `with` block."""
         before, self._is_busy = self._is_busy, True
         try:
-            yield
+            with _disable_current_modes():  # faster than to let each operation pass
+                yield
         finally:
             self._is_busy = before
 
@@ -392,7 +393,7 @@ class Monitor:
         query, key = self.trail.of(call["query"]), self.trail.of(call["key"])
 
         def read(known: int | None) -> AttentionCall:
-            record = best_candidate([replace(fused(call, output, query, key), how=how)], known=known)
+            record = best_candidate([replace(fused(call, output, query, key), how=how)], known=known, is_kernels=True)
             return replace(record, problem=DROPOUT) if call.get("dropout_p") else record
 
         return self.handle(read, output) if how == "function" else self.see(read, output)
