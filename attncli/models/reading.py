@@ -239,9 +239,9 @@ def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> Attention
                 queries = queries * factor  # a scale of each head, or of each query
         elif step.op == "tanh":
             cap = 1.0
-        elif step.op in ("add", "sub") and number is None:  # a number is the same for all keys
-            term = layout.matrix(other, step.shape)
-            if term.shape[-1] > 1:
+        elif step.op in ("add", "sub"):
+            term = layout.matrix(other, step.shape) if number is None else queries.new_full((1, 1, 1, 1), number)
+            if number is not None or term.shape[-1] > 1 or not _is_stabilised(softmax):
                 term = term if step.op == "add" else -term
                 bias = term if bias is None else bias + term
         elif step.op in ("masked_fill", "where"):
@@ -258,6 +258,11 @@ def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> Attention
     m = layout.m
     bias = None if bias is None else bias.expand(*bias.shape[:-1], m) if bias.shape[-1] == 1 else bias[..., :m]
     return replace(record, queries=queries, scale=scale, softcap=cap, bias=bias, sinks=sinks)
+
+
+def _is_stabilised(softmax: Step) -> bool:
+    """Whether the largest score of each row was subtracted from the row, as softmax does anyway."""
+    return softmax.scores is not None and bool((softmax.scores.detach().amax(-1) == 0).all())
 
 
 def scale_before(step: Step | None) -> float:

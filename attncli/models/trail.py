@@ -17,7 +17,8 @@ VIEWS = {
 }  # fmt: skip
 PRODUCTS, SUMS = {"mm", "bmm"}, {"addmm", "baddbmm"}  # the latter are beta * first + alpha * (second @ third)
 SOFTMAXES = {"_softmax", "_safe_softmax"}
-INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold"}
+INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold", "clamp"}
+INSTEAD |= {"clamp_min", "maximum"}
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -85,6 +86,7 @@ class Trail:
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()
         self._steps: MutableMapping[Tensor, Step] = WeakIdKeyDictionary()
+        self._copies: MutableMapping[Tensor, bool] = WeakIdKeyDictionary()  # of parameters, such as in another dtype
         self._frames = [(WeakSet[Step](), WeakSet[Step]())]  # steps of each running module, and of its parts
 
     def enter(self) -> None:
@@ -112,7 +114,7 @@ class Trail:
         op = op.removesuffix("_")
         if not isinstance(out, Tensor):
             parent = self.of(args[0]) if args else None
-            if parent is not None and (op in VIEWS or op == "native_dropout"):
+            if parent is not None and (op in VIEWS or op in ("native_dropout", "topk", "sort")):
                 for each in out:
                     self._keep(each, Step(op, parent, tuple(each.shape)))
             return None
@@ -141,6 +143,8 @@ class Trail:
         for side, values, other in ((sides[0], right, sides[1]), (sides[1], left, sides[0])):
             if side is not None and side.base is not None and side.base.scores is not None and op in PRODUCTS:
                 self.unused.pop(side.base.other, None)
+                if any(map(self._is_parameter, (values, *_possible_keys(side.base)))):
+                    continue  # a layer with weights, such as a product with an embedding after a softmax
                 return UnfusedAttention(side.base, tuple(side.back()), values, other, out, side is not sides[0])
         shape = tuple(out.shape)
         step = Step(op, None, shape, operands=(left, right), sides=sides)
@@ -167,6 +171,10 @@ class Trail:
     def _has_parameter(self, *tensors: Tensor) -> bool:
         return any(each.untyped_storage().data_ptr() in self.parameters for each in tensors)
 
+    def _is_parameter(self, tensor: Tensor) -> bool:
+        """Whether the tensor is a parameter, a view of one, or a copy in another dtype."""
+        return self._has_parameter(tensor) or tensor in self._copies
+
     def _softmax(self, scores: Tensor, axis: int, out: Tensor) -> str | None:
         before = self.of(scores)
         base = None if before is None else before.base
@@ -192,6 +200,8 @@ class Trail:
     ) -> Step | None:
         shape, first = tuple(out.shape), args[0] if args else None
         if op in VIEWS and isinstance(first, Tensor):
+            if self._is_parameter(first):
+                self._copies[out] = True
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape)
         steps = [(place, self.of(each)) for place, each in enumerate(args)]
         known = [(each.length, place, each) for place, each in steps if each is not None and each.base is not None]
@@ -208,6 +218,23 @@ class Trail:
             other, alpha = args[1 - place], kwargs.get("alpha", 1)
             return Step(op, parent, shape, other if alpha == 1 else other * alpha)
         return Step(op, parent, shape) if is_in_place or shape == parent.shape else None
+
+
+def _possible_keys(softmax: Step) -> Sequence[Tensor]:
+    """Return the factors of the scores that may be the keys, which have a row for each column of the softmax.
+
+    Both, if neither fits: the argument of the softmax is a part of a product, such as some features of a layer.
+    """
+    base = softmax.before.base if softmax.before is not None else None
+    if softmax.before is None or base is None or base.operands is None:
+        return ()
+    steps = list(softmax.before.back())
+    columns = softmax.shape[-1] - sum(step.other.shape[-1] for step in steps if step.op == "cat")
+    *_, n, m = base.shape
+    is_turned = columns != m or any(step.op in ("transpose", "permute", "t") for step in steps)
+    if is_turned and softmax.shape[-2:-1] == (m,) and n % columns == 0:
+        return base.operands[:1]
+    return base.operands[1:] if columns == m else base.operands
 
 
 def number_of(value: Any) -> float | None:

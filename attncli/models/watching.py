@@ -281,8 +281,12 @@ class Monitor:
 
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
         if threading.get_ident() != self._thread:
-            if "attention" in type(module).__name__.lower() and getattr(_THREAD, "monitor", None) is None:
-                for watch in self._watches:
+            is_attention = "attention" in type(module).__name__.lower()
+            for watch in self._watches if getattr(_THREAD, "monitor", None) is None else ():
+                name, _ = watch.place([module])
+                if (is_attention or watch.knows(module)) and not any(
+                    _is_part(name, each.layer) for each in watch.missed
+                ):
                     watch.miss("it ran in another thread, which is not watched", [module])
             return
         if self._is_busy:
@@ -517,6 +521,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             names = ("attn_mask" if each.name == "attn_bias" else each.name for each in func._schema.arguments)
             call = dict(zip(names, args, strict=False)) | kwargs
             return monitor.see_fused(call, output[0], "kernel"), *output[1:]
+        if ("attention" in op or "attn" in op) and "backward" not in op:
+            monitor.miss(f"the kernel {func._schema.name}, which is not known")
         found = monitor.trail.see(op, args, kwargs, output)
         if isinstance(found, UnfusedAttention):
             return monitor.see_written(found)

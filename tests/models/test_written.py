@@ -208,21 +208,24 @@ def test_a_weak_mask_is_a_bias_where_a_query_has_no_key() -> None:
     assert record.bias is not None
 
 
-def test_learned_keys_and_projections() -> None:
-    class Memory(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.keys, self.values, self.query = nn.Parameter(normal(9, 8)), nn.Parameter(normal(9, 3)), nn.Linear(5, 8)
+class Pooled(nn.Module):
+    """Attention of learned queries."""
 
-        def forward(self, x: Tensor) -> Tensor:
-            weights: Tensor = (self.query(x) @ self.keys.T).softmax(-1)
-            return weights @ self.values
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.key = nn.Parameter(normal(3, 8)), nn.Linear(5, 8)
 
-    model, x = Memory(), normal(2, 4, 5)
+    def forward(self, x: Tensor) -> Tensor:
+        weights: Tensor = (self.queries @ self.key(x).mT).softmax(-1)
+        return weights @ x
+
+
+def test_learned_queries_and_projections() -> None:
+    model, x = Pooled(), normal(2, 4, 5)
     record = only(attncli.capture(model, x))
-    assert (record.layer, record.kind) == ("Memory", "Memory")
-    assert_close(record.queries, model.query(x)[:, None].detach())
-    assert_close(record.keys, model.keys.detach().expand(2, 1, 9, 8))
+    assert (record.layer, record.kind) == ("Pooled", "Pooled")
+    assert_close(record.queries, model.queries.detach().expand(2, 1, 3, 8))
+    assert_close(record.keys, model.key(x)[:, None].detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

@@ -1,0 +1,174 @@
+"""Attention that is not recognised is listed, and layers that are no attention are left alone."""
+
+import threading
+
+import entmax
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+
+import attncli
+from attncli.errors import InputError
+from tests.studies.swap.models import Mixed, Strides
+
+
+@torch.library.custom_op("attncli_tests::attn_forward", mutates_args=())
+def kernel(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    return scaled_dot_product_attention(queries, keys, values)
+
+
+class Other(Strides):
+    """Attention in a way of its own."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        result: Tensor = self.out(self.attend(q, k, v).transpose(1, 2).reshape(x.shape))
+        return result
+
+
+class Entmax(Other):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights: Tensor = entmax.entmax15(q @ k.mT, -1)
+        return weights @ v
+
+
+class Sparsemax(Other):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights: Tensor = entmax.sparsemax(q @ k.mT, -1)
+        return weights @ v
+
+
+class Kernel(Other):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        result: Tensor = torch.ops.attncli_tests.attn_forward(q, k, v)
+        return result
+
+
+class Largest(Other):
+    """The values of the three keys of the largest scores, gathered."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores, keys = (q @ k.mT).topk(3, -1)
+        values = v[:, :, None].expand(*scores.shape[:3], *v.shape[2:]).gather(3, keys[..., None].expand(*keys.shape, 8))
+        return (scores.softmax(-1)[..., None] * values).sum(-2)
+
+
+class LinearAttention(Other):
+    """Softmax over features."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return q.softmax(-1) @ (k.softmax(-2).mT @ v)
+
+
+class Threaded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Strides()
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = list[Tensor]()
+        with torch.no_grad():
+            thread = threading.Thread(target=lambda: outputs.append(self.inner(x).detach()))
+            thread.start()
+            thread.join()
+        return outputs[0]
+
+
+MISSED: dict[type[nn.Module], tuple[str, str]] = {
+    Entmax: ("1", "pow in place of a softmax"),
+    Sparsemax: ("1", "clamp in place of a softmax"),
+    Kernel: ("1", "the kernel attncli_tests::attn_forward"),
+    Largest: ("1", "a softmax of a product"),
+    LinearAttention: ("1", "it ran, and no attention was recognised in it"),
+    Threaded: ("1.inner", "it ran in another thread"),
+}
+
+
+@pytest.mark.parametrize("kind", MISSED)
+def test_attention_that_is_not_recognised_is_listed(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Strides(), kind()), torch.randn(2, 6, 32)
+    with torch.no_grad(), attncli.Swap("uniform") as swap:
+        model(x)
+    layer, problem = MISSED[kind]
+    seen = attncli.capture(model, x)
+    for missed in (swap.missed, seen.missed):
+        assert [each.layer for each in missed] == [layer]
+        assert missed[0].problem.startswith(problem)
+    assert (list(swap.swapped), [call.layer for call in seen.records]) == (["0"], ["0"])
+    with pytest.raises(InputError, match="its attention was not replaced"), torch.no_grad():  # noqa: SIM117
+        with attncli.Swap("uniform", layers=[layer]):
+            model(x)
+
+
+def test_all_that_is_recognised_is_replaced() -> None:
+    model, x = Mixed(), torch.randn(2, 6, 32)
+    with torch.no_grad(), attncli.Swap("zero") as swap:
+        model(x)
+    assert (list(swap.swapped), [each.layer for each in swap.missed]) == (["first"], ["last"])
+
+
+class Softmax(nn.Module):
+    """Values that do not depend on the input: a mean of embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h, self.embedding = nn.Linear(32, 9), nn.Embedding(9, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights: Tensor = self.h(x).softmax(-1)
+        return weights @ self.embedding.weight
+
+
+class Memory(nn.Module):
+    """Keys and values that are parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.memory = nn.Linear(32, 32), nn.Parameter(torch.randn(9, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights: Tensor = (self.query(x) @ self.memory.T).softmax(-1)
+        return weights @ self.memory
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("kind", [Softmax, Memory, LinearAttention])
+def test_what_is_no_attention_is_left_alone(kind: type[nn.Module], dtype: torch.dtype | None) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(kind(), Strides()), torch.randn(2, 6, 32)
+    outputs = []
+    for swap in (attncli.Swap("zero", model=model[1]), attncli.Swap("zero")):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype is not None), swap:
+            outputs.append(model(x))
+    assert_close(outputs[1], outputs[0])
+    assert list(swap.swapped) == ["1"]
+
+
+@pytest.mark.parametrize("is_number", [True, False])
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_constants_of_a_row_count_for_other_normalisers(is_number: bool, is_stable: bool) -> None:
+    """Softmax ignores them, sigmoid does not; but the maximum that keeps exponentials small is not the model's."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 5, 8) for _ in range(3))
+    added = torch.tensor(2.0) if is_number else torch.randn(2, 4, 5, 1)
+
+    def attention() -> Tensor:
+        scores = q @ k.mT / 8 + (2.0 if is_number else added)
+        if is_stable:
+            scores = scores - scores.amax(-1, keepdim=True)
+        weights: Tensor = scores.softmax(-1)
+        return weights @ v
+
+    entry = {"scorer": "scaled_dot", "scale": "model", "normalizer": {"normalizer": "sigmoid", "bias": 0.0}}
+    with attncli.Swap(entry):
+        found = attention()
+    if is_number or not is_stable:  # these two cannot be told apart
+        assert_close(found, (q @ k.mT / 8 + added).sigmoid() @ v)
+    with attncli.Swap("model"):
+        assert_close(attention(), (q @ k.mT / 8).softmax(-1) @ v)
