@@ -145,8 +145,9 @@ class Runner:
         name = getattr(self.metric, "__name__", "metric")
         return None if self.metric is None else name if name.isidentifier() else "metric"
 
+    @torch.no_grad()
     def run(self, batch: Any) -> Outputs:
-        """Run the model on a batch.
+        """Run the model on a batch, without gradients.
 
         Raises:
             InputError: the model or the metric fails, or the output is not of this kind.

@@ -113,6 +113,17 @@ def test_all_that_is_recognised_is_replaced() -> None:
     assert (list(swap.swapped), [each.layer for each in swap.missed]) == (["first"], ["last"])
 
 
+def test_a_result_names_what_was_not_recognised() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Strides(), Entmax(), Strides()), torch.randn(2, 6, 32)
+    with pytest.warns(UserWarning, match="1 keeps its own attention: pow in place"):
+        result = attncli.swap(model, x, scorers=["dot"], by="all")
+    text = str(result._repr_mimebundle_()["text/plain"])
+    assert "not recognised, and left as they are: 1: pow in place of a softmax" in " ".join(text.split())
+    assert "All 2 recognised layers" in text
+    assert result.findings[0].text.startswith("dot: in all 2 recognised layers changes the output")
+
+
 class Softmax(nn.Module):
     """Values that do not depend on the input: a mean of embeddings."""
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from attncli.common.outputs import ALL, OutputKind, output_columns
-from attncli.numbers import duration
+from attncli.numbers import duration, several
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 BY = Column(
@@ -32,7 +32,7 @@ class SwapFacts(Facts):
     """The model, the number of its `texts`, and the number of `heads` of each layer by name.
 
     `kind` is that of the model's main output, `metric` the name of the user's function, and `pooling` that of a
-    sentence encoder.
+    sentence encoder. `missed` has attention that keeps its own outputs since it was not recognised, and why, by layer.
     """
 
     model: str
@@ -41,6 +41,12 @@ class SwapFacts(Facts):
     metric: str | None = None
     pooling: str | None = None
     heads: dict[str, int]
+    missed: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def all_layers(self) -> str:
+        """All layers in words, with their number if others were not recognised."""
+        return f"all {several(len(self.heads), 'recognised layer')}" if self.missed else "all layers"
 
     @property
     def measured(self) -> tuple[Column, ...]:

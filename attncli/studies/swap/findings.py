@@ -25,12 +25,11 @@ def findings_of(result: Result) -> list[Finding]:
 
 
 def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object, Row]) -> Finding:
-    texts, numbers = list[str](), Row()
+    texts, numbers, facts = list[str](), Row(), SwapFacts.of(result)
     for row in rows:
         if row["by"] == "all":
-            texts.append(f"in all layers {_effect(row, result)}")
+            texts.append(f"in {facts.all_layers} {_effect(row, result)}")
             numbers["relative_l2"] = row["relative_l2"]
-    facts = SwapFacts.of(result)
     key, order = facts.main.key, abs if facts.metric else float  # a high metric may be good or bad
     for by in ("layer", "head"):
         own = [row for row in rows if row["by"] == by and finite([row[key]])]

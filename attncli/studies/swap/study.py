@@ -55,7 +55,8 @@ class PreparedSwap:
 
     `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
     `known` has, for each batch, the index of the reading (interpretation of the call's arguments) that reproduces the
-    output of each call, by name. `chosen` has the names of the calls to replace.
+    output of each call, by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
+    names of the calls to replace.
     """
 
     options: SwapOptions
@@ -63,6 +64,7 @@ class PreparedSwap:
     runner: Runner
     own: Sequence[Outputs]
     heads: Mapping[str, int]
+    problems: Mapping[str, str]
     known: Sequence[Mapping[str, int]]
     chosen: Sequence[str]
     device: torch.device
@@ -143,11 +145,13 @@ def prepare_loaded(
                 message = f"{own[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
                 raise InputError.of(f"{message}; expected numbers; check the model and its inputs")
             known.append(survey.candidates)
-            heads, problems = heads | survey.counts, problems | survey.problems
+            missed = {each.layer: each.problem for each in survey.missed}
+            heads, problems = heads | survey.counts, problems | survey.problems | missed
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
-    prepared = PreparedSwap(options, loaded, runner, own, heads, known, _chosen(options, heads, problems), device)
+    chosen = _chosen(options, heads, problems)
+    prepared = PreparedSwap(options, loaded, runner, own, heads, problems, known, chosen, device)
     runs = (len(options.scorers) + 3) * len(prepared.places) * len(loaded.batches)
     progress.note(
         f"{runs:,} runs of the model: {len(options.scorers) + 3} entries at {several(len(prepared.places), 'place')}"
@@ -226,6 +230,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         metric=prepared.runner.metric_name,
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
+        missed=dict(prepared.problems),
     )
     result = Result(
         options.study,

@@ -30,8 +30,12 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text(printable(f"{facts.model}: {layers} with attention{texts}; references: model, uniform, zero"))
     rows, names = numbered_layers(result.records, result.layers, most)
     yield from remark(names)
+    if facts.missed:
+        missed = "; ".join(f"{layer}: {problem}" for layer, problem in facts.missed.items())
+        yield from remark(printable(f"not recognised, and left as they are: {missed}"))
     if whole := [row for row in rows if row["by"] == "all"]:
-        yield from titled("All layers", blocks([LABEL], facts.measured, whole, width, most and max(most, FEWEST)))
+        title = facts.all_layers.capitalize()
+        yield from titled(title, blocks([LABEL], facts.measured, whole, width, most and max(most, FEWEST)))
     for by, title in TITLES.items():
         own = [row for row in rows if row["by"] == by]
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
