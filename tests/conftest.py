@@ -45,7 +45,7 @@ CATALOGUES = {"scorers": [*SCORERS], "normalizers": [*NORMALIZERS], "studies": [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--everything", action="store_true", help="run the slow tests, too")
+    parser.addoption("--everything", action="store_true", help="run the slow and the nightly tests, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in SLOW or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
-        if is_quick(item.path) and item.get_closest_marker("slow") is None:
+        if is_quick(item.path) and not any(map(item.get_closest_marker, ("slow", "nightly"))):
             item.add_marker("quick")
         for mark in item.iter_markers("catalogue"):
             item.extra_keyword_matches.update(name for kind in mark.args for name in CATALOGUES[kind])
@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Say last what was not tested: the second tier, and why tests were skipped and what to install for them."""
     yield
-    if terminalreporter.config.option.markexpr == "not slow":
+    if terminalreporter.config.option.markexpr == "not slow and not nightly":
         terminalreporter.write_line(f"NOT TESTED: {BESIDE}; `pytest --everything` runs them, too")
     skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")]
     for reason, count in Counter(skipped).items():

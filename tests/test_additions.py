@@ -222,7 +222,7 @@ def test_the_study_has_flags_tables_a_picture_expectations_and_a_page(copy: Path
     assert "cosine" in compared
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_they_leave_no_test_failing(copy: Path) -> None:
     python(copy, "-m", "tests.test_contract")
     python(copy, "-m", "tests.docs", *PAGES)

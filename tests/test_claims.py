@@ -27,7 +27,6 @@ from tests.claims import (
     with_results,
 )
 from tests.cli import refusal
-from tests.combinations import others_slow
 
 TRAIN_PAGE, *PAGES = (
     (DOCS / name).read_text(encoding="utf-8") for name in ("studies/train.md", *(f"{name}.md" for name in FOLDERS))
@@ -147,7 +146,9 @@ def test_every_expectation_has_claim_and_source(name: str) -> None:
     assert len(set(claims)) == len(claims)
 
 
-@pytest.mark.parametrize("name", [name for name in PATHS if name not in LONG] + others_slow(LONG, 0))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in PATHS]
+)
 def test_page_has_what_comes_out(name: str) -> None:
     shown, found = shown_of(name), found_of(name)[1]
     assert [row for row in found if row[HOLDS] != "yes"] == []
@@ -155,7 +156,7 @@ def test_page_has_what_comes_out(name: str) -> None:
     assert [pair for pair in zip(shown, found, strict=True) if not same_row(*pair)] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_page_has_what_scorers_learn() -> None:
     """The page has the numbers that are the same on every processor, at the two sizes of the claim."""
     block = TRAIN_PAGE.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
@@ -172,7 +173,7 @@ def test_page_has_what_scorers_learn() -> None:
             assert accuracy > 0.93 if d == 16 else 0.6 < accuracy < 0.97
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_page_has_the_entropy_of_the_start() -> None:
     found = re.findall(r"from the start \(entropy ([\d.]+) of at most ([\d.]+) nats\)", " ".join(TRAIN_PAGE.split()))
     result = found_of("08_learning")[0]

@@ -88,7 +88,11 @@ def cases() -> list[object]:
     """Return the mistakes; all but the first of each quick file run with --everything only."""
     return [
         pytest.param(
-            name, mistake, failing, marks=[pytest.mark.slow] if number or name in LONG else [], id=f"{name}-{mistake}"
+            name,
+            mistake,
+            failing,
+            marks=[pytest.mark.nightly] if number or name in LONG else [],
+            id=f"{name}-{mistake}",
         )
         for name, planted in MISTAKES.items()
         for number, (mistake, failing) in enumerate(planted.items())
@@ -122,7 +126,7 @@ def test_mistakes_are_found(
     assert failed(name, tmp_path, *(word for word in words if "=" in word)) >= failing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SMALLER)
 def test_what_is_tried_at_smaller_sizes_holds_there(name: str, tmp_path: Path) -> None:
     assert failed(name, tmp_path) == set()

@@ -124,7 +124,7 @@ def test_a_scheduler_without_workers(cluster: Cluster, monkeypatch: pytest.Monke
     assert notes == ["waiting for workers, up to 0.5 s"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_goes_on_without_its_cluster(cluster: Cluster, tmp_path: Path) -> None:
     config = experiment(tmp_path / "slow.yaml", scorers=[{"scorer": SLOW}])
     lost, alone = tmp_path / "lost", tmp_path / "alone"
@@ -143,7 +143,7 @@ def test_the_command_goes_on_without_its_cluster(cluster: Cluster, tmp_path: Pat
     assert (kept(lost), table(lost)) == (kept(alone), table(alone))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_that_all_die(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PATIENCE", 1.0)
     worker = cluster.worker("--no-nanny")
@@ -156,7 +156,7 @@ def test_workers_that_all_die(cluster: Cluster, monkeypatch: pytest.MonkeyPatch)
         next(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_points_that_kill_workers_die_in_the_end(cluster: Cluster) -> None:
     """No other point dies, although a dying worker also loses the points in its queue."""
     cluster.worker()  # with a nanny, which starts it again

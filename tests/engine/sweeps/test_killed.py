@@ -84,7 +84,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return config, folder / "out"
 
 
-@pytest.mark.parametrize("moments", [[1, 13], pytest.param(range(1, 21), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("moments", [[1, 13], pytest.param(range(1, 21), marks=pytest.mark.nightly)], ids=len)
 def test_killed_at_moments(undisturbed: tuple[Path, Path], tmp_path: Path, moments: Sequence[int]) -> None:
     (config, alone), out = undisturbed, tmp_path / "out"
     what: Sequence[object] = [config, "--over", f"seed=0..{POINTS - 1}", "--out", out]
