@@ -182,7 +182,7 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
     elif option == "--json":
         assert [each["name"] for each in json.loads(result.stdout)] == ["a", "b"]
     else:
-        assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold"
+        assert result.stdout.splitlines().count("The expectation does not hold") == 2
 
 
 @pytest.mark.slow
