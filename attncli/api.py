@@ -43,8 +43,8 @@ def run(
 
     Args:
         config: a YAML file, the name of a built-in experiment such as `d2l`, or a mapping with the keys of the YAML,
-            with tensors and arrays in place of nested lists, and functions of queries and keys in place of scorers.
-            Paths in a mapping are relative to the working directory.
+            with tensors and arrays in place of nested lists, and in place of scorers functions of queries and keys,
+            classes or torch modules. Paths in a mapping are relative to the working directory.
         out: a new or empty folder to save the run in; by default nothing is written.
         overwrite: replace an earlier run in `out`.
         keys: overrides of keys in the config: `seed=1`, `**{"data.keys.fill": "ones"}`, and `scale=2` for the scale of
@@ -162,8 +162,9 @@ def swap(
             other columns are of the first call of the model for a batch.
         outputs: `language` for logits of the next token, `logits` for others, `states` for hidden states; by default
             the class and the config of the model decide.
-        scorers: entries as in `attncli.run`, or names of normalisers, which are applied to the model's own scores; by
-            default a few. The references `model`, `uniform` and `zero` always run.
+        scorers: entries as in `attncli.run`, plans as in `attncli.Swap`, or names of normalisers, which
+            are applied to the model's own scores; by default a few. The references `model`, `uniform` and `zero` always
+            run.
         by: the places to replace in turn: `all`, `layer`, `head`, `up_to`, `from`.
         layers: numbers or names of the layers to replace; by default all.
         heads: numbers of the heads to replace in turn by `head`; by default all.
