@@ -89,8 +89,9 @@ class Swap(Replacing):
         return [*self._scorers.values()]
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the parameters of the scorers that were built so far, for an optimizer."""
-        yield from nn.ModuleList(self._scorers.values()).parameters()
+        """Yield the parameters of the scorers that were built so far, and of torch modules that are entries."""
+        modules = [entry.module for entry in (self.entry.entries if self.entry else ()) if entry.module is not None]
+        yield from nn.ModuleList([*modules, *self._scorers.values()]).parameters()
 
     @property
     def places(self) -> Mapping[str, Collection[str | int]]:
