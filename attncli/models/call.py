@@ -74,7 +74,7 @@ class AttentionCall:
         return self.heads or range(self.queries.shape[1])
 
     def of_heads(self, numbers: Collection[int]) -> "AttentionCall":
-        """Return the record with the heads of these numbers in the model only, each with keys and values of its own."""
+        """Return the call with the heads of these numbers in the model only, each with keys and values of its own."""
         kept = [index for index, number in enumerate(self.head_numbers) if number in numbers]
         groups = [index // self.groups for index in kept]
         per_head = {
@@ -180,25 +180,25 @@ def best_candidate(
     return nearest
 
 
-def _variants(record: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the record with very negative biases as a boolean mask, as models mean them, then with the biases kept.
+def _variants(call: AttentionCall) -> Iterator[AttentionCall]:
+    """Yield the call with very negative biases as a boolean mask, as models mean them, then with the biases kept.
 
     If a query has no valid key, the boolean mask is combined with each `empty_row` in turn.
     """
-    apart = _mask_apart(record)
+    apart = _mask_apart(call)
     if apart.valid is not None and bool((~apart.valid).all(-1).any()) and apart.sinks is None:
         ways: tuple[EmptyRow, ...] = ("zero", "uniform", "nan")  # kernels differ
         yield from (replace(apart, empty_row=empty_row) for empty_row in ways)
     else:
         yield apart
-    if record.bias is not None:
-        yield record
+    if call.bias is not None:
+        yield call
 
 
-def _mask_apart(record: AttentionCall) -> AttentionCall:
-    valid, bias = record.valid, record.bias
-    if record.is_causal and bias is None:
-        return record
+def _mask_apart(call: AttentionCall) -> AttentionCall:
+    valid, bias = call.valid, call.bias
+    if call.is_causal and bias is None:
+        return call
     if bias is not None:
         blocked = bias <= LOW
         bias = collapsed(bias.masked_fill(blocked, 0.0))
@@ -206,64 +206,64 @@ def _mask_apart(record: AttentionCall) -> AttentionCall:
         valid = ~blocked if valid is None else valid & ~blocked
     valid = collapsed(valid)
     valid = None if valid is None or bool(valid.all()) else valid
-    return replace(record, valid=valid, is_causal=_is_causal(valid, record), bias=bias)
+    return replace(call, valid=valid, is_causal=_is_causal(valid, call), bias=bias)
 
 
-def _is_causal(valid: Tensor | None, record: AttentionCall) -> bool:
+def _is_causal(valid: Tensor | None, call: AttentionCall) -> bool:
     """Whether the mask is the same for all batch elements and heads, and causal from the top left."""
-    shape = record.queries.shape[-2], record.keys.shape[-2]
+    shape = call.queries.shape[-2], call.keys.shape[-2]
     if valid is None or valid.shape != (1, 1, *shape):
         return False
     return torch.equal(valid[0, 0], torch.ones(shape, dtype=torch.bool, device=valid.device).tril())
 
 
-def _grouped(record: AttentionCall) -> AttentionCall:
-    """Return the record with one head of keys and values for each group of heads, if the model repeated them."""
-    record = replace(record, bias=collapsed(record.bias), sinks=collapsed(record.sinks))
-    if record.groups > 1 or record.keys.requires_grad or record.values.requires_grad:
-        return record
-    same = (record.keys[:, 1:] == record.keys[:, :-1]).all((0, 2, 3))
-    same &= (record.values[:, 1:] == record.values[:, :-1]).all((0, 2, 3))  # whether each head equals its predecessor
+def _grouped(call: AttentionCall) -> AttentionCall:
+    """Return the call with one head of keys and values for each group of heads, if the model repeated them."""
+    call = replace(call, bias=collapsed(call.bias), sinks=collapsed(call.sinks))
+    if call.groups > 1 or call.keys.requires_grad or call.values.requires_grad:
+        return call
+    same = (call.keys[:, 1:] == call.keys[:, :-1]).all((0, 2, 3))
+    same &= (call.values[:, 1:] == call.values[:, :-1]).all((0, 2, 3))  # whether each head equals its predecessor
     starts = [0, *((~same).nonzero().flatten() + 1).tolist()]
-    heads = record.keys.shape[1]
+    heads = call.keys.shape[1]
     size = heads // len(starts)
     if size == 1 or starts != list(range(0, heads, size)):
-        return record
-    return replace(record, groups=size, keys=record.keys[:, ::size], values=record.values[:, ::size])
+        return call
+    return replace(call, groups=size, keys=call.keys[:, ::size], values=call.values[:, ::size])
 
 
 @torch.no_grad()
-def _checked(record: AttentionCall, through: Sequence[torch.dtype]) -> tuple[AttentionCall, float]:
-    """Compare the record with the model's output; return it with `error` and `problem`, and its largest row distance.
+def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[AttentionCall, float]:
+    """Compare the call with the model's output; return it with `error` and `problem`, and its largest row distance.
 
     A row distance is relative to the size of the row. It is 0 if all rows are equal up to rounding of the output alone.
     """
-    rescored = record.rescored()
-    error, (output,) = record.difference(rescored), at_least_float32(record.output)
+    rescored = call.rescored()
+    error, (output,) = call.difference(rescored), at_least_float32(call.output)
     if error == math.inf:
         problem = "its output has NaN at other places than the re-scored one"
-        return replace(record, error=error, problem=problem), math.inf
+        return replace(call, error=error, problem=problem), math.inf
     if output.numel() and not bool(output.isfinite().any()):
         problem = "its output has no finite number to compare the re-scored one with"
-        return replace(record, error=error, problem=problem), math.inf
+        return replace(call, error=error, problem=problem), math.inf
     distances = (rescored - output).nan_to_num(posinf=math.inf, neginf=math.inf).norm(dim=-1)  # b h n
     lengths = output.where(output.isfinite(), 0.0).norm(dim=-1)
-    near = distances <= OUTPUT_ROUNDINGS * torch.finfo(record.output.dtype).eps * lengths
+    near = distances <= OUTPUT_ROUNDINGS * torch.finfo(call.output.dtype).eps * lengths
     if bool(near.all()):
-        return replace(record, error=error, problem=None), 0.0
+        return replace(call, error=error, problem=None), 0.0
     furthest, is_right = 0.0, True
-    for elements, rows in tiles((*near.shape, record.keys.shape[-2]), WORKSPACE_BYTES // (TILE_SHARE * 4)):
+    for elements, rows in tiles((*near.shape, call.keys.shape[-2]), WORKSPACE_BYTES // (TILE_SHARE * 4)):
         place = (elements, slice(None), rows)
         if not bool(near[place].all()):
-            sizes, allowed = _allowed(record, elements, rows, lengths[place], through)
+            sizes, allowed = _allowed(call, elements, rows, lengths[place], through)
             furthest = max(furthest, float((distances[place] / sizes).nan_to_num(0.0, posinf=math.inf).max()))
             is_right = is_right and bool((distances[place] <= allowed).all())
     problem = f"re-scored, its output differs by {error:.2g}, a row of it by {furthest:.2g} of its size"
-    return replace(record, error=error, problem=None if is_right else problem), furthest
+    return replace(call, error=error, problem=None if is_right else problem), furthest
 
 
 def _allowed(
-    record: AttentionCall, elements: slice, rows: slice, lengths: Tensor, through: Sequence[torch.dtype]
+    call: AttentionCall, elements: slice, rows: slice, lengths: Tensor, through: Sequence[torch.dtype]
 ) -> tuple[Tensor, Tensor]:
     """Return the size of each row of the output (b, h, n), and the distance by which rounding may move recomputed rows.
 
@@ -281,18 +281,18 @@ def _allowed(
 
     Biases such as -1e9 swallow the scores, so a row that is off by more than `FURTHEST` of its size is never right.
     """
-    weights, values = record.weights(elements, rows), _repeated(record.values[elements], record.groups)
-    queries, keys = at_least_float32(record.queries[elements, :, rows], record.keys[elements])
+    weights, values = call.weights(elements, rows), _repeated(call.values[elements], call.groups)
+    queries, keys = at_least_float32(call.queries[elements, :, rows], call.keys[elements])
     queries, keys = (each.norm(dim=-1) for each in (queries, keys))
-    products = queries[..., None] * _repeated(keys[..., None], record.groups).mT  # b h n m
-    magnitudes = 1 + abs(record.scale) * products
-    if record.bias is not None:
-        magnitudes = Bias(record.rules.valid.shape, record.bias.abs()).added_to(magnitudes, elements, rows)
+    products = queries[..., None] * _repeated(keys[..., None], call.groups).mT  # b h n m
+    magnitudes = 1 + abs(call.scale) * products
+    if call.bias is not None:
+        magnitudes = Bias(call.rules.valid.shape, call.bias.abs()).added_to(magnitudes, elements, rows)
     (of_values,) = at_least_float32(values.norm(dim=-1, keepdim=True))  # b h m 1
     errors = torch.where(weights > 0, weights * magnitudes, 0.0)  # masked keys may have NaN
     lost = weighted_sum(errors, of_values)[..., 0] + errors.sum(-1) * weighted_sum(weights, of_values)[..., 0]
     sizes = torch.maximum(lengths, weighted_sum(weights.square(), of_values.square())[..., 0].sqrt().nan_to_num())
-    of_output, *of_scores = (torch.finfo(each).eps for each in (record.output.dtype, weights.dtype, *through))
+    of_output, *of_scores = (torch.finfo(each).eps for each in (call.output.dtype, weights.dtype, *through))
     allowed = OUTPUT_ROUNDINGS * of_output * sizes + SCORE_ROUNDINGS * max(of_scores) * lost.nan_to_num()
     return sizes, torch.minimum(allowed, FURTHEST * sizes)
 

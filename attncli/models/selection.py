@@ -47,19 +47,19 @@ class Selection:
                     got(numbers[-1], f"expected at most {last}, the number of the last layer"), ["layers"]
                 )
 
-    def of_heads(self, record: AttentionCall) -> AttentionCall:
-        """Return the record with the chosen heads only.
+    def of_heads(self, call: AttentionCall) -> AttentionCall:
+        """Return the call with the chosen heads only.
 
         Raises:
             InputError: the call has none of the chosen heads.
         """
         if self.heads is None:
-            return record
-        h = record.queries.shape[1]
+            return call
+        h = call.queries.shape[1]
         chosen = [head for head in range(h) if any(head in numbers for numbers in self.heads)]
         if not chosen:
             raise InputError.of(f"it has {h} head{'s' * (h > 1)}, none of them chosen")
-        return record.of_heads(chosen)
+        return call.of_heads(chosen)
 
 
 def picks(choice: Choice, name: str, number: int) -> bool:

@@ -397,8 +397,8 @@ class Monitor:
         query, key = self.trail.of(call["query"]), self.trail.of(call["key"])
 
         def read(known: int | None) -> AttentionCall:
-            record = best_candidate([replace(fused(call, output, query, key), how=how)], known=known, is_kernels=True)
-            return replace(record, problem=DROPOUT) if call.get("dropout_p") else record
+            seen = best_candidate([replace(fused(call, output, query, key), how=how)], known=known, is_kernels=True)
+            return replace(seen, problem=DROPOUT) if call.get("dropout_p") else seen
 
         return self.handle(read, output) if how == "function" else self.see(read, output)
 
@@ -410,12 +410,12 @@ class Monitor:
         is_training = any(module.training for module in self.modules)
 
         def read(known: int | None) -> AttentionCall:
-            record = best_candidate(candidates(written, heads), written.dtypes, known)
+            call = best_candidate(candidates(written, heads), written.dtypes, known)
             changes = [step.op for step in written.after if step.op not in VIEWS]
-            if record.problem is None or not changes:
-                return record
+            if call.problem is None or not changes:
+                return call
             changed = f"weights are changed after the softmax, by {', '.join(changes)}"
-            return replace(record, problem=DROPOUT if is_training else changed)
+            return replace(call, problem=DROPOUT if is_training else changed)
 
         return self.see(read, written.output)
 
