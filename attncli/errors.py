@@ -3,7 +3,7 @@
 import difflib
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -161,8 +161,17 @@ def _quoted(key: str) -> str:
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Suggest the most similar known word, or list all known words."""
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1) if isinstance(word, str) else []
-    return f"did you mean `{shortened(near[0])}`?" if near else f"known: {listed(names)}"
+    near = nearest(word, names)
+    return f"known: {listed(names)}" if near is None else f"did you mean `{shortened(near)}`?"
+
+
+def nearest(word: object, known: Collection[str]) -> str | None:
+    """Return the most similar known word, None if it does not share more than half of the letters of the longer one."""
+    for near in difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []:
+        blocks = difflib.SequenceMatcher(None, near, word).get_matching_blocks()
+        if 2 * sum(block.size for block in blocks) > max(len(near), len(word)):
+            return near
+    return None
 
 
 def refusal(error: OSError | ValueError) -> str:

@@ -399,25 +399,31 @@ def test_warnings_of_a_picture_are_of_the_callers_line() -> None:
     assert {each.filename for each in caught} == {__file__}
 
 
-CHANGED: dict[str, tuple[dict[str, Any], str]] = {  # keys of results.json, and the place that is named
-    "another study": ({"study": "varience"}, " (results.json: study)"),
-    "no records": ({"records": []}, " (results.json)"),
-    "records of no scorer": ({"records": [{"label": "dot", "scorer": None}]}, " (results.json: records[0])"),
-    "settings in a list": ({"settings": []}, " (results.json: settings)"),
-    "no findings": ({"findings": None}, " (results.json: findings)"),
-    "another finding": ({"findings": [{"text": 1}]}, " (results.json: findings[0].text)"),
-    "no settings": ({"settings": {}}, ""),  # noticed when they are shown
-    "records without figures": ({"records": [{"label": "dot", "scorer": "dot", "entropy": "low"}]}, ""),
+CHANGED: dict[str, tuple[dict[str, Any], str]] = {  # keys of results.json, and the reason that is named
+    "another study": ({"study": "varience"}, "whose files are damaged (results.json: study)"),
+    "no records": ({"records": []}, "whose files are damaged (results.json)"),
+    "records of no scorer": (
+        {"records": [{"label": "dot", "scorer": None}]},
+        "whose files are damaged (results.json: records[0])",
+    ),
+    "settings in a list": ({"settings": []}, "whose files are damaged (results.json: settings)"),
+    "no findings": ({"findings": None}, "whose files are damaged (results.json: findings)"),
+    "another finding": ({"findings": [{"text": 1}]}, "whose files are damaged (results.json: findings[0].text)"),
+    "no settings": ({"settings": {}}, "which cannot be shown (KeyError: 'dot')"),  # noticed when they are shown
+    "records without figures": (
+        {"records": [{"label": "dot", "scorer": "dot", "entropy": "low"}]},
+        "which cannot be shown (KeyError: 'parameters')",
+    ),
 }
 
 
 @pytest.mark.parametrize("damage", CHANGED)
 def test_results_that_no_run_has_written_are_an_input_error(damage: str, tmp_path: Path) -> None:
-    keys, place = CHANGED[damage]
+    keys, reason = CHANGED[damage]
     folder = tmp_path / "run"
     content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), folder)
     (folder / "results.json").write_text(json.dumps(content | keys))
-    with pytest.raises(InputError, match=re.escape(f'got "{folder}", whose files are damaged{place}; expected')):
+    with pytest.raises(InputError, match=re.escape(f'got "{folder}", {reason}; expected')):
         attncli.load(folder)._repr_html_()
 
 

@@ -1,7 +1,6 @@
 """Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
 import ast
-import difflib
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -243,8 +242,8 @@ def _missing(path: Path) -> str:
         for name in builtin_names()
     }
     cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
-    near = difflib.get_close_matches(path.stem, cures, n=1, cutoff=0.65)  # by stem: all endings look alike
-    cure = cures[near[0]] if near else "`attncli init` lists experiments to start from"
+    near = errors.nearest(path.stem, cures)  # by stem: all endings look alike
+    cure = cures[near] if near else "`attncli init` lists experiments to start from"
     return f"no such file{'' if is_file else ' or built-in experiment'}; {cure}"
 
 

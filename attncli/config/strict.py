@@ -1,6 +1,5 @@
 """The base class of all pydantic models of YAML, and pydantic's errors reworded as `path: got X; expected Y; cure`."""
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,9 +80,9 @@ class KnownKeys:
                 for below in _keys_of(self.models.get(id(value), Model))
             }
         names = {**options, **self._below[id(parent)], **{key: key for key in here}}
-        near = difflib.get_close_matches(str(key), names, n=1)
+        near = errors.nearest(str(key), names)
         of_scorers = f"; options of the scorers: {errors.listed([*options])}" if options else ""
-        return f"did you mean `{names[near[0]]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"
+        return f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attncli.config.document import REPORT, Document, read_document
 from attncli.config.looks import Look, is_default
@@ -21,7 +21,7 @@ from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, free_place, new_folder, writer_of
 from attncli.engine.runs.saving import FinishedRun, results_of, save_run
 from attncli.engine.sweeps.views import columns_of, drawers_of
-from attncli.errors import InputError, Problem, below, got
+from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.results import Comparison as StudyComparison
 from attncli.results import Explanation as StudyExplanation
 from attncli.results import Result as StudyResult
@@ -29,9 +29,6 @@ from attncli.results import SweepResult as StudySweepResult
 from attncli.stopping import Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
-
-if TYPE_CHECKING:
-    pass
 
 NO_QUERIES = "only experiments of the study attention have queries to explain"
 
@@ -60,14 +57,17 @@ class LoadedExperiment:
 
     def prepare(self, progress: Progress) -> PreparedStudy:
         """Check the look and the expectations, and return the study prepared to run."""
-        look = self.options.figure
-        if not is_default(look):
-            from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
+        look, collector = self.options.figure, Collector()
+        with collector.under():
+            if not is_default(look):
+                from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
-            check_look(look, config_of(self.options), chain(*self.study.columns.values()))
-        prepared: PreparedStudy = self.study.prepare(self.options, progress)
-        if self.options.expect:
-            check_expectations(self.options.expect, self.study.expected_rows(prepared))
+                check_look(look, config_of(self.options), chain(*self.study.columns.values()))
+        with collector.under():
+            prepared: PreparedStudy = self.study.prepare(self.options, progress)
+            if self.options.expect:
+                check_expectations(self.options.expect, self.study.expected_rows(prepared))
+        collector.check()
         return prepared
 
     def explain(self, progress: Progress, where: str, **choice: Any) -> StudyExplanation:

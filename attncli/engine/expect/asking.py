@@ -1,13 +1,12 @@
 """Find the rows of a result that an expectation refers to: after a run, or before a run as far as rows are known."""
 
-import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, nearest, plain, show
 from attncli.results import INTERVAL, STAGES, Row, Rows
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the order of a pair does not matter
@@ -124,8 +123,7 @@ def _meant(metric: str, rows: Rows) -> str:
     columns = {column.key: column.text for column in stated}
     columns |= {stage: False for stage in STAGES if any(stage in shapes for shapes in rows.shapes.values())}
     known = {key: text for key, text in columns.items() if key not in rows.left_out and not key.endswith(INTERVAL)}
-    near = difflib.get_close_matches(metric, known, n=1)
-    return did_you_mean(metric, near or [key for key, text in known.items() if not text])
+    return did_you_mean(metric, known if nearest(metric, known) else [key for key, text in known.items() if not text])
 
 
 def _pick(table: Sequence[Row], where: Row, metric: str) -> Iterator[tuple[Row, Row]]:

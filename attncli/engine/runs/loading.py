@@ -16,7 +16,7 @@ from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.runs.settings import Settings
-from attncli.errors import InputError, dotted, os_errors_as_input_errors
+from attncli.errors import InputError, dotted, os_errors_as_input_errors, shortened
 from attncli.results import Facts, Finding, Result, Row, SweepResult
 from attncli.studies import STUDIES, load_study
 
@@ -24,9 +24,9 @@ OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json 
 CURE = "expected a run folder as it was written; run the experiment again"
 
 
-def _damaged(folder: Path, place: str = "") -> InputError:
-    """Return the InputError for a damaged run; `place` is the damaged file and the key in it, if known."""
-    return InputError.of(f'got "{folder}", whose files are damaged{f" ({place})" if place else ""}; {CURE}')
+def _damaged(folder: Path, place: str) -> InputError:
+    """Return the InputError for a damaged run; `place` is the damaged file, and the key in it if it is known."""
+    return InputError.of(f'got "{folder}", whose files are damaged ({place}); {CURE}')
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def read_run(path: Path) -> StoredRun:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Keep tensor files open in the `with` block, and turn errors caused by damaged files into an InputError."""
+    """Keep tensor files open in the `with` block, and turn errors caused by its files into an InputError."""
     outer = _OPEN.get()
     token = _OPEN.set({} if outer is None else outer)
     try:
@@ -187,6 +187,7 @@ def reading(folder: Path) -> Iterator[None]:
     except UnfitFileError as error:
         raise InputError.of(f'got "{error.filename}", {error.kind}; {CURE}') from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
-        raise _damaged(folder) from error
+        kind = f"{type(error).__name__}: {shortened(str(error))}"  # damage, or a mistake in this package
+        raise InputError.of(f'got "{folder}", which cannot be shown ({kind}); {CURE}') from error
     finally:
         _OPEN.reset(token)

@@ -287,7 +287,7 @@ def _changed_weights(
     If `most` is None, all heads are shown, else the first heads for which there is room.
     """
     if most is not None and most < FEWEST_QUERIES:
-        yield from remark("The matrices are left out; see them with --full, or in a wider window")
+        yield from remark(f"The matrices are left out; see them {_elsewhere(csv)}")
         return
     for layer, index, label in most_changed(result)[: None if most is None else 1]:
         if label not in result.stage(stage, layer):
