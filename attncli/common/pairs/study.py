@@ -314,15 +314,19 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
     """Describe in words how the metric `key` changes over the rows; return this text and the rows that it mentions.
 
     Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, where changes within the `margins` do not count,
-    `ranges from 2 (head 0) to 3 (head 4)` over heads, and `1.2 at d = 8` for a single row.
+    `ranges from 2 (head 0) to 3 (head 4)` over heads, `is 2 in each of 4 heads`, and `1.2 at d = 8` for a single row.
     """
     if len(rows) == 1:
-        return f"{number(rows[0][key])} at d = {rows[0]['d']}", list(rows)
+        of = "" if rows[0]["head"] is None else f" ({place_of(rows[0])})"
+        return f"{number(rows[0][key])} at d = {rows[0]['d']}{of}", list(rows)
     if over_sizes(rows):
         words, named = trend([row[key] for row in rows], [f"d = {row['d']}" for row in rows], margins)
         return words, [rows[index] for index in named]
     ends = [pick(rows, key=lambda row: float(row[key])) for pick in (min, max)]
-    return f"ranges from {' to '.join(f'{number(row[key], 3)} ({place_of(row)})' for row in ends)}", ends
+    low, high = (number(row[key], 3) for row in ends)
+    if low == high:
+        return f"is {low} in each of {len(rows)} heads", ends
+    return f"ranges from {low} ({place_of(ends[0])}) to {high} ({place_of(ends[1])})", ends
 
 
 def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:

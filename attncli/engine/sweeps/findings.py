@@ -1,6 +1,7 @@
 """The findings of a sweep: for each scorer how the metric changes with the swept keys; and the points that failed."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,7 @@ from attncli.results import Finding, Row, SweepResult, by_label, in_sentence
 
 MOST_FAILURES = 3  # kinds of failures that are listed
 MOST_NAMED = 3  # values of an axis that are listed
+OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer
 ERRORS = 3.0  # standard errors
 SMALL = 0.1  # a share of the range; steps back up to this do not hide the direction
 
@@ -94,13 +96,24 @@ def findings_of(result: SweepResult) -> list[Finding]:
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:
-    """Return the labels whose scorer and normaliser do not have the option `name`; none if no label has it."""
-    options = [tuple(key.split(".")) for key in (name, *companions(result, name))]
+    """Return the labels whose scorer and normaliser do not have the option `name`; none if no label has it.
+
+    An option such as `scorers[1].scale` is an option of the labels that are second at any point.
+    """
+    options, points = (name, *companions(result, name)), dict[tuple[Any, ...], dict[str, None]]()
+    for row in result.records:
+        points.setdefault(tuple(row[key] for key in result.swept), {})[row["label"]] = None
     first = {label: rows[0] for label, rows in by_label(result.records).items()}
     entries = {
         label: {key: row[key] for key in ("scorer", "normalizer") if row.get(key)} for label, row in first.items()
     }
-    without = [label for label, entry in entries.items() if not any(option_paths(entry, each) for each in options)]
+
+    def has(label: str, option: str) -> bool:
+        if of_one := OF_ONE.match(option):
+            return any(label in [*labels][int(of_one[1]) :][:1] for labels in points.values())
+        return bool(option_paths(entries[label], tuple(option.split("."))))
+
+    without = [label for label in entries if not any(has(label, option) for option in options)]
     return without if len(without) < len(entries) else []
 
 

@@ -20,6 +20,7 @@ def findings_of(
     Scorers that agree up to rounding are named, unless a lesson about all scorers says why they do. `random` has the
     labels with random parameters, and `even` those with equal weights for all keys, which have no largest weight.
     """
+    random = {*random}.difference(even)  # their parameters have no effect
     known = [row for row in comparisons if finite([row["js_divergence"]])]
     if not known:
         return [*lessons]

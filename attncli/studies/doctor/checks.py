@@ -84,7 +84,7 @@ CHECKS = (
         0.9,
         "saturated\nqueries",
         f"Share of queries with a weight above {SATURATED}.",
-        "Nearly all weight is on one key, so hardly any gradient passes the softmax (Zhai et al. 2023).",
+        "Nearly all weight is on one key. A softmax then passes hardly any gradient (Zhai et al. 2023).",
     ),
     Check(
         "first_key",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from attncli.numbers import number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
-from attncli.studies.doctor.checks import CHECKS, FEWEST_KEYS, FEWEST_QUERIES, Check
+from attncli.studies.doctor.checks import CHECKS, FEWEST_IN_SIGHT, FEWEST_KEYS, FEWEST_QUERIES, Check
 from attncli.studies.doctor.columns import DoctorFacts
 
 MOST_NAMED = 3
@@ -57,5 +57,7 @@ def _untold(result: Result) -> Iterator[Finding]:
         numbers = [str(result.layers[layer]) for layer in layers if layer is not None]
         more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
         where = f" in layer{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST_NAMED])}{more}" if numbers else ""
-        fewest = f"fewer than {FEWEST_KEYS} keys, or than {FEWEST_QUERIES} queries"
-        yield Finding(f"Cannot tell more than faults{where}: {fewest}.", numbers={"layers": len(layers)})
+        some = any(row["uniform"] is not None for row in result.heads if row["layer"] in layers)
+        few = f"fewer than {FEWEST_QUERIES} queries have finite weights on {FEWEST_IN_SIGHT} keys or more"
+        text = f"Cannot tell more than faults{' of some heads' * some}{where}: {few}, or none on {FEWEST_KEYS} or more."
+        yield Finding(text, numbers={"layers": len(layers)})

@@ -39,6 +39,7 @@ NORM, WEIGHT = "jacobian_median", "max_weight_median"
 SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
 FAR = 1e3  # a score that acts as infinity in every normaliser
 NUMBERS = ("d", NORM, WEIGHT, "query_gradient_median")  # of a sentence
+FEWEST_ROWS = 10  # the quartiles of fewer rows do not tell how far their median is from the true one
 # Half-width of the 95 % interval of the median of normal rows, in distances of their quartiles / sqrt(rows).
 MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
 HIDES = 1.5  # how many times the median a mean must be to hide it
@@ -127,11 +128,15 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
     gradient if one key has all weight. `random` has the labels with random parameters.
     """
+    random = {*random}.difference(row["label"] for row in records if row["normalizer"] == "uniform")
     findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
     peaked = [
         record
         for record in records
-        if record["label"] in uniform and finite([record["max_weight"]]) and record["max_weight"] >= SATURATED
+        if record["label"] in uniform
+        and finite([record["max_weight"]])
+        and record["max_weight"] >= SATURATED
+        and record[NORM] < uniform[record["label"]]
     ]
     if peaked:
         most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
@@ -139,7 +144,7 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
         article = "an" if most["normalizer"][0] in "aeiou" else "a"
         text = (
             f"Why: {article} {most['normalizer']} with all weight on one key passes no gradient; "
-            f"uniform weights have norm {number(norm, 3)}"
+            f"uniform weights over {most['keys']} keys have norm {number(norm, 3)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"{place_of(most)} of "
@@ -170,7 +175,12 @@ def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
 
 def _margins(rows: Sequence[Row], key: str, factor: float) -> list[float]:
     """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
-    return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
+    return [
+        factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"])
+        if row["rows"] >= FEWEST_ROWS
+        else math.inf
+        for row in rows
+    ]
 
 
 STUDY = Study(prepare, expected_rows, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")

@@ -86,7 +86,7 @@ def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
         worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(keys)
         gradient, start, end = (number(worst[key], 3) for key in ("gradient_norm", "start_entropy", "entropy"))
         text = (
-            f"{worst['label']} has stopped learning at d = {worst['d']}: the norm of its gradient is {gradient}; the "
+            f"{worst['label']} has hardly any gradient left at d = {worst['d']}: its norm is {gradient}; the "
             f"entropy of its weights was {start} nats before the first step and is {end} now, of {number(uniform, 3)} "
             "for equal weights."
         )

@@ -21,7 +21,8 @@ def findings_of(prepared: PreparedPairs, records: Sequence[Row], random: Collect
     """
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
     found = [_of_label(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()]
-    dots = any(scorer.scales_dot_product for scorer in prepared.points[0].scorers)
+    pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
+    dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
     known = not prepared.is_real and prepared.entries.degrees_of_freedom > 2
     return [*found, _why(prepared.entries)] if dots and known else found
 
@@ -39,7 +40,9 @@ def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Find
     if len(finite(theory)) == len(named):
         values = dict.fromkeys(number(each, trim=True) for each in theory)
         text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(values)}"
-    shares = [row["row_variance"] / row["variance"] for row in rows if row["row_variance"] and row["variance"] > 0]
+    shares = [
+        row["row_variance"] / row["variance"] for row in rows if row["row_variance"] is not None and row["variance"] > 0
+    ]
     if shares and min(shares) < SHARED:
         percents = dict.fromkeys(f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
         between = "between " if len(percents) > 1 else ""
@@ -79,4 +82,4 @@ def _why(entries: Entries) -> Finding:
 
 
 def _times(factor: str, size: str) -> str:
-    return {"0": "0", "1": size}.get(factor, f"{factor} {size}")
+    return {"0": "0", "1": size, "-1": f"-{size}"}.get(factor, f"{factor} {size}")

@@ -121,6 +121,11 @@ def test_scorers_without_the_swept_option_are_named_once() -> None:
     assert sentences([{"d": [1, 2]}], lambda row: 1.0, "dot", "additive")[1:] == [
         "additive: entropy stays at 1.00 as d rises from 1 to 2."
     ]
+    of_one: Over = [{"scorers[1].scale": [0.5, 4.0]}]
+    assert sentences(of_one, lambda row: 1.5, "dot", "scaled_dot", "cosine") == [
+        "scaled_dot: entropy stays at 1.50 as scorers[1].scale rises from 0.5 to 4.",
+        "dot, cosine have no `scorers[1].scale`.",
+    ]
     with_d = sentences([{"d": [1, 2]}, *over], lambda row: entropy(row) * row["d"], "dot", "cosine")
     assert with_d[0].startswith("dot: entropy rises from 1.50 to 3.00 as d rises from 1 to 2")
     assert [text.count("scale rises") for text in with_d] == [0, 1, 0]

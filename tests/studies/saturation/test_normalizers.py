@@ -206,7 +206,7 @@ def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> N
     }
     assert whys.keys() == in_closed_form - {"relu", "uniform"}
     assert whys["entmax"].startswith(
-        "Why: an entmax with all weight on one key passes no gradient; uniform weights have"
+        "Why: an entmax with all weight on one key passes no gradient; uniform weights over 16 keys have"
     )
     uniform = next(each.numbers["uniform_norm"] for each in findings["sparsemax"] if each.label is None)
     assert uniform == pytest.approx(math.sqrt(15))
