@@ -167,9 +167,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 def nearest(word: object, known: Collection[str]) -> str | None:
     """Return the most similar known word, None if it does not share more than half of the letters of the longer one."""
-    for near in difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []:
-        blocks = difflib.SequenceMatcher(None, near, word).get_matching_blocks()
-        if 2 * sum(block.size for block in blocks) > max(len(near), len(word)):
+    text = word if isinstance(word, str) else ""
+    for near in difflib.get_close_matches(text, known, n=1):
+        blocks = difflib.SequenceMatcher(None, near, text).get_matching_blocks()
+        if 2 * sum(block.size for block in blocks) > max(len(near), len(text)):
             return near
     return None
 

@@ -96,10 +96,7 @@ def findings_of(result: SweepResult) -> list[Finding]:
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:
-    """Return the labels whose scorer and normaliser do not have the option `name`; none if no label has it.
-
-    An option such as `scorers[1].scale` is an option of the labels that are second at any point.
-    """
+    """Return the labels that lack the option `name`, of every scorer or of `scorers[1]`; none if no label has it."""
     options, points = (name, *companions(result, name)), dict[tuple[Any, ...], dict[str, None]]()
     for row in result.records:
         points.setdefault(tuple(row[key] for key in result.swept), {})[row["label"]] = None

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox, BboxBase
 
 from attncli.config.looks import Annotate, HeatmapLook, Look
-from attncli.errors import Collector, InputError, below, did_you_mean, got, printable
+from attncli.errors import InputError, below, did_you_mean, got, printable
 from attncli.numbers import cell_decimals, number
 from attncli.results import Column, Matrices, Row
 from attncli.show.pictures.figures import Hint, Note, Picture, drawing, ignore_note
@@ -194,15 +194,11 @@ def check_look(look: Look, config: Row, columns: Iterable[Column]) -> None:
     Words may be texts of pictures in general, of a study's config and of its columns. The tokens of a captured model
     are not known yet.
     """
-    collector = Collector()
     with below("figure"), drawing((), ignore_note, look) as sheet:
-        with collector.under():
-            if not config.get("data", {}).get("capture"):
-                check_words(look, {*texts_in({**config, "figure": ()}), *(column.name_with_unit for column in columns)})
+        if not config.get("data", {}).get("capture"):
+            check_words(look, {*texts_in({**config, "figure": ()}), *(column.name_with_unit for column in columns)})
         if isinstance(look, HeatmapLook):
-            with collector.under():
-                colour_map(sheet, look)
-        collector.check()
+            colour_map(sheet, look)
 
 
 def colour_map(sheet: Sheet, look: HeatmapLook, *, is_diverging: bool = False) -> Colormap:

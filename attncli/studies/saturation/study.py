@@ -131,12 +131,9 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
     random = {*random}.difference(row["label"] for row in records if row["normalizer"] == "uniform")
     findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
     peaked = [
-        record
-        for record in records
-        if record["label"] in uniform
-        and finite([record["max_weight"]])
-        and record["max_weight"] >= SATURATED
-        and record[NORM] < uniform[record["label"]]
+        row
+        for row in records
+        if finite([row["max_weight"]]) and row["max_weight"] >= SATURATED and row[NORM] < uniform.get(row["label"], 0.0)
     ]
     if peaked:
         most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
@@ -175,12 +172,9 @@ def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
 
 def _margins(rows: Sequence[Row], key: str, factor: float) -> list[float]:
     """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
-    return [
-        factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"])
-        if row["rows"] >= FEWEST_ROWS
-        else math.inf
-        for row in rows
-    ]
+    if min(row["rows"] for row in rows) < FEWEST_ROWS:
+        return [math.inf] * len(rows)
+    return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
 
 
 STUDY = Study(prepare, expected_rows, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")

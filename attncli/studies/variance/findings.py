@@ -40,9 +40,8 @@ def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Find
     if len(finite(theory)) == len(named):
         values = dict.fromkeys(number(each, trim=True) for each in theory)
         text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(values)}"
-    shares = [
-        row["row_variance"] / row["variance"] for row in rows if row["row_variance"] is not None and row["variance"] > 0
-    ]
+    varied = [row for row in rows if row["row_variance"] is not None and row["variance"] > 0]
+    shares = [row["row_variance"] / row["variance"] for row in varied]
     if shares and min(shares) < SHARED:
         percents = dict.fromkeys(f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
         between = "between " if len(percents) > 1 else ""

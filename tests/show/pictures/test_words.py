@@ -20,6 +20,7 @@ from attncli.errors import InputError
 from attncli.interactive import Result
 from attncli.show.pictures.figures import save_figure
 from attncli.show.pictures.words import check_words
+from tests.cli import attncli as attncli_command
 from tests.cli import good, refusal
 from tests.engine.sweeps.test_shown import SEEDS
 from tests.engine.sweeps.test_summary import attention, swept
@@ -228,3 +229,16 @@ def test_a_run_keeps_its_font(tmp_path: Path) -> None:
     assert "it has no font; expected a font file" in refusal(
         "figure", "run", "--font", "run/results.json", "--out", "x"
     )
+
+
+@pytest.mark.usefixtures("here")
+def test_words_of_a_captured_model_are_checked_once_its_pictures_are_drawn() -> None:
+    """Its tokens may be replaced, and are in no config."""
+    capture = Path(__file__).parents[3] / "experiments/minilm.safetensors"
+    words = {"Queries": "Anfragen", "4 you": "du", "Wieghts": "Gewichte"}
+    config = {"data": {"capture": str(capture), "layers": [0]}, "scorers": ["dot"], "figure": {"words": words}}
+    Path("x.yaml").write_text(yaml.safe_dump(config))
+    ran = attncli_command("run", "x.yaml", "--quiet")
+    warned = [line for line in ran.stderr.splitlines() if "no text of the picture" in line]
+    assert [re.findall(r'figure.words.(\w+): got "(\w+)"', line) for line in warned] == [[("Wieghts", "Wieghts")]]
+    assert ran.exit_code == 0
