@@ -3,7 +3,8 @@
     python -m tests.mutants          # all of mutants.yaml
     python -m tests.mutants swap     # those with this word in the file, the change or the tests
 
-Prints a line for each mutant and exits with 1 if one survives. One that no longer applies to its file is an error.
+Prints a line for each mutant and exits with 1 if one survives. The tests must pass without a mutant. A mutant that no
+longer applies to its file is an error; `test_mutants.py` finds it early.
 """
 
 import os
@@ -62,19 +63,25 @@ def survives(mutant: Mutant, copy: Path) -> bool:
     path = copy / "attncli" / mutant.file
     text = path.read_text(encoding="utf-8")
     path.write_text(mutant.planted(text), encoding="utf-8")
+    passed = passes(mutant.tests.split(), copy)
+    path.write_text(text, encoding="utf-8")
+    return passed
+
+
+def passes(tests: list[str], copy: Path, longest: int = LONGEST) -> bool:
+    """Return whether tests pass in the copy within a time; raise ValueError if they cannot be run."""
     child = os.fork()
     if not child:
         try:
-            signal.alarm(LONGEST)
-            code = run_tests(mutant.tests.split(), copy)
+            signal.alarm(longest)
+            code = run_tests(tests, copy)
         except BaseException:
             traceback.print_exc()
             code = BROKEN
         os._exit(code)
     _, status = os.waitpid(child, 0)
-    path.write_text(text, encoding="utf-8")
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) > FAILED:
-        raise ValueError(f"{mutant}: pytest {mutant.tests} ended with {os.WEXITSTATUS(status)}")
+        raise ValueError(f"pytest {' '.join(tests)} ended with {os.WEXITSTATUS(status)}")
     return status == 0
 
 
@@ -105,6 +112,9 @@ def survivors(word: str = "") -> Iterator[tuple[Mutant, bool]]:
         command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "attncli", "tests"]
         subprocess.run(command, cwd=copy, check=True)
         sys.dont_write_bytecode = True
+        tests = sorted({test for mutant in mutants(word) for test in mutant.tests.split()})
+        if not passes(tests, copy, LONGEST * len(tests)):
+            raise ValueError(f"the tests fail without a mutant: {(copy / 'log').read_text()}")
         for mutant in mutants(word):
             yield mutant, survives(mutant, copy)
 

@@ -65,13 +65,13 @@ def choose(page: Page, name: str, value: str) -> None:
     label.locator("select").first.select_option(label=value)
 
 
-def point(page: Page, panel: int, row: int, column: int, size: int = 12) -> None:
-    """Move the pointer to the middle of a cell."""
+def point(page: Page, panel: int, row: int, column: int, size: int = 12, rows: int | None = None) -> None:
+    """Move the pointer to the middle of a cell of a matrix with `size` columns, and as many rows unless given."""
     cells = page.locator(".cells").nth(panel)
     cells.scroll_into_view_if_needed()
     box = cells.bounding_box()
     assert box is not None
-    cells.hover(position={"x": (column + 0.5) / size * box["width"], "y": (row + 0.5) / size * box["height"]})
+    cells.hover(position={"x": (column + 0.5) / size * box["width"], "y": (row + 0.5) / (rows or size) * box["height"]})
 
 
 def settles(page: Page, read: Callable[[], Any], expected: Any) -> None:

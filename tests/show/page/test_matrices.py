@@ -171,7 +171,7 @@ def test_masked_cells_are_transparent(page: Page, folder: Path) -> None:
 def test_colours_are_those_of_the_scale(
     open_page: Open, file: Path, folder: Path, minus: str | None, colours: str | None
 ) -> None:
-    """Panels and small pictures have these colours in both themes; numbers in cells and at the colour bar agree."""
+    """Panels and small pictures of all heads have these colours in both themes; numbers in cells and at the bar agree."""
     tensors = load_file(folder / "tensors.safetensors")
     valid, chosen = tensors["valid"], {"batch": "0", "head": "1", "minus": minus, "colours": colours, "cell": "40"}
     values = {label: tensors[f"{label}/weights"] for label in LABELS}
@@ -186,9 +186,10 @@ def test_colours_are_those_of_the_scale(
         expect(page.locator(".stage code")).to_have_text(re.compile(f"minus {minus}" if minus else "--head 1"))
         for label, each in values.items():
             panel, cells = LABELS.index(label), each[0, 1][valid[0, 1]]
-            share = np.ma.filled(scale.norm(scale.clip(cells)), 0)
-            expected = colormaps[maps[bool(minus)]](share, bytes=True)[:, :3].astype(int)
-            for canvas in (picture(page, panel), page.locator(".heads canvas").nth(4 * panel + 1)):
+            small = {head: page.locator(".heads canvas").nth(4 * panel + head) for head in range(4)}
+            for head, canvas in ((1, picture(page, panel)), *small.items()):
+                share = np.ma.filled(scale.norm(scale.clip(each[0, head][valid[0, head]])), 0)
+                expected = colormaps[maps[bool(minus)]](share, bytes=True)[:, :3].astype(int)
                 shown = np.array([pixel[:3] for pixel in pixels(canvas) if pixel[3]])
                 assert np.abs(shown - expected).max() <= 8  # of 255: a neighbour among the 256 colours
             written = [text for text in page.locator(".numbers").nth(panel).locator("span").all_inner_texts() if text]
@@ -493,19 +494,20 @@ class Attending(nn.Module):
 
 
 def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path) -> None:
-    """The names beside the matrix, in the box, and above the row follow the layer."""
-    attncli.save(attncli.capture(Layers(), torch.eye(3)[None, None]), tmp_path / "x.safetensors")
+    """The names beside the matrix, in the box, and above the row follow the layer and the batch element."""
+    attncli.save(attncli.capture(Layers(), torch.eye(3).expand(2, 1, 3, 3)), tmp_path / "x.safetensors")
     good("run", tmp_path / "x.safetensors", "--no-plots", "--quiet", "--out", tmp_path / "run")
     results, words = tmp_path / "run" / "results.json", {"encoder": "cat", "decoder": "chat"}
     content = json.loads(results.read_text())
     for layer, word in words.items():
-        content["settings"]["layers"][layer]["tokens"]["queries"] = [["0 [CLS]", f"1 {word}", "2 ."]]
+        content["settings"]["layers"][layer]["tokens"]["queries"] = [["0 [CLS]", f"1 {word}{batch}", "2 ."] for batch in "01"]
     results.write_text(json.dumps(content))
     page = open_page(report(tmp_path / "report.html", tmp_path / "run"))
-    for layer in ("decoder", "encoder", "decoder"):
+    for layer, batch in (("decoder", "1"), ("encoder", "1"), ("decoder", "0")):
         choose(page, "layer", layer)
+        choose(page, "batch", batch)
         point(page, 0, 1, 0, 3)
-        named = f"query 1 {words[layer]}"
+        named = f"query 1 {words[layer]}{batch}"
         expect(page.locator("#tip .head")).to_contain_text(named)
         expect(page.locator(".stage h3").first).to_have_text(f"weights of {named}")
-        expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(f"1 {words[layer]}")
+        expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(f"1 {words[layer]}{batch}")

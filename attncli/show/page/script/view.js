@@ -354,7 +354,7 @@ class MatricesView {
     const { stage } = this.choices;
     const values = labels.map((_, label) => this.valueAt(label, query * m + key)).filter((value) => value !== null);
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    if (values.length > 1 && high - low <= TIE * Math.max(high, -low)) return `The ${stage} of all scorers are equal here.`;
+    if (values.length > 1 && (high === low || high - low < TIE * Math.max(high, -low))) return `The ${stage} of all scorers are equal here.`;
     const several = axes.filter(({ names }) => names.length > 1);
     const place = several.map(({ name, names }) => `${name} ${names[this.choices[name]]}, `).join("");
     const cell = [...this.named("queries", query), ", ", ...this.named("keys", key)];

@@ -1,0 +1,108 @@
+"""A matrix that is not square, with masked cells, numbers of both signs and beyond all colours, in two bytes a number."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+
+import attncli
+from attncli.engine.runs.loading import read_run
+from attncli.show.page.report import report
+from tests.show.page.conftest import Open
+from tests.show.page.pages import choose, has_numbers, pixels, point
+
+N, M, VALID = 3, 7, 5
+KEYS = ["k0", "x1", "k2", "x3", "k4", "x5", "k6"]
+LAST = [0.125, 0.5, 1.0, -1.0, 0.0]
+DOT = [[-0.5, 0.25, 0.125, 1.0, 0.75], [0.5, -0.25, 2.0, -1.0, 0.0], LAST]
+COSINE = [[-0.5, 0.5, 0.25, 1.0, 0.5], [0.5, 0.25, 1.75, 1.0, 0.0], LAST]
+BEYOND = [0.125, 0.5, torch.inf, -torch.inf, torch.nan]  # last row of `dot` in batch element 1
+STRIP = 56
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the page of a run with these scores and a missing number, with room for two bytes a number."""
+    folder = tmp_path_factory.mktemp("rectangle")
+    data = {"queries": {"shape": [2, N, 4]}, "keys": {"shape": [2, M, 4]}, "valid_lens": [VALID, VALID]}
+    attncli.run({"data": data, "scorers": ["dot", "cosine"], "tokens": {"keys": KEYS}}, out=folder / "run")
+    run = read_run(folder / "run")
+    scores = {"dot/scores": torch.zeros(2, N, M), "cosine/scores": torch.zeros(2, N, M)}
+    for tensor, rows in zip(scores.values(), (DOT, COSINE), strict=True):
+        tensor[:, :, :VALID] = torch.tensor(rows)
+    scores["dot/scores"][1, -1, :VALID] = torch.tensor(BEYOND)
+    first, second = run.result.records
+    records = [{**first, "score_std": None}, second]
+    result = replace(run.result, tensors={**run.result.tensors, **scores}, records=records)
+    (folder / "page.html").write_text(report([replace(run, result=result)], 300), encoding="utf-8")
+    return folder / "page.html"
+
+
+@pytest.fixture
+def page(open_page: Open, file: Path) -> Page:
+    return open_page(file, "stage=scores&batch=0&cell=40", color_scheme="light")
+
+
+def test_numbers_and_masked_cells_of_two_bytes(page: Page) -> None:
+    expect(page.get_by_text("rounded to 8 significant bits")).to_be_visible()
+    for row, column in ((0, 3), (1, 1), (1, 4)):
+        point(page, 1, row, column, M, N)
+        expect(page.locator("#tip .head")).to_contain_text(f"query {row}")
+        expect(page.locator("#tip .head")).to_contain_text(KEYS[column])
+        has_numbers(page.locator("#tip td.number:nth-child(2)"), [DOT[row][column], COSINE[row][column]])
+    shown = [pixel[3] > 0 for pixel in pixels(page.locator(".cells canvas").first)]
+    assert shown == [column < VALID for _ in range(N) for column in range(M)]
+
+
+def test_numbers_beyond_the_colours_are_written_and_counted(page: Page) -> None:
+    choose(page, "batch", "1")
+    expect(page.get_by_text("the scores differ most at query 2, key 2: k2: dot inf, cosine 1.00")).to_be_visible()
+    numbers = page.locator(".numbers").first.locator("span")
+    assert numbers.all_inner_texts()[2 * M : 2 * M + VALID] == ["0.13", "0.50", "∞", "−∞", "nan"]
+    expect(page.locator(".beyond").first.locator("span")).to_have_text(
+        ["◀ 1 cell below", "dot: score", "1 cell above ▶"]
+    )
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("1 cell below, 1 cell above$"))
+    light, dark = (numbers.nth(cell).evaluate("(cell) => getComputedStyle(cell).color") for cell in (M + 4, M + 2))
+    assert (light, dark) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "on the colours of 0 and of the largest number"
+
+
+def test_it_opens_on_the_largest_difference_and_bars_begin_at_0(page: Page) -> None:
+    expect(page.get_by_text("the scores differ most at query 1, key 3: x3: dot -1.00, cosine 1.00")).to_be_visible()
+    bars = re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)h", str(page.locator(".strips path").first.get_attribute("d")))
+    up = [STRIP * (1 - (value + 1) / 3) for value in (0, *DOT[1])]  # from -1 to 2
+    assert [float(low) for low, _ in bars] == pytest.approx([up[0]] * VALID)
+    assert [float(high) for _, high in bars] == pytest.approx(up[1:])
+    assert page.locator(".strips small").first.locator("span").all_inner_texts() == ["2.00", "-1.00"]
+
+
+def test_keys_search_and_the_box_at_the_edge(page: Page) -> None:
+    heading = page.locator("#tip .head")
+    page.locator(".cells").first.focus()
+    for key, column in (("Home", 0), ("End", 6), ("ArrowLeft", 5), ("ArrowLeft", 4), ("ArrowRight", 5)):
+        page.keyboard.press(key)
+        expect(heading).to_contain_text(f"key {column}: {KEYS[column]}")
+    for key, row in (("PageUp", 0), ("ArrowDown", 1), ("PageDown", 2), ("ArrowUp", 1)):
+        page.keyboard.press(key)
+        expect(heading).to_contain_text(f"query {row}")
+    page.locator("input[type=search]").fill("k")
+    for _ in range(2):  # from key 5 of query 1
+        page.locator("input[type=search]").press("Enter")
+    expect(page).to_have_url(re.compile("query=1&key=0"))
+    page.set_viewport_size({"width": 390, "height": 844})
+    point(page, 0, 1, 4, M, N)
+    expect(heading).to_contain_text(KEYS[4])
+    box = page.locator("#tip").bounding_box()
+    assert box is not None
+    assert 0 <= box["x"] < box["x"] + box["width"] <= 390
+
+
+def test_missing_numbers_come_last_in_a_sorted_table(page: Page) -> None:
+    table = page.get_by_role("region", name=re.compile("^Summary of")).locator("table")
+    heading = table.locator("th", has_text="score std").locator("button")
+    for _ in range(2):
+        heading.click()
+        assert table.locator("tbody tr").first.inner_text().startswith("cosine")
