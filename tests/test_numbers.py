@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.errors import in_bytes
-from attncli.numbers import distinct, duration, number
+from attncli.numbers import distinct, duration, number, percent, sizes
 
 CASES: dict[str, tuple[Any, dict[Any, str]]] = {
     "four digits": (number, {
@@ -25,6 +25,9 @@ CASES: dict[str, tuple[Any, dict[Any, str]]] = {
     "times": (duration, {
         None: "-", math.nan: "-", 0.0: "0 s", 3.2e-8: "32.0 ns", 0.00035: "350 µs", 0.0012: "1.20 ms",
         0.99999: "1.00 s",        2.054: "2.05 s", 99.99: "100 s", 200.0: "3 min 20 s",
+    }),
+    "shares": (percent, {
+        0.0: "0%", 0.004: "less than 1%", 0.255: "26%", 0.996: "more than 99%", 1.0: "100%", 1.5: "150%",
     }),
     "bytes": (in_bytes, {
         0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1024: "1.0 KiB", 1.25 * 2**30: "1.2 GiB",
@@ -64,3 +67,7 @@ def test_two_values_have_as_many_digits_as_tell_them_apart() -> None:
     assert distinct(None, "zero") == ("-", "zero")
     for a, b in [(0.1, math.nextafter(0.1, 1)), (1e-9, math.nextafter(1e-9, 1))]:
         assert len(set(distinct(a, b))) == 2
+
+
+def test_sizes_are_those_that_all_records_share() -> None:
+    assert sizes([{"keys": 64, "rows": 2000}, {"keys": 64, "rows": 1999}]) == ["64 keys"]

@@ -62,8 +62,13 @@ def bar_labels(figure: Figure) -> list[str]:
 
 
 def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
-    """Return the array that a panel shows."""
+    """Return the array that a panel shows, whose first row and column must be at the top left."""
     image: Any = axes.images[0]
+    left, right, bottom, top = image.get_extent()
+    (low, high), (first, last) = axes.get_ylim(), axes.get_xlim()
+    assert top < bottom
+    assert left < right
+    assert (high < low, first < last, image.origin) == (True, True, "upper")
     return np.ma.masked_where(image.get_alpha() == 0, image.get_array())
 
 

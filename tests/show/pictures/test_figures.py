@@ -13,6 +13,7 @@ from attncli.attention import valid_mask
 from attncli.results import Tokens
 from attncli.show.pictures import figures
 from attncli.show.pictures.figures import Picture, fonts_for, save_figure
+from attncli.show.pictures.panels import PlainFormatter
 from tests.show.pictures.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
 
 
@@ -111,3 +112,9 @@ def test_the_note_says_once_what_is_missing_and_what_to_install(
         f"warning: no installed font can draw {lost} (drawn as boxes); install one that can, such as Noto Sans"
     )
     draw(heat.figure)
+
+
+def test_small_and_large_ticks_are_powers_of_ten_with_their_signs() -> None:
+    form = PlainFormatter()
+    assert form.format_ticks([-0.5, 0.0, 0.001, 90_000.0]) == ["−0.5", "0", "0.001", "90000"]
+    assert form.format_ticks([-2e6, -1e-5, 0.0, 5.0]) == ["−2·10⁶", "−10⁻⁵", "0", "5·10⁰"]

@@ -56,18 +56,19 @@ def outputs(output: torch.Tensor, width: int = 80) -> dict[int, list[float]]:
     for line in text.split("Summary")[0].splitlines():
         if " \\ k " in line:
             features = [int(feature) for feature in re.findall(r"out (\d)", line)]
-        elif features and line[:1].isdigit():
+        elif features and line[:1].isdigit() and " queries" not in line:
             for feature, word in zip(features, line.split()[-len(features) :], strict=True):
                 found.setdefault(feature, []).append(float(word))
     return found
 
 
-@pytest.mark.parametrize(("n", "v", "width"), [(6, 3, 80), (1, 4, 80), (6, 3, 40), (16, 8, 80)])
+@pytest.mark.parametrize(("n", "v", "width"), [(6, 3, 80), (1, 4, 80), (6, 3, 40), (16, 8, 80), (20, 3, 80)])
 def test_outputs_read_back_as_the_tensor(n: int, v: int, width: int) -> None:
     output = torch.randn(n, v, generator=torch.Generator().manual_seed(0))
     found = outputs(output, width)
     assert list(found) == list(range(v))
-    torch.testing.assert_close(torch.tensor(list(found.values())).T, output, atol=5.1e-4, rtol=5e-3)
+    rows = output if n <= 16 else torch.cat([output[:8], output[-8:]])
+    torch.testing.assert_close(torch.tensor(list(found.values())).T, rows, atol=5.1e-4, rtol=5e-3)
 
 
 def test_wide_outputs_are_left_to_the_files() -> None:
