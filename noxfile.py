@@ -22,6 +22,12 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Plant about a hundred mistakes one by one: tests must find each; `nox -s mutants -- doctor` plants some."""
+    session.run(sys.executable, "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Format, then check style and types."""
     session.run(sys.executable, "-m", "ruff", "format", ".")

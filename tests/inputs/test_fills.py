@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.inputs.fills import student_t
 from attncli.inputs.seeding import derived_seed, generator
 from tests.combinations import varied
 from tests.experiments import inputs_of
@@ -152,3 +153,9 @@ def test_seeds_are_derived_from_seed_and_name() -> None:
     assert generator(7, "data.keys").initial_seed() == derived_seed(7, "data.keys")
     named = [derived_seed(seed, name) for seed in (0, 1, 10) for name in ("data.keys", "data.queries", "0/data.keys")]
     assert len(set(named)) == len(named)
+
+
+def test_student_t_is_finite_where_the_generator_draws_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uniform numbers include 0, whose logarithm is infinite."""
+    monkeypatch.setattr(Tensor, "uniform_", lambda tensor, *ends, generator: tensor.zero_())
+    assert student_t([4], 5.0, generator(0, "x")).tolist() == [0.0] * 4

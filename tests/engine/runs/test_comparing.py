@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attncli
+from attncli.engine.runs import comparing
 from attncli.errors import InputError
 from tests.cli import good
 
@@ -324,8 +325,9 @@ def test_weights_are_those_of_slow_loops_over_the_tensors(runs: Path) -> None:
             assert row["output_change"] == pytest.approx(math.sqrt(distance), rel=1e-9)
 
 
-def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
+def test_tensors_are_those_of_slow_loops(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor has its largest difference with the place, relative to the largest number of both tensors."""
+    monkeypatch.setattr(comparing, "CHUNK", 7)
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
     rows = [row for row in found.differences if row["rows"] == "stages"]

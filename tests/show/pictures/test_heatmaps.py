@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.results import Matrices, Tokens
-from attncli.show.pictures.heatmaps import heatmap_figure
+from attncli.show.pictures.heatmaps import heatmap_figure, runs_figure
 from tests.show.pictures.drawn import (
     above,
     bar_panels,

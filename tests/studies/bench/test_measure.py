@@ -108,6 +108,14 @@ def test_a_call_needs_no_more_than_is_checked(
     assert peak <= checked + (WORKSPACE_BYTES if implementation == "attncli" else 0)
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_bytes_of_a_call_are_those_of_its_tensors_and_of_their_gradients(backward: bool) -> None:
+    entry = options_of(scorers=[{"scorer": "dot"}], backward=backward).scorers[0]
+    task = BenchTask("attncli", outline(entry, 32, 32), "scores", Softmax(), backward=backward)
+    inputs, scores = (300 + 250) * 32, 300 * 250
+    assert call_bytes(task, None, Case(300, 250, 32, 2), torch.float32) == 4 * 2 * (2 * inputs + scores) * (1 + backward)
+
+
 class Clock:
     """A clock that only fake work moves."""
 

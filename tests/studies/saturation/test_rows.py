@@ -178,6 +178,11 @@ def test_close_where_there_are_many(n: int, parts: int) -> None:
         assert found > 0
 
 
+@pytest.mark.parametrize("number", [1.0, 1 + 2.0**-11 - 2.0**-20])
+def test_close_at_both_ends_of_a_bin(number: float) -> None:
+    assert of(np.full(MOST_EXACT + 1, number)).at([0.5]) == pytest.approx([number], rel=WIDTH)
+
+
 def test_parts_change_nothing() -> None:
     numbers = spread(200_000)
     assert of(numbers).at(SHARES) == of(numbers, 7).at(SHARES) == of(numbers[::-1], 30).at(SHARES)
