@@ -124,6 +124,7 @@ def survivors(word: str = "") -> Iterator[tuple[Mutant, bool]]:
 def preload() -> None:
     """Load the libraries of the tests once, for all processes; nothing of attncli."""
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["PAGE_PATIENCE"] = "10000"  # milliseconds; tests of pages find most mistakes by waiting in vain
     import matplotlib.figure
     import pydantic
     import pytest

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.cli import run
 
-PATIENCE, EVERY = 30_000, 50  # milliseconds
+PATIENCE, EVERY = int(os.environ.get("PAGE_PATIENCE", "30000")), 50  # milliseconds
 TOKENS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "then", "it"]
 HOSTILE = [
     "<script>window.attacked=1</script>",

@@ -171,7 +171,7 @@ def test_masked_cells_are_transparent(page: Page, folder: Path) -> None:
 def test_colours_are_those_of_the_scale(
     open_page: Open, file: Path, folder: Path, minus: str | None, colours: str | None
 ) -> None:
-    """Panels and small pictures of all heads have these colours in both themes; numbers in cells and at the bar agree."""
+    """Panels and small pictures of all heads have these colours in both themes; numbers in cells and at bars agree."""
     tensors = load_file(folder / "tensors.safetensors")
     valid, chosen = tensors["valid"], {"batch": "0", "head": "1", "minus": minus, "colours": colours, "cell": "40"}
     values = {label: tensors[f"{label}/weights"] for label in LABELS}
@@ -500,7 +500,8 @@ def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path) -> None:
     results, words = tmp_path / "run" / "results.json", {"encoder": "cat", "decoder": "chat"}
     content = json.loads(results.read_text())
     for layer, word in words.items():
-        content["settings"]["layers"][layer]["tokens"]["queries"] = [["0 [CLS]", f"1 {word}{batch}", "2 ."] for batch in "01"]
+        names = [["0 [CLS]", f"1 {word}{batch}", "2 ."] for batch in "01"]
+        content["settings"]["layers"][layer]["tokens"]["queries"] = names
     results.write_text(json.dumps(content))
     page = open_page(report(tmp_path / "report.html", tmp_path / "run"))
     for layer, batch in (("decoder", "1"), ("encoder", "1"), ("decoder", "0")):

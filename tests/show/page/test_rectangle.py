@@ -1,4 +1,4 @@
-"""A matrix that is not square, with masked cells, numbers of both signs and beyond all colours, in two bytes a number."""
+"""A matrix that is not square, with masked cells and numbers beyond all colours, in two bytes a number."""
 
 import re
 from dataclasses import replace

@@ -112,8 +112,8 @@ def test_a_call_needs_no_more_than_is_checked(
 def test_bytes_of_a_call_are_those_of_its_tensors_and_of_their_gradients(backward: bool) -> None:
     entry = options_of(scorers=[{"scorer": "dot"}], backward=backward).scorers[0]
     task = BenchTask("attncli", outline(entry, 32, 32), "scores", Softmax(), backward=backward)
-    inputs, scores = (300 + 250) * 32, 300 * 250
-    assert call_bytes(task, None, Case(300, 250, 32, 2), torch.float32) == 4 * 2 * (2 * inputs + scores) * (1 + backward)
+    numbers = 2 * 2 * (300 + 250) * 32 + 2 * 300 * 250  # inputs and output, and scores, of two matrices
+    assert call_bytes(task, None, Case(300, 250, 32, 2), torch.float32) == 4 * numbers * (1 + backward)
 
 
 class Clock:
