@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attncli.studies.doctor.checks import CHECKS
-from attncli.studies.doctor.heads import Call, heads_of
+from attncli.studies.doctor.heads import Call, _nearest, heads_of
 
 D, SEEDS = 32, 100
 
@@ -121,6 +121,13 @@ def test_duplicates_are_found_in_both_heads() -> None:
     assert found_in(call) == {1: {"duplicate"}, 4: {"duplicate"}}
     heads = heads_of(call)
     assert (heads[1].twin, heads[4].twin) == (4, 1)
+
+
+def test_the_nearest_head_has_its_number_among_all_heads() -> None:
+    shares = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    shares[:, 2] = shares[:, 1]
+    nearest = _nearest(shares, torch.ones(1, 3, 8, dtype=torch.bool), [False, True, True])
+    assert {head: twin for head, (_, twin) in nearest.items()} == {1: 2, 2: 1}
 
 
 @pytest.mark.parametrize("change", [uniform, first_key])

@@ -122,8 +122,12 @@ def test_what_is_drawn() -> None:
     result = result_of()
     figure, _ = drawn(result)
     lines: dict[Any, Any] = {line.get_gid(): line for axes in figure.axes for line in axes.lines}
-    for label in LABELS:
+    for label, band in zip(LABELS, figure.axes[0].collections, strict=True):
         rows = [row for row in result.comparisons if row["label"] == label]
+        outline: Any = band.get_paths()[0].vertices
+        for row in rows:
+            ends = [y for x, y in outline if x == row["d"]]
+            assert (min(ends), max(ends)) == (row["accuracy_min"], row["accuracy_max"])
         assert list(lines[f"accuracy-{label}"].get_xdata()) == list(SIZES)
         assert list(lines[f"accuracy-{label}"].get_ydata()) == [row["accuracy"] for row in rows]
         curve = torch.tensor(lines[f"curve-{label}"].get_ydata(), dtype=torch.float32)
