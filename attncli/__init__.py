@@ -9,12 +9,12 @@ seen = attncli.capture(model, inputs)  # the inputs of the attention calls of a 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.api import Swap, compare, load, run, save, swap, sweep
+    from attncli.api import Swap, compare, fit, load, run, save, swap, sweep
     from attncli.interactive import Result
     from attncli.models.capture import Capture, capture
 
 __version__ = "0.3.0"
-__all__ = ["Capture", "Result", "Swap", "capture", "compare", "load", "run", "save", "swap", "sweep"]
+__all__ = ["Capture", "Result", "Swap", "capture", "compare", "fit", "load", "run", "save", "swap", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.overrides import Override, override_in_python
 from attncli.config.plans import PLAN, is_plan
 from attncli.config.scorer_entries import refuse_objects
-from attncli.engine.experiment import compare_stored, isolated, load_experiment, look_of
+from attncli.engine.experiment import LoadedExperiment, compare_stored, isolated, load_experiment, look_of
 from attncli.engine.runs.comparing import config_in
 from attncli.engine.runs.loading import StoredRun, read_run
 from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
@@ -189,7 +189,7 @@ def swap(
         raise InputError.of(got(metric, "expected a function of the model and a batch"), where="attncli.swap: metric")
     if isinstance(scorers, list | tuple):
         scorers = [{PLAN: entry} if is_plan(entry) else entry for entry in scorers]
-    batches = _batches(args, kwargs)
+    batches = _batches(args, kwargs, "attncli.swap")
     chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
     data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
@@ -201,8 +201,8 @@ def swap(
     return Result(**vars(result), config=config_of(options))
 
 
-def _batches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return the batches that the arguments of `attncli.swap` describe.
+def _batches(args: tuple[Any, ...], kwargs: Mapping[str, Any], where: str) -> list[Any]:
+    """Return the batches that the arguments of `attncli.swap` or `attncli.fit` describe; `where` is the function.
 
     Raises:
         InputError: a list or loader has no batches.
@@ -216,8 +216,66 @@ def _batches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         return [data]
     batches = list(data)
     if not batches:
-        raise InputError.of("got no batches; expected at least one", where="attncli.swap")
+        raise InputError.of("got no batches; expected at least one", where=where)
     return batches
+
+
+def fit(
+    model: Any,
+    batches: Any,
+    /,
+    *,
+    scorers: Sequence[Any] | None = None,
+    out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    **keys: Any,
+) -> Result:
+    """Fit scorers to the attention of a model, and put them into it; nothing is written unless `out` is given.
+
+    Args:
+        model: a torch module. It runs in evaluation mode and without gradients.
+        batches: a list or loader of inputs of the model, or one of them: tensors, mappings of keyword arguments, or
+            tuples of arguments, with an entry for each text on the first axis of their tensors.
+        scorers: entries as in `attncli.run`, or names of normalisers.
+        out: a new or empty folder to save the run in, for entries `{"fitted": out, "label": ...}`.
+        overwrite: replace an earlier run in `out`.
+        keys: further keys of the study `fit`: `held_out`, `per`, `objective`, `steps`, `seed`, `layers`, `heads`.
+
+    Raises:
+        InputError: an option is wrong, or the model's attention cannot be read.
+    """
+    from torch import nn
+
+    from attncli.models.loading import LoadedModel
+    from attncli.studies.fit import study as fit_study
+    from attncli.studies.fit.options import FitOptions
+    from attncli.swapping import listed
+
+    if not isinstance(model, nn.Module):
+        raise InputError.of(got(model, "expected a torch module"), where="attncli.fit: model")
+    name, inputs = type(model).__name__, _batches((batches,), {}, "attncli.fit")
+    data: dict[str, Any] = {"study": "fit", "model": name, **keys}
+    data |= {"scorers": listed(scorers)} if scorers is not None else {}
+    document, progress = document_of_data("attncli.fit", data, []), Warnings()
+    options = document.validate(FitOptions)
+    loaded = LoadedModel(model, inputs)
+
+    def prepare(options: FitOptions, progress: Any) -> Any:
+        return fit_study.prepare_loaded(options, loaded, [], name, progress)
+
+    experiment = LoadedExperiment(document, replace(fit_study.STUDY, prepare=prepare), options)
+    if out is not None:
+        place = _path(out, "attncli.fit: out", "expected a folder")
+        finished = experiment.run(progress, None, place, overwrite)
+        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
+    else:
+        folder = None
+        with isolated(document):
+            result, verdicts = experiment.work(experiment.prepare(progress), progress)
+    expectations = [verdict.record for verdict in verdicts]
+    return Result(
+        **vars(result), expectations=expectations, folder=folder, config=config_of(options), look=options.figure
+    )
 
 
 def _document(config: Any, keys: Mapping[str, Any], where: str) -> Document:

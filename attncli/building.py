@@ -22,6 +22,7 @@ from attncli.config.signatures import formula_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges, ran_out
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
+from attncli.inputs.fitted import read_fitted
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS, Normalizer
 from attncli.results import NORMALIZER, Row
@@ -29,6 +30,7 @@ from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS, Scorer, is_built_in
 from attncli.scorers._base import with_facts
 from attncli.scorers._custom import ModuleScorer, raised
+from attncli.scorers._heads import HeadScorer
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
@@ -46,9 +48,15 @@ def names_of(entry: ScorerEntry) -> Row:
 def with_model_defaults(entry: ScorerEntry, call: Any) -> ScorerEntry:
     """Return the entry with the model's scale and softcap for a captured attention call; unchanged if `call` is None.
 
+    A fitted entry also gets the parameters that were fitted to this call.
+
     Only `scale: model` is replaced by the model's scale, and the softcap only if the entry does not set it.
     """
     own = dict[str, Any]()
+    if call is not None and entry.is_fitted:
+        fitted = entry._fitted or read_fitted(str(entry.fitted))
+        entry = entry.model_copy()
+        entry._learnt = fitted.of_call(entry.label, call)
     if call is not None and entry.has_models_scale:
         own["scale"] = call.scale * call.pre_scale
     if call is not None and "softcap" not in entry.model_fields_set:
@@ -94,7 +102,13 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
     scorer.has_random_parameters = is_drawn and entry.parameters is None
-    return scorer.to(computing_dtype(dtype))
+    scorer = scorer.to(computing_dtype(dtype))
+    if not entry.is_fitted:
+        return scorer
+    if entry._learnt is None:
+        cure = "expected a captured model, or the study swap"
+        raise InputError.of(f"got {entry.label}, which was fitted to the layers of a model; {cure}", ["fitted"])
+    return HeadScorer(scorer, entry._learnt).to(computing_dtype(dtype))
 
 
 def random_labels(entries: Sequence[ScorerEntry], scorers: Sequence[Scorer]) -> list[str]:
@@ -121,6 +135,9 @@ def build_normalizer(entry: ScorerEntry) -> Normalizer:
             with calling(f"making {name}"):
                 return OwnNormalizer(entry.normalizer.implementation(**options))
         normalizer: Normalizer = entry.normalizer.implementation(**options)
+    for option in normalizer.learnable:
+        if option in (entry._learnt or {}):
+            setattr(normalizer, option, entry._learnt[option][:, None, None])
     normalizer.label = entry.label
     return normalizer
 
@@ -205,8 +222,8 @@ def rules_of(
     n, m = valid.shape[-2:]
     if first is None:
         first = m - n if valid.causal == "bottom_right" else 0
-    has_bias = bias is not None or entry.bias is not None
-    added = Bias(valid.shape, bias, entry.bias == "alibi", first, slopes) if has_bias else None
+    has_bias = bias is not None or entry.position_bias is not None
+    added = Bias(valid.shape, bias, entry.position_bias == "alibi", first, slopes) if has_bias else None
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
     return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks, rounding_of(entry))
@@ -224,10 +241,10 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> 
     sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
     first = max(m - n, 0)  # a model that keeps keys of earlier tokens has queries of the last ones
     slopes = None
-    if entry.bias == "alibi" and call.heads is not None:
+    if entry.position_bias == "alibi" and call.heads is not None:
         if call.num_heads is None:
             reason = "its slopes depend on the model's number of heads, which the captured file does not have"
-            raise InputError.of(got(entry.bias, reason, "capture the model again"), ["bias"])
+            raise InputError.of(got(entry.position_bias, reason, "capture the model again"), ["bias"])
         slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
     empty_row = call.empty_row
     return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, sinks=sinks, first=first, slopes=slopes)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,7 @@ TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rou
 INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
 Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
 STAGES = get_args(Stage)
+PARAMETERS = "parameters.safetensors"  # in a run folder
 MOST_KEYS = 10  # of an explained query; the others are summed up
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 Kind = Literal["figure", "place", "measured"]  # of a column
@@ -94,6 +95,12 @@ class Facts(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
+    parameters_file: ClassVar[str] = PARAMETERS  # with the parameters of the result, in a run folder
+
+    @property
+    def metadata(self) -> Mapping[str, str] | None:
+        """The metadata of the file with the parameters."""
+        return None
 
     @classmethod
     def of(cls, result: "Result") -> Self:

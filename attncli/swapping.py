@@ -122,15 +122,21 @@ class Swap(Replacing):
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
         new = call.output
         for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
-            made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, entry, call)
+            made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
             new = with_heads(made, new, heads, call.name)
         return new
 
-    def _output(self, layers: str, entry: Any, call: AttentionCall) -> Tensor:
+    def _output(self, layers: str, heads: list[int] | None, entry: Any, call: AttentionCall) -> Tensor:
+        chosen = self.heads if heads is None else heads
+        if entry.is_fitted and chosen is not None and len(call.head_numbers) > len(chosen):
+            some, new = [head for head in chosen if head in call.head_numbers], call.output.clone()
+            made = self._output(layers, heads, entry, call.of_heads(some))  # nothing may be fitted to the others
+            new[:, some] = made.to(new.dtype)
+            return new
         inputs = inputs_of(call, call.queries.dtype, call.queries.device)
         entry, (n, m) = with_model_defaults(entry, call), inputs.valid.shape[-2:]
         d, dtype = inputs.queries.shape[-1], computing_dtype(call.queries.dtype)
-        key = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options))
+        key = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options), call.name if entry.is_fitted else "")
         if key not in self._scorers:
             self._scorers[key] = self._built(entry, d, inputs.keys.shape[-1], dtype).to(inputs.queries.device)
         first = max(m - n, 0)  # with a cache, the queries belong to the last tokens

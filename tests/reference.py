@@ -19,11 +19,12 @@ from torch import Tensor, nn
 Vector = Sequence[float]
 
 
-def additive(scorer: nn.Module, queries: Tensor, keys: Tensor, *, num_hiddens: int = 8) -> Tensor:
+def additive(scorer: nn.Module, queries: Tensor, keys: Tensor, *, num_hiddens: int = 8, bias: bool = False) -> Tensor:
     w_q, w_k, (w_v,) = (parameter(scorer, name) for name in ("W_q.weight", "W_k.weight", "w_v.weight"))
+    b = scorer.state_dict()["W_q.bias"].double().tolist() if bias else [0.0] * num_hiddens
 
     def score(q: Vector, k: Vector) -> float:
-        return math.fsum(w_v[h] * math.tanh(inner(w_q[h], q) + inner(w_k[h], k)) for h in range(num_hiddens))
+        return math.fsum(w_v[h] * math.tanh(inner(w_q[h], q) + inner(w_k[h], k) + b[h]) for h in range(num_hiddens))
 
     return for_each_pair(score, queries, keys)
 
@@ -73,7 +74,19 @@ def kernel(scorer: nn.Module, queries: Tensor, keys: Tensor, *, phi: str = "elu_
         "relu": lambda x: max(x, 0.0),
         "exp": math.exp,
     }
-    return for_each_pair(lambda q, k: inner([*map(maps[phi], q)], [*map(maps[phi], k)]), queries, keys)
+
+    def features(x: Vector, side: str) -> Vector:
+        if phi in maps:
+            return [*map(maps[phi], x)]
+        a = scorer.state_dict()[f"a_{side}"].double().tolist()
+        z = [inner(row, x) + each for row, each in zip(parameter(scorer, f"A_{side}"), a, strict=True)]
+        return (
+            [max(each, 0.0) for each in z]
+            if phi == "t2r"
+            else [math.exp(sign * each) for sign in (1, -1) for each in z]
+        )
+
+    return for_each_pair(lambda q, k: inner(features(q, "q"), features(k, "k")), queries, keys)
 
 
 ORACLES: dict[str, Callable[..., Tensor]] = {

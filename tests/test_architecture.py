@@ -185,7 +185,7 @@ def test_only_the_command_line_prints() -> None:
 READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "safe_open"}
 OPEN_OWN_FILES = {"commands/init.py", "show/page/page.py", "engine/sweeps/work.py", "studies/bench/study.py"}
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
-    *("models/loading.py", "inputs/captured.py", "inputs/files.py", "engine/runs/loading.py"),
+    *("models/loading.py", "config/fitted.py", "inputs/captured.py", "inputs/files.py", "engine/runs/loading.py"),
 }
 OPEN_WHAT_THEY_WRITE = {
     "engine/runs/saving.py",

@@ -48,6 +48,7 @@ SMALLER = {
     "variance_nonzero_mean": ["d=[1, 64]", "samples=40000"],
     "speed": ["n=4", "d=4"],
     "swap": ["model=tests.studies.swap.models:tower", "texts=[]", "by=all", "expect=[]"],
+    "fit": ["model=tests.studies.swap.models:tower", "texts=[]", "steps=0", "expect=[]"],
     "claims/09_cost": ["n=16", "d=4", "num_hiddens=4"],
     "learning": ["d=[4, 8]", "steps=3", "seeds=2"],
     "longer_sequences": ["steps=3", "seeds=2"],

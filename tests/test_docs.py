@@ -66,7 +66,7 @@ def test_every_command_is_run() -> None:
     """Only commands that need a shell, a model or half a minute are in `sh` blocks, and not run."""
     found = [block for text in TEXTS.values() for block in blocks(text) if block.language == "sh"]
     commands = [line.split() for block in found for line in block.text.splitlines()]
-    assert {words[1] for words in commands if words[:1] == ["attncli"]} <= {"run", "swap"}
+    assert {words[1] for words in commands if words[:1] == ["attncli"]} <= {"run", "swap", "fit"}
     assert sum(len(found) for found in COMMANDS.values()) > 20
 
 

@@ -39,6 +39,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "saturation": {"d": [4, 16], "rows": 50, "scorers": ["dot", "scaled_dot"]},
     "bench": {"n": [2, 3], "d": 4, "measure": "scores", "scorers": ["dot"]},
     "swap": {"model": "tests.studies.swap.models:tower", "scorers": ["dot"], "by": ["all", "layer"]},
+    "fit": {"model": "tests.studies.swap.models:tower", "scorers": ["dot", "cosine"], "steps": 2},
     "doctor": {
         "data": {"queries": {"shape": [2, 3, 9, 4]}, "keys": {"shape": [2, 3, 9, 4]}, "valid_lens": [0, 9]},
         "scorers": ["dot"],

@@ -11,7 +11,7 @@ from attncli.commands.command import PlainHelp, typer_command
 from attncli.errors import did_you_mean, got
 from attncli.studies import STUDIES
 
-WITH_ARGUMENTS = ("swap", "doctor")  # studies with a command of their own, since it has arguments
+WITH_ARGUMENTS = ("swap", "fit", "doctor")  # studies with a command of their own, since it has arguments
 NUMBERS = {  # expected values, by pydantic's type of error
     "float_parsing": "a number",
     "int_parsing": "a whole number",

@@ -94,7 +94,7 @@ def as_problem(*under: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise problem(error.problems[0].message, under=under) from error
+        raise problem(error.problems[0].message, under=[*under, *error.problems[0].path]) from error
 
 
 @contextmanager

@@ -27,7 +27,6 @@ from attncli.errors import InputError, Problem, below, dotted, in_bytes, not_too
 YAML = (".yaml", ".yml")  # endings of configs
 CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
 TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
-PARAMETERS = "parameters.safetensors"  # in a run folder
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
 CAPTURED = "capture.safetensors"  # in a run folder: captured calls of a real model
 FONT = "font"  # in a run folder, with the ending of the user's file: the font of pictures

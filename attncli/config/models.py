@@ -56,6 +56,7 @@ class Experiment(Model):
     model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
     refused: ClassVar[Mapping[str, str]] = {}  # keys not allowed in entries of scorers, with the reason
     takes_plans: ClassVar[bool] = False  # whether an entry may have other entries in other layers
+    learns: ClassVar[bool] = False  # whether entries may have `project`
     measures_time: ClassVar[bool] = False  # if so, a sweep runs one point at a time, on all threads
 
     if TYPE_CHECKING:  # every study declares them with its own types
@@ -103,9 +104,12 @@ class Experiment(Model):
                 raise problem(f"{message}; {cure}", under=[index, "label"])
             if entry.is_plan and not cls.takes_plans:
                 raise problem("got a plan, which is for the layers of a whole model: study swap", under=[index, "plan"])
+            if any(part.project and not part.is_fitted for part in entry.entries) and not cls.learns:
+                message = errors.got(True, "only the study fit learns matrices for queries and keys", "leave it out")
+                raise problem(message, under=[index, "plan" if entry.is_plan else "project"])
             for part, (key, why) in product(entry.entries, cls.refused.items()):
                 written = part.model_dump(include={key})[key]
-                if written != type(part).model_fields[key].default:
+                if written != type(part).model_fields[key].default and key not in part.options:
                     where = "plan" if entry.is_plan else key
                     raise problem(errors.got(written, f"this study {why}", "leave it out"), under=[index, where])
         return entries

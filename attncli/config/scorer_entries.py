@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import BeforeValidator, Field, PositiveFloat, create_model, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PrivateAttr, ValidationInfo, create_model, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -22,6 +22,7 @@ from attncli.config.catalogue import (
     names_of,
     reading_options,
 )
+from attncli.config.fitted import entry_in
 from attncli.config.normalizer_entries import (
     DEFAULT_NORMALIZER,
     KEY,
@@ -33,10 +34,11 @@ from attncli.config.normalizer_entries import (
 )
 from attncli.config.signatures import options_of
 from attncli.config.strict import TEMPERATURE, Flag, Model, chosen, problem, schema_of
-from attncli.config.values import FileName, Name
+from attncli.config.values import FileName, Name, relative_to_config
 from attncli.errors import InputError, Problem
 
 KIND = "scorer"  # in messages
+BIAS = "bias"
 MODEL = "model"  # `scale: model` means the scale of the captured model
 SCORER = Field(description="name of the scorer")
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -117,6 +119,16 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         ),
     ] = None
 
+    fitted: Annotated[
+        FileName | None,
+        Field(description="folder of a run of the study fit; the entry with this `label` is fitted, layer by layer"),
+    ] = None
+    project: Annotated[bool, Field(description="in the study fit: whether to learn matrices for queries and keys")] = (
+        False
+    )
+    _fitted: Any = PrivateAttr(None)  # the fitted scorers, if they are in no file
+    _learnt: Any = PrivateAttr(None)  # parameters for one attention call
+
     @model_validator(mode="after")
     def _beside_each_other(self) -> "ScorerEntry":
         for key, needed, example in (("first_keys", "window", 64), ("rounding", "dtype", "bfloat16")):
@@ -138,8 +150,20 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the scorer: all fields except the common ones."""
-        return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
+        """The options of the scorer: all fields except the common ones, unless `bias` is a scorer's own."""
+        return {
+            key: value for key, value in dict(self).items() if key not in ENTRY_KEYS or (key, value) == (BIAS, True)
+        }
+
+    @property
+    def position_bias(self) -> Literal["alibi"] | None:
+        """The bias of the scores that depends on positions, if any."""
+        return None if isinstance(self.bias, bool) else self.bias
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether parameters and options of the entry were fitted to each layer of a model."""
+        return self.fitted is not None or self._fitted is not None
 
     @property
     def entries(self) -> list["ScorerEntry"]:
@@ -182,7 +206,11 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
     """
     with reading_options(name):
         fields: Any = options_of(scorer)
-        taken = next((option for option in fields if hasattr(ScorerEntry, option) or option in ENTRY_KEYS), None)
+        if BIAS in fields and fields[BIAS][1] is False:  # a scorer's own shares the key with the bias of positions
+            about = f"{fields[BIAS][0].__metadata__[0].description}; or `alibi`, as for every scorer"
+            fields[BIAS] = (Annotated[bool | Literal["alibi"] | None, Field(description=about)], False)
+        common = [each for each in ENTRY_KEYS if each != BIAS]
+        taken = next((each for each in fields if each in common or hasattr(ScorerEntry, each)), None)
         if taken:
             raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
         fields["scorer"] = (Annotated[Literal[name], SCORER], ...)
@@ -283,7 +311,15 @@ def _any() -> Any:
     return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry, plan_model())]
 
 
-Entry = Annotated[ScorerEntry, schema_of(_any), chosen(model_of)]
+def _with_fitted(entry: Any, info: ValidationInfo) -> Any:
+    """Return an entry `{fitted: FOLDER, label: LABEL}` with the keys that it was fitted with."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("fitted"), str):
+        return entry
+    with as_problem():
+        return entry_in(relative_to_config(entry["fitted"], info), entry.get("label"), entry)
+
+
+Entry = Annotated[ScorerEntry, schema_of(_any), chosen(model_of), BeforeValidator(_with_fitted)]
 Scorers = Annotated[
     list[Entry],
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),

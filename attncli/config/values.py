@@ -28,7 +28,8 @@ def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _relative_to_config(file: str, info: ValidationInfo) -> str:
+def relative_to_config(file: str, info: ValidationInfo) -> str:
+    """Return the path of a file, which is relative to the folder of the config."""
     folder = (info.context or {}).get("folder")
     return str(Path(folder) / file) if folder else file
 
@@ -41,7 +42,7 @@ Sentence = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_SENTENCE),
     AfterValidator(_on_one_line),
 ]
-FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_config)]
+FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(relative_to_config)]
 Size = Annotated[int, Field(ge=1, le=2**20)]
 
 

@@ -62,6 +62,12 @@ class Captured:
         """The path of the file."""
         return self.file.path
 
+    @property
+    def texts(self) -> Sequence[str]:
+        """The texts that the model read, if they are known."""
+        text = self.about.get("text")
+        return [str(each) for each in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
+
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """The position of each call in the file, from 0, by name."""

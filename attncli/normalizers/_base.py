@@ -1,6 +1,8 @@
 """The base class of normalisers, which states the default of each fact that a normaliser may have."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -14,6 +16,8 @@ class Normalizer(nn.Module):
 
     lowest_score = -math.inf  # a lower score at a valid key is an `InputError` with its place
     label = ""  # of the entry, for messages
+    may_drop_keys = False  # the weight of a valid key can be exactly 0, whatever rounding does
+    learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor | None:
         """Return the Frobenius norm (..., n) of the Jacobian of each query's weights with respect to its scores.

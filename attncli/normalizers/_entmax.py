@@ -11,8 +11,12 @@ from attncli.normalizers._valid import largest_score
 AT_A_TIME = 2**16  # scores; sorting and bisection hold more than a dozen tensors of this size
 
 
-def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: Tensor | None, reach: float) -> Tensor:
+def within_reach(
+    weights_of: Callable[..., Tensor], scores: Tensor, valid: Tensor | None, reach: float | Tensor, *options: Tensor
+) -> Tensor:
     """Return the weights of a sparse normaliser that gives 0 to keys scoring `reach` or more below the largest.
+
+    `options` (..., n or 1, 1), if any, are further arguments of `weights_of`, for each query.
 
     Scores of invalid keys are set to less than that, because the package `entmax` supports neither -inf nor NaN. A
     query gets weights of NaN if its largest valid score is NaN or infinite.
@@ -20,10 +24,14 @@ def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: 
     blocked = scores.new_zeros(1, 1, dtype=torch.bool) if valid is None else ~valid
     top = largest_score(scores, valid)
     broken = ~top.isfinite()
-    below = (scores - top).masked_fill(blocked | broken, -2.0 * reach).clamp(min=-2.0 * reach)  # ... n m
-    rows = below.reshape(-1, below.shape[-1])
-    step = max(AT_A_TIME // max(rows.shape[-1], 1), 1)
-    some = [weights_of(part) for part in torch.split(rows, step)]
+    least = scores.new_tensor(-2.0) * reach
+    below = torch.where(blocked | broken, least, scores - top).maximum(least)  # ... n m
+    rows = [
+        below.reshape(-1, below.shape[-1]),
+        *(option.expand(*below.shape[:-1], 1).reshape(-1, 1) for option in options),
+    ]
+    step = max(AT_A_TIME // max(below.shape[-1], 1), 1)
+    some = [weights_of(*part) for part in zip(*(torch.split(tensor, step) for tensor in rows), strict=True)]
     weights = torch.cat(some).view(below.shape).masked_fill(broken, torch.nan)
     return weights.masked_fill(blocked, 0.0)
 

@@ -1,6 +1,7 @@
 from functools import partial
-from typing import Annotated
+from typing import Annotated, ClassVar
 
+import torch
 from entmax import entmax15, entmax_bisect, sparsemax
 from pydantic import Field
 from torch import Tensor
@@ -22,17 +23,23 @@ class Entmax(Normalizer):
     the largest has a weight of exactly 0.
     """
 
+    may_drop_keys = True
+    learnable: ClassVar = {"alpha": (1.0, 2.0)}
+
     def __init__(
         self,
         *,
         alpha: Annotated[float, Field(ge=1, description="degree of sparsity: softmax at 1, sparsemax at 2")] = 1.5,
     ) -> None:
         super().__init__()
-        self.alpha = float(alpha)
+        self.alpha: float | Tensor = float(alpha)
         exact = {1.5: entmax15, 2.0: sparsemax}
-        self._entmax = exact.get(self.alpha, partial(_bisected, self.alpha))
+        self._entmax = exact.get(self.alpha, partial(_bisected, alpha=self.alpha))
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        if isinstance(self.alpha, Tensor):  # for each head
+            reach = (1.0 / (self.alpha.detach() - 1.0)).to(scores)
+            return within_reach(_bisected, scores, valid, reach, self.alpha)  # ... n m
         if self.alpha < 1.0 + NEAR:
             return softmax_over_valid(scores, valid)
         return within_reach(self._entmax, scores, valid, max(1.0 / (self.alpha - 1.0), TINY))  # ... n m
@@ -54,11 +61,14 @@ class Entmax(Normalizer):
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for positive weights p, else 0."""
-        return norm_of_entmax(weights, self.alpha)
+        return norm_of_entmax(weights, float(self.alpha))
 
 
-def _bisected(alpha: float, scores: Tensor) -> Tensor:
+def _bisected(scores: Tensor, alpha: float | Tensor) -> Tensor:
     # In float64: near alpha = 1 a weight is a large power of a number near 1. Apple's devices have no float64.
     wide = (scores.cpu() if scores.device.type == "mps" else scores).double()
+    if isinstance(alpha, Tensor):  # with learning, which is slow: halved as often as float32 or float64 can tell
+        halvings = 30 if scores.dtype == torch.float32 else 50
+        return entmax_bisect(wide, alpha.to(wide), n_iter=halvings).to(scores)  # type: ignore[no-any-return]
     weights: Tensor = entmax_bisect(wide, alpha).to(scores)
     return weights

@@ -10,6 +10,8 @@ class Relu(Normalizer):
     Keys do not compete, and weights need not sum to 1. If all its scores are negative, a query attends to nothing.
     """
 
+    may_drop_keys = True
+
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         positive = scores.relu() if valid is None else scores.masked_fill(~valid, 0.0).relu()
         return positive / number_of_keys(scores, valid)  # ... n m

@@ -1,4 +1,5 @@
-from typing import Annotated, Literal
+import math
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -13,6 +14,8 @@ class Sigmoid(Normalizer):
     Keys do not compete: a weight depends on the score of its key only, and weights need not sum to 1. With the
     bias b = -ln(m), for m valid keys, scores of 0 give weights that sum to about 1.
     """
+
+    learnable: ClassVar = {"bias": (-math.inf, math.inf)}
 
     def __init__(
         self, *, bias: Annotated[Literal["-ln(m)"] | float, Field(description="added to each score")] = "-ln(m)"

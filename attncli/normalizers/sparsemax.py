@@ -11,6 +11,8 @@ class Sparsemax(Normalizer):
     Weights sum to 1, and a key that scores 1 or more below the largest has a weight of exactly 0.
     """
 
+    may_drop_keys = True
+
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         return within_reach(sparsemax, scores, valid, 1.0)  # ... n m
 

@@ -1,4 +1,5 @@
-from typing import Annotated
+import math
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -17,6 +18,8 @@ class Ssmax(Normalizer):
     Scalable softmax: the largest weight does not fade as the number of keys grows.
     """
 
+    learnable: ClassVar = {"c": (0.0, math.inf)}
+
     def __init__(self, *, c: Annotated[float, Field(gt=0, description="factor beside ln(m)")] = 1.0) -> None:
         super().__init__()
         self.c = float(c)
@@ -24,7 +27,10 @@ class Ssmax(Normalizer):
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         # Softmax depends on differences only. After subtracting the largest score no product overflows to +inf.
         top, factor = largest_score(scores, valid), self._factor(scores, valid)
-        return softmax_over_valid((scores - top) * factor, valid)  # ... n m
+        below = scores - top
+        if valid is not None:  # otherwise the gradient of c would be NaN in rows without a valid key
+            below = below.masked_fill(~valid, 0.0)
+        return softmax_over_valid(below * factor, valid)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of c ln(m) (diag(p) - p p^T)."""

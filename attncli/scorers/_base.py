@@ -1,11 +1,14 @@
 """The base class of scorers, which states the default of each fact that a scorer may have."""
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from attncli.scorers._theory import Moments, Theory
+
+POSITIVE, REAL = (0.0, math.inf), (-math.inf, math.inf)  # ranges of learnable options
 
 
 class Scorer(nn.Module):
@@ -25,6 +28,8 @@ class Scorer(nn.Module):
     has_fused_kernel = False  # torch's `scaled_dot_product_attention` computes the outputs
     worth_compiling = True  # with `torch.compile`
     stacks_over_seeds = False  # batch elements are scored alone; all parameters are of `nn.Linear` without bias
+    stacks_over_heads = False  # parameters and learnable options may have a first axis of heads
+    learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
 
     has_random_parameters = False  # set where a scorer is built: they are drawn, and not read from a file
 

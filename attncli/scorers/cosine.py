@@ -1,4 +1,4 @@
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -7,7 +7,7 @@ from torch import Tensor
 from attncli.attention import at_least_float32
 from attncli.errors import below
 from attncli.modes import outside_autocast
-from attncli.scorers._base import Scorer
+from attncli.scorers._base import POSITIVE, Scorer
 from attncli.scorers._expression import Expression, positive
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
@@ -23,6 +23,8 @@ class Cosine(Scorer):
     """
 
     stacks_over_seeds = True
+    stacks_over_heads = True
+    learnable: ClassVar = {"scale": POSITIVE}
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(

@@ -17,6 +17,7 @@ class Dot(Scorer):
 
     scales_dot_product = True
     stacks_over_seeds = True
+    stacks_over_heads = True
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(self, query_size: int, key_size: int) -> None:

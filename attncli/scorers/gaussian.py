@@ -1,5 +1,5 @@
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attncli.attention import at_least_float32
 from attncli.modes import outside_autocast
-from attncli.scorers._base import Scorer
+from attncli.scorers._base import POSITIVE, Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
@@ -23,6 +23,8 @@ class Gaussian(Scorer):
     """
 
     squares_entries = True
+    stacks_over_heads = True
+    learnable: ClassVar = {"sigma": POSITIVE}
     worth_compiling = False  # a matrix product and sums
 
     def __init__(
@@ -34,7 +36,12 @@ class Gaussian(Scorer):
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
-        self.scale = 1.0 / (2.0 * sigma**2)
+        self.sigma = sigma
+
+    @property
+    def scale(self) -> float:
+        """The factor of the negative squared distance."""
+        return 1.0 / (2.0 * self.sigma**2)
 
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -53,9 +60,11 @@ class Gaussian(Scorer):
         """
         centre = queries.mean(-2, keepdim=True)  # ... 1 d
         queries, keys = queries - centre, keys - centre
-        of_queries, of_keys = (vectors.square().sum(-1) * self.scale for vectors in (queries, keys))  # ... n and ... m
+        of_queries, of_keys = (
+            vectors.square().sum(-1, keepdim=True) * self.scale for vectors in (queries, keys)
+        )  # ... 1
         scores = (queries * (2 * self.scale)) @ keys.mT  # ... n m
-        scores = scores.sub_(of_queries[..., :, None]).sub_(of_keys[..., None, :])
+        scores = scores.sub_(of_queries).sub_(of_keys.mT)
         keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # False for NaN
         return scores if bool(keeps_digits) else None
 

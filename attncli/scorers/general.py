@@ -14,6 +14,7 @@ class General(Scorer):
 
     sizes_may_differ = True
     stacks_over_seeds = True
+    stacks_over_heads = True
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(self, query_size: int, key_size: int) -> None:

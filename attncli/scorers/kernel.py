@@ -2,7 +2,7 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.modes import outside_autocast
@@ -10,16 +10,22 @@ from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
 
+LEARNT = ("t2r", "hedgehog")  # feature maps with parameters
+PARAMETERS = ("A_q", "a_q", "A_k", "a_k")
+LARGEST = 30.0  # exponent of a feature: its square, summed, is far from float32's largest number
+
 
 class Kernel(Scorer):
     """phi(q) . phi(k) (Katharopoulos et al. 2020, arXiv:2006.16236)
 
     With the normaliser `sum`, this is kernel attention, also known as linear attention. The feature map phi acts on
-    each entry: `elu_plus_one` (x + 1 above 0, else exp(x)), `relu` or `exp`. So no score is negative. Queries and keys
-    need the same size d.
+    each entry: `elu_plus_one` (x + 1 above 0, else exp(x)), `relu` or `exp`. Two maps have parameters to learn, a
+    matrix A and a vector a for queries and others for keys: `t2r`, relu(A x + a) (Kasai et al. 2021, arXiv:2103.13076),
+    and `hedgehog`, exp(A x + a) beside exp(-A x - a) (Zhang et al. 2024, arXiv:2402.04347). They start from a multiple
+    of the identity. No score is negative. Queries and keys need the same size d.
     """
 
-    stacks_over_seeds = True
+    stacks_over_heads = True
     worth_compiling = False  # one matrix product, which is fast already
     linear_with = "sum"
 
@@ -29,12 +35,17 @@ class Kernel(Scorer):
         key_size: int,
         *,
         phi: Annotated[
-            Literal["elu_plus_one", "relu", "exp"], Field(description="feature map of queries and keys")
+            Literal["elu_plus_one", "relu", "exp", "t2r", "hedgehog"],
+            Field(description="feature map of queries and keys; t2r and hedgehog have parameters"),
         ] = "elu_plus_one",
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
-        self.phi = {"elu_plus_one": _elu_plus_one, "relu": torch.relu, "exp": torch.exp}[phi]
+        self.phi = PHI[phi]
+        self.stacks_over_seeds = phi not in LEARNT
+        for name in PARAMETERS:  # features of queries and keys multiply to a kernel of q . k / sqrt(d) at first
+            start = torch.eye(key_size) * key_size**-0.25 if name.startswith("A") else torch.zeros(key_size)
+            self.register_parameter(name, nn.Parameter(start) if phi in LEARNT else None)
 
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -43,6 +54,9 @@ class Kernel(Scorer):
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys = at_least_float32(queries, keys)
+        if self.A_q is not None:
+            A_q, a_q, A_k, a_k = (getattr(self, name).to(queries) for name in PARAMETERS)  # noqa: N806
+            queries, keys = queries @ A_q.mT + a_q.unsqueeze(-2), keys @ A_k.mT + a_k.unsqueeze(-2)
         return self.phi(queries), self.phi(keys), 1.0
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
@@ -58,9 +72,25 @@ class Kernel(Scorer):
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: phi of each entry, and a product and a sum for each entry of each pair."""
-        return (n + m) * key_size + n * m * 2 * key_size
+        features = 2 * key_size if self.phi is _both_exponentials else key_size
+        projections = 0 if self.A_q is None else 2 * key_size**2
+        return (n + m) * (projections + features) + n * m * 2 * features
 
 
 def _elu_plus_one(x: Tensor) -> Tensor:
     """Return ELU(x) + 1, without the cancellation of the 1 for x far below 0."""
     return torch.where(x > 0, x + 1.0, x.clamp(max=0.0).exp())
+
+
+def _both_exponentials(x: Tensor) -> Tensor:
+    """Return exp(x) and exp(-x), one after the other; larger exponents than 30 count as 30."""
+    return torch.cat([x, -x], -1).clamp(max=LARGEST).exp()
+
+
+PHI = {
+    "elu_plus_one": _elu_plus_one,
+    "relu": torch.relu,
+    "exp": torch.exp,
+    "t2r": torch.relu,
+    "hedgehog": _both_exponentials,
+}

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 from torch import Tensor
@@ -8,7 +8,7 @@ from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.errors import InputError, got
 from attncli.modes import outside_autocast
-from attncli.scorers._base import Scorer
+from attncli.scorers._base import POSITIVE, Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
@@ -24,6 +24,8 @@ class ScaledDot(Scorer):
 
     scales_dot_product = True
     stacks_over_seeds = True
+    stacks_over_heads = True
+    learnable: ClassVar = {"scale": POSITIVE}
     worth_compiling = False  # one matrix product, which is fast already
     has_fused_kernel = True
 

@@ -15,6 +15,7 @@ class VectorSum(Scorer):
     """
 
     stacks_over_seeds = True
+    stacks_over_heads = True
     worth_compiling = False  # sums
 
     def __init__(self, query_size: int, key_size: int) -> None:

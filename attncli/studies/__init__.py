@@ -22,6 +22,7 @@ STUDIES = {  # each with the help of its command
     "bench": "Compare time and memory of scorers with the textbook's code and torch's fused kernel.",
     "train": "Train models to recall the value of a key, with each scorer, size d and seed.",
     "swap": "Run a real model with other scorers inside, and compare its outputs with its own.",
+    "fit": "Fit scorers to the attention of a real model, and put them into the model.",
     "doctor": "Check the attention of every head for faults and remarkable patterns.",
 }
 

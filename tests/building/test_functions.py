@@ -77,7 +77,7 @@ def test_a_run_with_functions() -> None:
     assert result.explain("product", query=1).label == "product"
 
 
-@pytest.mark.parametrize("study", ["variance", "saturation", "bench", "train", "doctor", "swap"])
+@pytest.mark.parametrize("study", ["variance", "saturation", "bench", "train", "doctor", "swap", "fit"])
 def test_every_study(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
     result = attncli.run({"study": study, **STUDIES[study], "scorers": [product, "dot"]})

@@ -41,6 +41,7 @@ COMMANDS: dict[str, list[Any]] = {
     "train": ["train", "--d=4", "--d=8", "--d=16", "--steps=2", "--seeds=2", "--set=test_keys=[4, 16]"],
     "bench": ["bench", "--n=4", "--n=8", "--d=4"],
     "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--by=layer", "--by=head", *MANY_SCORERS[:6]],
+    "fit": ["fit", "tests.studies.swap.models:tower", "--steps=1", *MANY_SCORERS[:6]],
     "doctor of layers with many scorers": ["doctor", "minilm", *MANY_SCORERS[:6]],
     "explain": ["explain", "d2l"],
     "scorers": ["scorers"],
@@ -60,7 +61,7 @@ def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.Mo
     assert len(lines) <= SCREEN
     wide = [line for line in lines if len(line.rstrip()) > width and not line.startswith("outputs/")]
     assert wide == [] or name == "init", "paths and commands are not folded"
-    if COMMANDS[name][0] in ("variance", "saturation", "train", "swap", "doctor"):
+    if COMMANDS[name][0] in ("variance", "saturation", "train", "swap", "fit", "doctor"):
         assert lines.index("Findings") > len(lines) / 4
 
 

@@ -25,6 +25,7 @@ def test_every_key_is_a_flag_with_its_description(study: str) -> None:
     keys = {field.alias or name: field for name, field in (*fields.items(), *Look.model_fields.items())}
     keys = {key: field for key, field in keys.items() if key not in others}
     without = {"swap": ["model", "texts"], "doctor": ["data", "mask", "tokens", "model", "texts"]}  # by an argument
+    without |= {"fit": ["data", "model", "texts"]}
     without |= {"variance": ["data"], "saturation": ["data"]}  # in YAML only
     keys = {key: field for key, field in keys.items() if key not in without.get(study, [])}
     options = {param.opts[0]: param for param in COMMANDS.commands[study].params}

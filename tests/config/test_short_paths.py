@@ -55,7 +55,7 @@ def test_keys_of_the_study_come_first(tmp_path: Path) -> None:
     assert options_of(tmp_path, DATA + FOUR, "dtype=float64").scorers[0].dtype is None
     biased = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}, bias: {file: a.npy}}\n"
     options = options_of(tmp_path, biased + FOUR, "bias.file=b.npy")
-    assert (Path(options.data.bias.file).name, {entry.bias for entry in options.scorers}) == ("b.npy", {None})
+    assert (Path(options.data.bias.file).name, {entry.position_bias for entry in options.scorers}) == ("b.npy", {None})
     assert {entry.bias for entry in options_of(tmp_path, DATA + FOUR, "bias=alibi").scorers} == {"alibi"}
 
 

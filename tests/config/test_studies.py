@@ -29,11 +29,12 @@ LABELS = {
     "bench": list(SCORERS),
     "train": ["dot", "scaled_dot", "additive"],
     "swap": ["one_over_d", "sparsemax", "cosine_16"],
+    "fit": ["cosine"],
     "doctor": ["model"],
 }
 
 
-MORE = {"swap": "\nmodel: x", "doctor": "\nmodel: x"}  # keys without a default
+MORE = {"swap": "\nmodel: x", "fit": "\nmodel: x", "doctor": "\nmodel: x"}  # keys without a default
 
 
 @pytest.mark.parametrize("study", LABELS)

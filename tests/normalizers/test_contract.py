@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, Normalizer
@@ -32,6 +33,29 @@ def test_weights_against_the_oracle(name: str, options: dict[str, Any]) -> None:
             for each in (weights, single):
                 assert not each[~whole(valid)].any()
                 assert bool((each >= 0).all())
+
+
+@pytest.mark.parametrize("name", [name for name, each in NORMALIZERS.items() if each.learnable])
+def test_options_of_each_head(name: str) -> None:
+    """A learnable option may differ from head to head; its gradient is that of differences."""
+    (option, (low, high)), scores = next(iter(NORMALIZERS[name].learnable.items())), normal(*SHAPE).double()
+    start = low if math.isfinite(low) else -1.0
+    values = start + (min(high, start + 1.0) - start) * torch.tensor([0.3, 0.5, 0.9], dtype=torch.float64)
+    normalizer = NORMALIZERS[name]()
+    for valid in MASKS.values():
+        setattr(normalizer, option, values[:, None, None].requires_grad_())
+        weights = normalizer(scores, valid)
+        for head in range(H):
+            seen = None if valid is None else valid.expand(SHAPE)[:, head]
+            alone = NORMALIZERS[name](**{option: float(values[head])})(scores[:, head], seen)
+            torch.testing.assert_close(weights[:, head], alone, rtol=1e-9, atol=1e-12)
+
+    def of(values: Tensor) -> Tensor:
+        setattr(normalizer, option, values[:, None, None])
+        weights: Tensor = normalizer(scores, MASKS["lengths"])
+        return weights
+
+    assert torch.autograd.gradcheck(of, values.detach().requires_grad_(), eps=1e-7)
 
 
 @every_variant

@@ -1,14 +1,15 @@
 """Promises of every scorer of the catalogue; a new scorer is tested as soon as it is listed."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.scorers import SCORERS
-from tests.scorers.catalogue import make, normal
+from attncli.scorers import SCORERS, additive
+from tests.scorers.catalogue import VARIANTS, make, normal
 
 every_scorer = pytest.mark.parametrize("name", SCORERS)
 STORED = [torch.float16, torch.bfloat16, torch.float32]
@@ -23,9 +24,9 @@ def test_scores_are_float32_or_float64(name: str) -> None:
         assert scorer(normal(2, 3, dtype=torch.float16), normal(4, 3, dtype=dtype)).dtype == wanted
 
 
-@every_scorer
-def test_gradients(name: str) -> None:
-    scorer = make(name, 3).double()
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_gradients(name: str, options: dict[str, Any]) -> None:
+    scorer = make(name, 3, **options).double()
     queries, keys = normal(2, 3, dtype=torch.float64), normal(4, 3, seed=1, dtype=torch.float64)
     keys[0] = queries[0]  # where a distance has its kink
     keys[1] = 1.0  # where no entry is the largest
@@ -58,6 +59,36 @@ PARAMETERS = {
     "general": {"W.weight": (3, 5)},
     **{name: {} for name in ("scaled_dot", "dot", "cosine", "gaussian", "vector_sum", "kernel")},
 }
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_heads_with_parameters_and_options_of_their_own(
+    name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stacked over heads, a scorer gives each head the scores of a scorer with the head's parameters and options."""
+    (together, *alone), heads = (make(name, 3, **options).double() for _ in range(5)), 4
+    if not together.stacks_over_heads:
+        pytest.skip("its parameters cannot be stacked")
+    for index, scorer in enumerate(alone):
+        for parameter in scorer.parameters():
+            parameter.data.add_(normal(*parameter.shape, seed=index, dtype=torch.float64))
+        for option in scorer.learnable:
+            setattr(scorer, option, 0.7 + index)
+    for module, of_heads in zip(together.modules(), zip(*(each.modules() for each in alone), strict=True), strict=True):
+        for key in module._parameters.keys() if next(module.parameters(False), None) is not None else ():
+            stacked = [each._parameters[key] for each in of_heads]
+            setattr(module, key, None if stacked[0] is None else torch.nn.Parameter(torch.stack(stacked)))
+    for option in together.learnable:
+        setattr(
+            together,
+            option,
+            torch.tensor([getattr(each, option) for each in alone], dtype=torch.float64)[:, None, None],
+        )
+    queries, keys = normal(2, heads, 5, 3, dtype=torch.float64), normal(2, heads, 6, 3, seed=1, dtype=torch.float64)
+    wanted = torch.stack([each(queries[:, head], keys[:, head]) for head, each in enumerate(alone)], 1)
+    torch.testing.assert_close(together(queries, keys), wanted, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr(additive, "MOST_UNITS", 1)  # as for many pairs
+    torch.testing.assert_close(together(queries, keys), wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -49,6 +49,17 @@ def test_every_dtype(name: str, options: dict[str, Any]) -> None:
             assert_scores(scores, wanted)
 
 
+@pytest.mark.parametrize("phi", ["t2r", "hedgehog"])
+def test_feature_maps_with_parameters(phi: str) -> None:
+    scorer, queries, keys = make("kernel", 3, phi=phi), normal(2, 4, 3), normal(2, 6, 3, seed=1)
+    for index, parameter in enumerate(scorer.parameters()):
+        parameter.data.copy_(normal(*parameter.shape, seed=index))
+    assert_scores(scorer(queries, keys), oracle_scores("kernel", {"phi": phi}, scorer, queries, keys))
+    assert {key: tuple(each.shape) for key, each in scorer.state_dict().items()} == {
+        **{"A_q": (3, 3), "a_q": (3,), "A_k": (3, 3), "a_k": (3,)}
+    }
+
+
 @pytest.mark.parametrize("name", ["additive", "general"])
 def test_different_sizes(name: str) -> None:
     scorer, queries, keys = make(name, 3, 5), normal(2, 4, 3), normal(2, 6, 5, seed=1)

@@ -35,6 +35,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "saturation": {"d": [2, 4], "rows": 3, "keys": 4},
     "bench": {"n": [2, 3], "d": 2, "measure": ["scores"]},
     "swap": {"model": "tests.studies.swap.models:tower", "by": ["all", "head", "from"]},
+    "fit": {"model": "tests.studies.swap.models:tower", "steps": 2},
     "doctor": {
         "data": {"queries": {"shape": [1, 3, 9, 4]}, "keys": {"shape": [1, 3, 9, 4]}},
         "scorers": [{"scorer": "dot"}, {"scorer": "scaled_dot"}],

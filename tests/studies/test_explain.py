@@ -109,10 +109,10 @@ SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {  # of a query q, a ke
     "q_i k_i": lambda q, k, p, o: [x * y for x, y in zip(q, k, strict=True)],
     "q_i - k_i": lambda q, k, p, o: [x - y for x, y in zip(q, k, strict=True)],
     "q . k": lambda q, k, p, o: inner(q, k),
-    "phi(q)": lambda q, k, p, o: [PHI[o.get("phi", "elu_plus_one")](x) for x in q],
-    "phi(k)": lambda q, k, p, o: [PHI[o.get("phi", "elu_plus_one")](x) for x in k],
+    "phi(q)": lambda q, k, p, o: features(q, "q", p, o),
+    "phi(k)": lambda q, k, p, o: features(k, "k", p, o),
     "phi(q)_i phi(k)_i": lambda q, k, p, o: [
-        PHI[o.get("phi", "elu_plus_one")](x) * PHI[o.get("phi", "elu_plus_one")](y) for x, y in zip(q, k, strict=True)
+        x * y for x, y in zip(features(q, "q", p, o), features(k, "k", p, o), strict=True)
     ],
     "|q|": lambda q, k, p, o: math.hypot(*q),
     "|k|": lambda q, k, p, o: math.hypot(*k),
@@ -123,6 +123,11 @@ SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {  # of a query q, a ke
     "W k": lambda q, k, p, o: [inner(row, k) for row in p["W.weight"]],
     "q_i (W k)_i": lambda q, k, p, o: [x * inner(row, k) for x, row in zip(q, p["W.weight"], strict=True)],
     "W_q q": lambda q, k, p, o: [inner(row, q) for row in p["W_q.weight"]],
+    "W_q q + b": lambda q, k, p, o: [inner(row, q) + b for row, b in zip(p["W_q.weight"], p["W_q.bias"], strict=True)],
+    "tanh(W_q q + b + W_k k)": lambda q, k, p, o: [
+        math.tanh(inner(a, q) + inner(b, k) + c)
+        for a, b, c in zip(p["W_q.weight"], p["W_k.weight"], p["W_q.bias"], strict=True)
+    ],
     "W_k k": lambda q, k, p, o: [inner(row, k) for row in p["W_k.weight"]],
     "w_v": lambda q, k, p, o: p["w_v.weight"][0],
     "tanh(W_q q + W_k k)": lambda q, k, p, o: [
@@ -138,6 +143,15 @@ PHI: dict[str, Callable[[float], float]] = {
     "relu": lambda x: max(x, 0.0),
     "exp": math.exp,
 }
+
+
+def features(x: Vector, side: str, parameters: Mapping[str, Any], options: Mapping[str, Any]) -> Vector:
+    """Return the features of a query or key: phi of each entry, or of a projection with parameters."""
+    phi = options.get("phi", "elu_plus_one")
+    if phi in PHI:
+        return [PHI[phi](entry) for entry in x]
+    z = [inner(row, x) + a for row, a in zip(parameters[f"A_{side}"], parameters[f"a_{side}"], strict=True)]
+    return [max(entry, 0.0) for entry in z] if phi == "t2r" else [*map(math.exp, z), *(math.exp(-entry) for entry in z)]
 
 
 @pytest.mark.parametrize(("name", "options"), SCORER_VARIANTS)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attncli.config.document import PARAMETERS, TENSORS
+from attncli.config.document import TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.runs.settings import Settings
@@ -165,8 +165,8 @@ def read_run(path: Path) -> StoredRun:
             inputs = StoredTensors(path / TENSORS, list(stored.inputs))
             made = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
             tensors = StoredTensors(path / TENSORS, made)
-        if is_folder and PARAMETERS in stored.files:
-            parameters = StoredTensors(path / PARAMETERS)
+        if is_folder and facts.parameters_file in stored.files:
+            parameters = StoredTensors(path / facts.parameters_file)
         kept = {name: value for name, value in stored if name in OF_RESULT} | stored.settings.fields
         kind = SweepResult if is_sweep else Result
         result = kind(**kept, facts=facts, inputs=inputs, tensors=tensors, parameters=parameters)

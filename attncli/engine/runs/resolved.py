@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from attncli.config.document import CAPTURED, FONT, PARAMETERS, TENSORS
+from attncli.config.document import CAPTURED, FONT, TENSORS
 from attncli.config.models import Experiment
 from attncli.config.yaml_loader import Loader
-from attncli.results import Result
+from attncli.results import PARAMETERS, Result
 
 
 class Dumper(yaml.SafeDumper):

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import CAPTURED, FONT, PARAMETERS, REPORT, TENSORS, Document
+from attncli.config.document import CAPTURED, FONT, REPORT, TENSORS, Document
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.engine.runs.run_folder import (
@@ -138,7 +138,7 @@ def save_run(
             if (font := config.get("figure", {}).get("font")) is not None:
                 shutil.copyfile(font, folder / (FONT + Path(font).suffix))
             if result.parameters:
-                save_named(folder / PARAMETERS, result.parameters)
+                save_named(folder / result.facts.parameters_file, result.parameters, result.facts.metadata)
             if reason := save_weights_csv(folder / "weights.csv", result):
                 note(f"weights.csv is left out: {reason}")
             _draw(folder, files)
@@ -272,12 +272,12 @@ def fingerprint(tensor: Tensor) -> Row:
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "sha256": digest}
 
 
-def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors by name to a .safetensors file; raise an OSError if that fails."""
     path.touch()
     mode = path.stat().st_mode  # by the user's umask; the library makes files that only their owner may read
     try:
-        save_file(_owned(tensors), path, metadata)
+        save_file(_owned(tensors), path, None if metadata is None else dict(metadata))
     except SafetensorError as error:  # for a full disk, too
         raise OSError(str(error)) from error
     path.chmod(mode)

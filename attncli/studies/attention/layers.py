@@ -108,7 +108,7 @@ def joined_layers(
 
 def _is_as_the_model(entry: ScorerEntry, call: AttentionCall, train: bool) -> bool:
     """Whether an entry repeats the model's computation in this call, judged by the entry's options."""
-    changes = [key for key in ("bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
+    changes = [key for key in ("position_bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
     is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
     return (

@@ -32,6 +32,7 @@ from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
 from attncli.inputs.build import Inputs, build_inputs, check_tokens, saved_inputs
 from attncli.inputs.captured import read_calls
 from attncli.inputs.device import resolve_device
+from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
@@ -78,6 +79,7 @@ def prepare(options: AttentionOptions, progress: Progress) -> PreparedAttention:
         if isinstance(options.data, CapturedData):
             with below("data"):
                 captured, calls = read_calls(options.data, dtype, device)
+            check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
         else:
             inputs = build_inputs(
                 options.data,
@@ -193,7 +195,7 @@ def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> 
     kept = {
         "scores": True,
         "capped": entry.softcap is not None,
-        "biased": has_bias or entry.bias is not None,
+        "biased": has_bias or entry.position_bias is not None,
         "weights": True,
         "dropped": options.train and entry.dropout > 0,
     }

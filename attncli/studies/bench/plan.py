@@ -61,7 +61,7 @@ class Contender:
         bias.
         """
         if self.implementation == "textbook":
-            is_softmax = self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.bias is None
+            is_softmax = self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.position_bias is None
             return is_softmax or measure == "scores"
         return self.implementation not in ("fused", "linear") or measure == "output"
 
@@ -150,7 +150,7 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
     if entry.normalizer.normalizer != DEFAULT_NORMALIZER:
         absent.add("fused")
     scorer = outline(entry, 1, 1)
-    if entry.normalizer.normalizer != scorer.linear_with or entry.bias is not None:
+    if entry.normalizer.normalizer != scorer.linear_with or entry.position_bias is not None:
         absent.add("linear")
     names = implementations_of(scorer)
     return [Contender(entry, name, path) for name in names if name not in absent]

@@ -14,6 +14,7 @@ from attncli.common.requests import request_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
+from attncli.inputs.fitted import check_fitted
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
 from attncli.models.loading import LoadedModel, load
@@ -133,6 +134,7 @@ def prepare_loaded(
         progress: receives the progress.
         metric: a function of the model and a batch that runs the batch, and returns a number.
     """
+    check_fitted(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
     own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):

@@ -128,7 +128,7 @@ def test_words_may_be_of_any_picture() -> None:
     assert "Köpfe" in texts_of(result.figure("heads"))
     bars = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
     assert bars.figure(words={"Queries": "Anfragen", "masked": "maskiert", "Keys": "Tasten"}).axes[0].containers
-    for study in ("variance", "saturation", "bench", "train", "doctor", "swap"):
+    for study in ("variance", "saturation", "bench", "train", "doctor", "swap", "fit"):
         check_words(Look(words={"Queries": "a", "accuracy after 500 steps": "b", "head 11": "c", "0.5": "d"}), {study})
 
 

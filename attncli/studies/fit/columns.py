@@ -1,0 +1,77 @@
+"""The columns of the study `fit`: a row for each label and head, and one for the whole model; its facts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from attncli.common.outputs import LANGUAGE_COLUMNS, OF_KIND, OutputKind, output_columns, short
+from attncli.config.fitted import FITTED, METADATA, FittedFacts
+from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
+
+BEFORE = "_before"  # the end of the names of columns of unfitted scorers
+BY = Column("by", "by", "The row is about this head, or all layers: the whole model.", text=True, kind="place")
+LAYER = Column("layer", "layer", "Layer of the model, by its name; empty for all.", text=True, kind="place")
+HEAD = Column("head", "head", "Number of the head, from 0; empty for all.", kind="place")
+PLACE = (SCORER, LABEL, NORMALIZER, BY, LAYER, HEAD)
+PARAMETERS = Column("parameters", "params", "Number of learnt parameters of the head.")
+KL = Column(
+    "kl",
+    "KL",
+    "Mean divergence of the model's weights from the scorer's; of a whole language model, of its predictions.",
+    "nats",
+    short,
+    least=1e-5,
+)
+OUTPUT_L2 = Column(
+    "output_l2", "output\nL2", "L2 norm of the change of the head's output, over that of the model's own.", format=short
+)
+TOP1 = Column(
+    "top1_agreement",
+    "top-1\nagreement",
+    "Share of queries with the largest weight on the same key; of predictions, with the same most probable token.",
+    format=short,
+    most=1,
+)
+
+
+def before(column: Column) -> Column:
+    """Return the column of the unfitted scorer beside one of the fitted scorer."""
+    heading, about = f"{column.heading}\nbefore", f"{column.about.removesuffix('.')}, without fitting."
+    return replace(column, key=column.key + BEFORE, heading=heading, about=about)
+
+
+KL_TRAIN = replace(KL, key="kl_train", heading="KL in\ntraining", about="Mean divergence for the texts in training.")
+OF_HEADS = (PARAMETERS, before(KL), KL, KL_TRAIN, before(OUTPUT_L2), OUTPUT_L2, TOP1)
+
+
+def columns_of(*kinds: OutputKind) -> tuple[Column, ...]:
+    """Return the columns of the rows for kinds of outputs; without any, for a captured file."""
+    columns = {column.key: column for column in (*PLACE, *OF_HEADS)}
+    for column in (each for kind in kinds for each in output_columns(kind)):
+        for one in (before(column), column):
+            columns.setdefault(one.key, one)
+    return tuple(columns.values())
+
+
+COLUMNS = columns_of(*OF_KIND)
+assert {column.key for column in LANGUAGE_COLUMNS} <= {column.key for column in COLUMNS}
+
+
+class FitFacts(Facts):
+    """The model, the number of texts in training and held out, the `kind` of its outputs if it was run, and the file.
+
+    `fitted` are the facts of the file with the fitted parameters.
+    """
+
+    parameters_file: ClassVar[str] = FITTED
+
+    model: str
+    texts: int
+    held_out: int
+    kind: OutputKind | None = None
+    fitted: FittedFacts
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The metadata of the file with the parameters."""
+        return {METADATA: self.fitted.model_dump_json()}

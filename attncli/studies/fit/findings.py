@@ -1,0 +1,89 @@
+"""The findings of the study `fit`: what each label learnt, what that brings, and the heads that hardly need queries."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from attncli.config.scorer_entries import MODEL
+from attncli.numbers import finite, number, several
+from attncli.results import Finding, Result, Row, by_label
+from attncli.studies.fit.columns import BEFORE
+from attncli.studies.fit.options import KEYS_ALONE, UNIFORM
+from attncli.studies.fit.summary import main_of, middle
+
+OVERFITTED = 1.5  # times the divergence in training
+HARDLY = 0.05  # nats: heads closer to `keys_alone` hardly look at their queries
+MOST_NAMED = 5
+OPTIONS = ("scale", "sigma", "bias", "alpha", "c")  # learnt options of scorers and normalisers
+
+
+def findings_of(result: Result) -> list[Finding]:
+    """Return a sentence for each label, and one about heads that hardly look at their queries."""
+    groups = by_label(result.records)
+    named = [
+        _of_label(label, rows, result) for label, rows in groups.items() if label not in (MODEL, UNIFORM, KEYS_ALONE)
+    ]
+    return [*named, *_of_keys_alone(groups.get(KEYS_ALONE, ()), result)]
+
+
+def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
+    heads, whole = [row for row in rows if row["by"] == "head"], [row for row in rows if row["by"] == "all"]
+    key = "kl" if heads[0]["kl"] is not None else "output_l2"
+    unit = " nats" if key == "kl" else " of the output"
+    before, after = middle(heads, key + BEFORE), middle(heads, key)
+    worst = max(heads, key=lambda row: row[key] or 0.0)
+    numbers: Row = {f"{key}{BEFORE}": before, key: after, "worst": worst[key]}
+    texts = [*_options(label, result, numbers)]
+    amount = f"{number(before, 3)} to {number(after, 3)}{unit}"
+    verb = "takes the median " + ("divergence" if key == "kl" else "error") + " of a head from"
+    if before == after:
+        texts.append(f"nothing to learn; a head is {number(after, 3)}{unit} off (median)")
+    else:
+        texts.append(f"fitting {verb} {amount}")
+    texts.append(f"the worst is {_named(worst, result)} ({number(worst[key], 3)})")
+    if whole and (main := main_of(result)) is not None:
+        old, new = whole[0][main + BEFORE], whole[0][main]
+        what = "raises the loss by" if main == "loss_change" else "changes the output by"
+        if old is not None and new is not None:
+            shown = [_amount(each, main) for each in (new, old)]
+            texts.append(f"inside the model it {what} {shown[0]}, unfitted by {shown[1]}")
+            numbers |= {main + BEFORE: old, main: new}
+    held_out, trained = middle(heads, "kl"), middle(heads, "kl_train")
+    if trained and held_out and before != after and held_out > OVERFITTED * trained:
+        times = number(held_out / trained, 2)
+        texts.append(f"held-out texts are {times} times as far off as those in training: give more texts")
+    return Finding(f"{label}: {'; '.join(texts)}.", label, numbers)
+
+
+def _options(label: str, result: Result, numbers: Row) -> list[str]:
+    """Return the medians and ranges of fitted options in words, and put the medians into `numbers`."""
+    found = dict[str, list[float]]()
+    for name, numbers_of_heads in result.parameters.items():
+        option = name.rpartition("/")[2]
+        if name.startswith(f"{label}/") and option in OPTIONS:
+            found.setdefault(option, []).extend(numbers_of_heads.tolist())
+    texts = []
+    for option, values in found.items():
+        numbers[option] = median(values)
+        ends = f" ({number(min(values), 3)} to {number(max(values), 3)})" if len(values) > 1 else ""
+        texts.append(f"fitted {option} {number(median(values), 3)}{ends}")
+    return texts
+
+
+def _of_keys_alone(rows: Sequence[Row], result: Result) -> list[Finding]:
+    heads = [row for row in rows if row["by"] == "head" and finite([row["kl"]])]
+    hardly = sorted((row for row in heads if row["kl"] < HARDLY), key=lambda row: row["kl"])
+    if not hardly:
+        return []
+    names = ", ".join(_named(row, result) for row in hardly[:MOST_NAMED])
+    more = f" and {len(hardly) - MOST_NAMED} more" if len(hardly) > MOST_NAMED else ""
+    count = f"{len(hardly)} of {several(len(heads), 'head')}"
+    text = f"{count} hardly look at their queries: with w . k they are less than {HARDLY} nats off: {names}{more}."
+    return [Finding(text, None, {"count": len(hardly)})]
+
+
+def _named(row: Row, result: Result) -> str:
+    return f"layer {result.layers[row['layer']]}, head {row['head']}"
+
+
+def _amount(value: float, key: str) -> str:
+    return f"{number(value, 3)} nats" if key == "loss_change" else f"{100 * value:.2g} %"

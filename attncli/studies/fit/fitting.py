@@ -1,0 +1,276 @@
+"""Fit the parameters of a scorer to the attention of a model: the losses, Newton's method, and gradient descent.
+
+All heads of a layer are computed together. Their parameters do not meet, unless `per` says that they share them.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from attncli.building import build_normalizer, build_scorer, calling, raw_scores, with_model_defaults
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.normalizers import Normalizer
+from attncli.normalizers.softmax import is_softmax
+from attncli.scorers import Scorer
+from attncli.scorers._heads import KEYS, QUERIES, HeadScorer
+from attncli.studies.fit.calls import EntryCalls, LayerCalls, Part
+from attncli.studies.fit.options import Per, learnt_options
+
+LEAST = 1e-20  # a smaller weight counts as this in a divergence
+TEXTS, TOGETHER = 8, 32  # in a step of descent; measured at a time
+RATE, OPTION_RATE, PROJECTION_RATE = 0.01, 0.05, 0.005  # of Adam, at first
+MOST_ROUNDS, EXACT = 60, 1e-7  # of Newton's method, and the slope, relative to the spread of scores, that ends it
+OPTION_FOR = {"scale": lambda factor: factor, "sigma": lambda factor: (2.0 * factor) ** -0.5}  # the only factor
+
+
+@dataclass
+class LearntNumbers:
+    """Numbers to learn, by name: parameters as they are, and options by `raw` numbers that keep them in their range."""
+
+    raw: dict[str, Tensor]
+    ranges: Mapping[str, tuple[float, float]]
+
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """The parameters and options, with a first axis of heads, or of one set for all."""
+        return {name: _inside(self.ranges.get(name), each) for name, each in self.raw.items()}
+
+    def groups(self) -> list[dict[str, object]]:
+        """Return the groups of parameters for an optimizer, with their learning rates."""
+        rates = dict.fromkeys(self.ranges, OPTION_RATE) | dict.fromkeys((QUERIES, KEYS), PROJECTION_RATE)
+        named = [(each.requires_grad_(), rates.get(name, RATE)) for name, each in self.raw.items()]
+        return [{"params": [each], "lr": rate, "initial_lr": rate} for each, rate in named]
+
+
+def _inside(ends: tuple[float, float] | None, raw: Tensor) -> Tensor:
+    if ends is None or ends == (-math.inf, math.inf):
+        return raw
+    low, high = ends
+    return low + raw.exp() if high == math.inf else low + (high - low) * raw.sigmoid()
+
+
+def _raw(ends: tuple[float, float], value: Tensor) -> Tensor:
+    if ends == (-math.inf, math.inf):
+        return value
+    low, high = ends
+    return (value - low).log() if high == math.inf else ((value - low) / (high - low)).logit()
+
+
+@dataclass
+class LayerFit:
+    """An entry in a layer: the calls as it and as the model sees them, its scorer and normaliser, what is learnt."""
+
+    calls: EntryCalls
+    model: EntryCalls
+    scorer: HeadScorer
+    normalizer: Normalizer
+    learnt: LearntNumbers
+
+    def put(self) -> None:
+        """Put the learnt numbers into the scorer and the normaliser."""
+        values = self.learnt.values
+        for name in [name for name in values if name in self.normalizer.learnable]:
+            setattr(self.normalizer, name, values.pop(name)[:, None, None])
+        self.scorer.learnt = values
+
+    def scores(self, part: Part) -> Tensor:
+        """Return the scores (b, h, n, m)."""
+        return raw_scores(self.scorer, part.queries, part.keys)
+
+    def weights(self, part: Part) -> Tensor:
+        """Return the weights (b, h, n, m)."""
+        return self.calls.weights(self.scores(part), part, self.normalizer)
+
+    def target(self, own: Part) -> Tensor:
+        """Return the model's own weights (b, h, n, m)."""
+        with torch.no_grad():
+            scores = own.queries @ own.keys.mT * self.model.entry.options["scale"]
+            return self.model.weights(scores, own, self.model.rules.normalizer)
+
+
+def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], own: ScorerEntry, per: Per, seed: int) -> list[LayerFit]:
+    """Return the fits of an entry to layers, before any step: as the entry is without fitting."""
+    fits = list[LayerFit]()
+    for layer in calls:
+        call = layer.inputs.call
+        some = with_model_defaults(entry, call)
+        q, k = layer.inputs.queries.shape[-1], layer.inputs.keys.shape[-1]
+        scorer, normalizer = build_scorer(some, q, k, seed, torch.float32), build_normalizer(some)
+        learnt = fits[0].learnt if fits and per == "all" else _start(entry, scorer, normalizer, layer, per)
+        seen = EntryCalls.of(layer, some), EntryCalls.of(layer, with_model_defaults(own, call))
+        fits.append(LayerFit(*seen, HeadScorer(scorer, {}), normalizer, learnt))
+        fits[-1].put()
+    return fits
+
+
+def _start(entry: ScorerEntry, scorer: Scorer, normalizer: Normalizer, layer: LayerCalls, per: Per) -> LearntNumbers:
+    count = len(layer.heads) if per == "head" else 1
+    raw, ranges = dict[str, Tensor](), dict[str, tuple[float, float]]()
+    for module, options in ((scorer, learnt_options(entry)), (normalizer, learnt_options(entry.normalizer))):
+        for option in options:
+            value = getattr(module, option)
+            if isinstance(value, str):  # -ln(m)
+                keys = layer.inputs.valid.whole[:, 0].sum(-1)[layer.counted]
+                value = -float(keys.double().log().mean())
+            ranges[option] = module.learnable[option]
+            raw[option] = _raw(ranges[option], torch.full((count,), float(value)))
+    for name, parameter in scorer.named_parameters():
+        raw[name] = parameter.detach().expand(count, *parameter.shape).clone()
+    if entry.project:
+        for name, size in ((QUERIES, layer.inputs.queries.shape[-1]), (KEYS, layer.inputs.keys.shape[-1])):
+            raw[name] = torch.eye(size).repeat(count, 1, 1)
+    return LearntNumbers(raw, ranges)
+
+
+def divergences(weights: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Return the divergence (..., n) of the target from the weights over valid keys, sum p log(p / w) - p + w.
+
+    If both sum to 1, it is the Kullback-Leibler divergence.
+    """
+    terms: Tensor = torch.special.xlogy(target, target) - target * (weights + LEAST).log() - target + weights
+    return terms.masked_fill(~valid, 0.0).sum(-1)
+
+
+def losses(fit: LayerFit, part: Part, own: Part, by_output: bool) -> Tensor:
+    """Return the mean loss of each head (h,) over the queries that count; `own` is the part as the model sees it."""
+    weights, target, counted = fit.weights(part), fit.target(own), part.counted
+    if not by_output:
+        return (divergences(weights, target, own.valid) * counted).sum((0, 2)) / counted.sum().clamp(min=1)
+    output, own_output = weights @ part.values, target @ own.values  # b h n v
+    sizes = (own_output.square().sum(-1) * counted).sum((0, 2)).clamp(min=1e-30)
+    return ((output - own_output).square().sum(-1) * counted).sum((0, 2)) / sizes
+
+
+def descend(
+    fits: Sequence[LayerFit],
+    texts: Tensor,
+    steps: int,
+    by_output: bool,
+    seed: torch.Generator,
+    done: Callable[[float], None],
+) -> None:
+    """Fit in place by Adam, with learning rates that fall to 0 along a cosine; each step has a few texts and queries.
+
+    `texts` are the batch elements to learn from; `done` is called after each step with the share that is done.
+    """
+    learnt = {id(fit.learnt): fit.learnt for fit in fits}
+    groups = [group for each in learnt.values() for group in each.groups()]
+    if not groups:
+        return
+    optimizer = torch.optim.Adam(groups, foreach=True)
+    order = _some(texts, seed)
+    for step in range(steps):
+        chosen = next(order)
+        optimizer.zero_grad()
+        loss = torch.zeros(())
+        for fit in fits:
+            rows = fit.calls.calls.rows(chosen, seed)
+            fit.put()
+            loss = loss + losses(fit, fit.calls.part(chosen, rows), fit.model.part(chosen, rows), by_output).sum()
+        with calling("the gradient of the scorer"):
+            loss.backward()  # type: ignore[no-untyped-call]
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+        optimizer.step()
+        done((step + 1) / steps)
+    for each in learnt.values():
+        each.raw = {name: value.detach() for name, value in each.raw.items()}
+    for fit in fits:
+        fit.put()
+
+
+def _some(texts: Tensor, seed: torch.Generator) -> Iterator[Tensor]:
+    """Yield a few texts at a time, all of them in a new order before one comes again."""
+    while True:
+        yield from torch.split(texts[torch.randperm(len(texts), generator=seed)], TEXTS)
+
+
+def factor_of(fit: LayerFit) -> str | None:
+    """Return the learnt option that is a factor of the scores, if the divergence is convex in it; else None."""
+    names = [name for name in fit.learnt.ranges if name in OPTION_FOR]
+    rules = fit.calls.rules
+    is_plain = is_softmax(fit.normalizer) and rules.cap is None and rules.sinks is None
+    return names[0] if names and is_plain else None
+
+
+@torch.no_grad()
+def solve(fits: Sequence[LayerFit], option: str, texts: Tensor) -> None:
+    """Set the factor of the scores to the minimum of the mean divergence, where E_w[x] = E_p[x] for scores f x.
+
+    The divergence is convex in the factor f: Newton's method is kept in a bracket around its minimum.
+    """
+    learnt = fits[0].learnt
+    learnt.raw[option] = _raw(learnt.ranges[option], torch.full_like(learnt.raw[option], OPTION_FOR[option](1.0)))
+    parts = list[tuple[EntryCalls, Part, Tensor]]()
+    wanted = torch.zeros(len(learnt.raw[option]), dtype=torch.float64)
+    spread, pairs = torch.zeros_like(wanted), torch.zeros_like(wanted)
+    for fit in fits:
+        fit.put()
+        for some in torch.split(texts, TOGETHER):
+            part = fit.calls.part(some)
+            x = fit.scores(part).masked_fill(~part.valid, 0.0)
+            x = x - x.sum(-1, keepdim=True) / part.valid.sum(-1, keepdim=True).clamp(min=1)
+            x = x.masked_fill(~part.valid, 0.0) * part.counted[..., None]
+            empty = x[:0]
+            parts.append((fit.calls, replace(part, queries=empty, keys=empty, values=empty), x))
+            wanted += _by_set(fit.target(fit.model.part(some)) * x, len(wanted))
+            spread += _by_set(x.square(), len(wanted))
+            pairs += _by_set((part.valid & part.counted[..., None]).expand_as(x), len(wanted))
+    unit = (pairs / spread.clamp(min=1e-300)).sqrt()  # the factor for scores of variance 1
+    factor, low, high = unit.clone(), torch.zeros_like(unit), torch.full_like(unit, math.inf)
+    for _ in range(MOST_ROUNDS):
+        slope, bend = torch.zeros_like(unit), torch.zeros_like(unit)
+        of_heads = factor.to(torch.float32)[:, None, None]
+        for calls, part, x in parts:
+            weights = calls.weights(of_heads * x, part, fits[0].normalizer)
+            mean = (weights * x).sum(-1, keepdim=True)
+            slope += _by_set(weights * x, len(unit))
+            bend += _by_set((weights * (x - mean).square()) * part.counted[..., None], len(unit))
+        slope -= wanted
+        high, low = torch.where(slope > 0, factor, high), torch.where(slope > 0, low, factor)
+        if bool((slope.abs() * unit <= EXACT * pairs).all()):
+            break
+        new = factor - slope / bend.clamp(min=1e-300)
+        middle = torch.where(high.isfinite(), (low + high) / 2, 2 * factor)
+        factor = torch.where((new > low) & (new < high), new, middle).clamp(min=1e-9 * unit)
+    learnt.raw[option] = _raw(learnt.ranges[option], OPTION_FOR[option](factor).to(torch.float32))
+    for fit in fits:
+        fit.put()
+
+
+def _by_set(terms: Tensor, sets: int) -> Tensor:
+    """Return the sums of (b, h, n, m) for each head, or for all heads if they share their parameters."""
+    sums = terms.double().sum((0, 2, 3))
+    return sums if sets > 1 else sums.sum(0, keepdim=True)
+
+
+@torch.no_grad()
+def measure(fit: LayerFit, texts: Tensor) -> dict[str, list[float | None]]:
+    """Return figures of each head for some batch elements: means over the queries that count.
+
+    They are the divergence of the weights, the relative L2 norm of the change of the output, and the share of queries
+    whose largest weights agree.
+    """
+    sums = [torch.zeros((), dtype=torch.float64) for _ in range(5)]
+    for some in torch.split(texts, TOGETHER):
+        part, own = fit.calls.part(some), fit.model.part(some)
+        target, weights = fit.target(own).double(), fit.weights(part).double()
+        output, own_output = weights @ part.values.double(), target @ own.values.double()
+        each = (
+            divergences(weights, target, own.valid),
+            (output - own_output).square().sum(-1),
+            own_output.square().sum(-1),
+            weights.argmax(-1) == target.argmax(-1),
+            torch.ones(weights.shape[:-1], dtype=torch.bool),
+        )
+        sums = [total + (one * part.counted).double().sum((0, 2)) for total, one in zip(sums, each, strict=True)]
+    kl, changes, sizes, same, count = sums
+    l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)
+    names = ("kl", "output_l2", "top1_agreement")
+    columns = (each.tolist() for each in (kl / count, l2, same / count))
+    return {
+        name: [None if each != each else each for each in column] for name, column in zip(names, columns, strict=True)
+    }

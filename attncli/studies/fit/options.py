@@ -1,0 +1,153 @@
+"""The options of the study `fit`: a model with its texts or a captured file, the scorers, and how they are fitted."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from attncli.config.models import STUDY, About, DType, Experiment
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, NormalizerEntry
+from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
+from attncli.config.strict import Flag, problem
+from attncli.config.tensors import CapturedData
+from attncli.config.texts import MODEL_NAME, ModelName, Texts
+from attncli.config.values import Indices, as_list
+from attncli.errors import got
+
+Per = Literal["head", "layer", "all"]
+Objective = Literal["auto", "kl", "output"]
+KEYS_ALONE, UNIFORM = "keys_alone", "uniform"
+REFERENCES = (MODEL, UNIFORM, KEYS_ALONE)  # labels of the entries that always run
+DEFAULT_SCORERS: list[Any] = [{"scorer": "cosine"}]
+FITTING, WHERE, RUN = Flag(panel="Fitting"), Flag(panel="Where"), Flag(panel="The model")
+Count = Annotated[int, Field(ge=1, le=10**6)]
+OF_MODEL = ("texts", "attn", "revision", "batch_size")  # keys without a use for captured files
+
+
+def _layers(given: Any) -> Any:
+    """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
+    given = as_list(given)
+    if not isinstance(given, list):
+        return given
+    return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
+
+
+class FitOptions(Experiment):
+    """Scorers fitted to the attention of a trained model."""
+
+    refused: ClassVar = {
+        "dropout": "fits without dropout",
+        "fitted": "fits scorers anew",
+        "dtype": "fits in float32",
+    }
+    learns: ClassVar = True
+
+    study: Annotated[Literal["fit"], STUDY] = "fit"
+    about: About = "Could this model have used another scorer?"
+    scorers: Scorers = DEFAULT_SCORERS
+
+    model: Annotated[ModelName | None, MODEL_NAME] = None
+    texts: Texts
+    data: Annotated[CapturedData | None, Field(description="a captured file, in place of a model and its texts")] = None
+    held_out: Annotated[
+        float, Field(gt=0, lt=1, description="share of the texts that are for the reported figures only"), FITTING
+    ] = 0.2
+    per: Annotated[
+        Per, Field(description="what has parameters of its own: each head, each layer, or all layers together"), FITTING
+    ] = "head"
+    objective: Annotated[
+        Objective,
+        Field(
+            description="kl: of the model's weights to the scorer's; output: squared error of the heads' outputs; "
+            "auto: kl, but output for weights that can be 0"
+        ),
+        FITTING,
+    ] = "auto"
+    steps: Annotated[int, Field(ge=0, le=10**6, description="steps of gradient descent"), FITTING] = 300
+    layers: Annotated[
+        Annotated[list[int | str], Field(min_length=1), BeforeValidator(_layers)] | None,
+        Field(description="layers to fit: numbers, ranges such as 5-7, names, or patterns such as decoder.*"),
+        WHERE,
+    ] = None
+    heads: Annotated[
+        Annotated[Indices, BeforeValidator(as_list)] | None,
+        Field(description="numbers of the heads to fit; default: all"),
+        WHERE,
+    ] = None
+    batch_size: Annotated[Count, Field(description="texts in one run of the model"), RUN] = 16
+    attn: Annotated[
+        Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN
+    ] = "auto"
+    revision: Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN] = None
+    dtype: Annotated[DType | None, Field(description="dtype of the model; default: the file's")] = None  # type: ignore[assignment]
+
+    @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data with short forms expanded; the name of a normaliser stands for a dot product with it."""
+        written = dict(data)
+        for key in ("scorers", "scorer"):
+            entries = written.get(key)
+            if isinstance(entries, list | str | dict):
+                written[key] = [_fit_entry(each) for each in (entries if isinstance(entries, list) else [entries])]
+        return super().normalised(written)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.model is None and self.data is None:
+            raise problem(
+                "the key `model` is missing; expected it with `texts`, or `data: {capture: FILE}`", under=["model"]
+            )
+        if self.model is not None and self.data is not None:
+            raise problem("got data together with a model; expected one of the two", under=["data"])
+        if self.data is not None:
+            written = ("layers", "heads", *OF_MODEL)
+            if beside := next((key for key in written if key in self.model_fields_set), None):
+                there = f"write `data: {{{beside}: ...}}`" if beside in ("layers", "heads") else "leave it out"
+                raise problem(f"got {beside} together with `data`; {there}", under=[beside])
+        return self
+
+    @field_validator("scorers")
+    @classmethod
+    def _beside_references(cls, entries: list[ScorerEntry]) -> list[ScorerEntry]:
+        """Refuse the labels of the references, which always run."""
+        for index, entry in enumerate(entries):
+            if entry.label in REFERENCES:
+                cure = "give this entry another `label`, or leave it out"
+                raise problem(got(entry.label, "a reference that always runs", cure), under=[index, "label"])
+        return entries
+
+    @model_validator(mode="after")
+    def _can_be_kl(self) -> Self:
+        for index, entry in enumerate(self.scorers):
+            if self.objective == "kl" and getattr(entry.normalizer.implementation, "may_drop_keys", False):
+                name = entry.normalizer.normalizer
+                message = (
+                    f"got objective kl; weights of {name} can be 0, and the divergence infinite; use auto or output"
+                )
+                raise problem(message, under=["scorers", index, KEY])
+        return self
+
+    def unused(self) -> dict[str, Any]:
+        """Return the keys without effect: the keys of a model, for a captured file; and options that are learnt."""
+        keys = {*OF_MODEL, "layers", "heads"} if self.data is not None else {"data"}
+        learnt = dict[int, dict[str, Any]]()
+        for index, entry in enumerate(self.scorers):
+            learnt[index] = {**dict.fromkeys(learnt_options(entry), True)}
+            learnt[index][KEY] = dict.fromkeys(learnt_options(entry.normalizer), True)
+        return {**dict.fromkeys(keys, True), "scorers": learnt}
+
+
+def learnt_options(entry: ScorerEntry | NormalizerEntry) -> list[str]:
+    """Return the options of a scorer or normaliser that are learnt: learnable ones that the entry does not write."""
+    learnable = getattr(entry.implementation, "learnable", {})
+    return [option for option in learnable if option not in entry.model_fields_set]
+
+
+def _fit_entry(entry: Any) -> Any:
+    """Return an entry as for a captured model, but the name of a normaliser without the model's scale, to learn one."""
+    made = model_entry(entry)
+    is_normalizer = isinstance(entry, str) and isinstance(made, dict) and made.get(KEY, DEFAULT_NORMALIZER) == entry
+    return {"scorer": "scaled_dot", KEY: entry, "label": entry} if is_normalizer else made
+
+
+OPTIONS = FitOptions

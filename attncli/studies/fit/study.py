@@ -1,0 +1,356 @@
+"""Fit scorers to the attention of a trained model, head by head, and measure the model with them inside."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.building import formulas_of, names_of
+from attncli.common.outputs import Changes, Outputs, Runner
+from attncli.common.requests import request_of
+from attncli.config.fitted import FittedFacts, FittedLayer, text_hashes
+from attncli.config.scorer_entries import MODEL, ScorerEntry
+from attncli.errors import Collector, InputError, below, did_you_mean, got
+from attncli.inputs.build import Inputs
+from attncli.inputs.captured import inputs_of, read_calls
+from attncli.inputs.device import resolve_device
+from attncli.inputs.fitted import FittedScorers
+from attncli.inputs.seeding import generator
+from attncli.models.capture import Capture, evaluating
+from attncli.models.loading import LoadedModel, Request, load
+from attncli.models.selection import calls_of, choice_of
+from attncli.numbers import several
+from attncli.results import CaptureFacts, Result, Row, Rows
+from attncli.stopping import Keeping, Progress
+from attncli.studies.fit.calls import LayerCalls
+from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
+from attncli.studies.fit.findings import findings_of
+from attncli.studies.fit.fitting import LayerFit, descend, factor_of, measure, solve, starts
+from attncli.studies.fit.options import KEYS_ALONE, UNIFORM, FitOptions
+from attncli.studies.fit.tables import tables
+from attncli.studies.study import Study
+from attncli.swapping import Swap, entry_of
+
+CPU = torch.device("cpu")  # everything is fitted there
+
+
+@dataclass(frozen=True)
+class PreparedFit:
+    """The validated input of `run`: the calls of each layer, and the numbers of the texts to learn from and held out.
+
+    `held_out_batches` are the model's inputs for the texts held out, if there is a model to run. `texts` are the texts
+    themselves, if known.
+    """
+
+    options: FitOptions
+    calls: Sequence[LayerCalls]
+    training: Tensor
+    held_out: Tensor
+    model: str
+    texts: Sequence[str]
+    loaded: LoadedModel | None
+    held_out_batches: Sequence[Any]
+    own: Sequence[Outputs]
+    runner: Runner | None
+    device: torch.device
+    capture: CaptureFacts | None = None
+
+    @property
+    def layers(self) -> dict[str, int]:
+        """The number of each layer by name."""
+        return {each.name: each.number for each in self.calls}
+
+
+def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
+    """Read the captured calls, or load the model and run it once on all texts."""
+    progress.step(0, 1, "loading the model")
+    device = resolve_device(options.device)
+    if options.model is not None:
+        texts = list(dict.fromkeys(options.texts))  # the same text must not be in both parts
+        more = {"dtype": options.dtype, "revision": options.revision, "device": device, "has_head": True}
+        request = request_of(options.model, texts, options.attn, **more)
+        with below("model"):
+            loaded = load(request, options.batch_size)
+        return prepare_loaded(options, loaded, texts, request.name, progress)
+    assert options.data is not None, "validated"
+    with below("data"):
+        captured, inputs = read_calls(options.data, torch.float32, CPU)
+    calls = [_joined([each], captured.numbers, [len(inputs[0].queries)]) for each in inputs]
+    model = Request(str(captured.about.get("model") or captured.path.stem)).name
+    about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
+    parts = _split(options, len(inputs[0].queries), "data")
+    return PreparedFit(options, calls, *parts, model, captured.texts, None, [], [], None, device, about)
+
+
+def prepare_loaded(
+    options: FitOptions, loaded: LoadedModel, texts: Sequence[str], model: str, progress: Progress
+) -> PreparedFit:
+    """Run a loaded model on its batches, and keep its attention calls."""
+    counts = [_count(batch) for batch in loaded.batches]
+    training, held_out = _split(options, sum(counts), "texts")
+    found, problems = dict[str, list[Inputs]](), dict[str, str]()
+    with evaluating(loaded.model), below("model"), torch.no_grad():
+        for index, batch in enumerate(loaded.batches):
+            progress.step(index, len(loaded.batches), "the model as it is")
+            with Capture() as seen:
+                seen.take_names(loaded.model)
+                loaded.outputs(batch)
+            seen.check()
+            for record in seen.records:
+                if record.problem is None:
+                    found.setdefault(record.name, []).append(inputs_of(record, torch.float32, CPU))
+            problems |= {each.name: str(each.problem) for each in seen.records if each.problem is not None}
+            problems |= {each.layer: each.problem for each in seen.missed}
+        for name, problem in problems.items():
+            progress.note(f"warning: {name} is left out: {problem}")
+            found.pop(name, None)
+        numbers = {name: number for number, name in enumerate(found)}
+        chosen = _chosen(options, numbers)
+        calls = [_joined([_of_heads(options, each) for each in found[name]], numbers, counts) for name in chosen]
+        starts_at = torch.tensor([0, *counts]).cumsum(0).tolist()
+        batches, runner = [], Runner(loaded)
+        for first, count, batch in zip(starts_at, counts, loaded.batches, strict=False):
+            inside = held_out[(held_out >= first) & (held_out < first + count)] - first
+            if len(inside):
+                batches.append(_taken(batch, inside, count))
+        own = [runner.run(batch) for batch in batches]
+    device = next((each.device for each in loaded.model.parameters()), CPU)
+    parts = (training, held_out, model, texts, loaded, batches, own, runner, device)
+    return PreparedFit(options, calls, *parts)
+
+
+def _joined(batches: Sequence[Inputs], numbers: Mapping[str, int], counts: Sequence[int]) -> LayerCalls:
+    call = batches[0].call
+    assert call is not None, "of a model"
+    return LayerCalls.joined(call.name, numbers[call.name], batches, counts)
+
+
+def _split(options: FitOptions, count: int, where: str) -> tuple[Tensor, Tensor]:
+    """Return the numbers of the texts to learn from and of the texts held out, drawn from the seed."""
+    if count < 2:
+        cure = "expected at least two, one of them to be held out"
+        raise InputError.of(f"got {several(count, 'text')}; {cure}", [where])
+    held_out = min(max(round(options.held_out * count), 1), count - 1)
+    order = torch.randperm(count, generator=generator(options.seed, "fit.held_out"))
+    return order[held_out:].sort().values, order[:held_out].sort().values
+
+
+def _count(batch: Any) -> int:
+    """Return the number of texts in a batch: the first size of its first tensor."""
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
+    first = next((each for each in parts if isinstance(each, Tensor) and each.ndim), None)
+    if first is None:
+        raise InputError.of(
+            f"got a batch of {type(batch).__name__} without a tensor; expected tensors with the texts on the first axis"
+        )
+    return len(first)
+
+
+def _taken(batch: Any, texts: Tensor, count: int) -> Any:
+    """Return the batch with some of its texts only: of tensors with an entry for each text, these entries."""
+    if isinstance(batch, Tensor):
+        return batch[texts.to(batch.device)] if batch.ndim and len(batch) == count else batch
+    if isinstance(batch, Mapping):
+        return {key: _taken(value, texts, count) for key, value in batch.items()}
+    return type(batch)(_taken(each, texts, count) for each in batch) if type(batch) in (tuple, list) else batch
+
+
+def _chosen(options: FitOptions, numbers: Mapping[str, int]) -> list[str]:
+    """Return the names of the chosen layers, in the order of the model."""
+    names, chosen, collector = [*numbers], set[str](), Collector()
+    for index, layer in enumerate(options.layers or ()):
+        with collector.under("layers", index):
+            calls = calls_of(choice_of(layer), names)
+            if not calls:
+                known = f"expected 0 to {len(names) - 1}, of {len(names)} layers with attention"
+                cure = did_you_mean(layer, names) if isinstance(layer, str) else ""
+                raise InputError.of(got(layer, known, cure))
+            chosen |= {*calls}
+    collector.check()
+    return names if options.layers is None else [name for name in names if name in chosen]
+
+
+def _of_heads(options: FitOptions, inputs: Inputs) -> Inputs:
+    """Return the inputs of the chosen heads."""
+    call = inputs.call
+    assert call is not None, "of a model"
+    if options.heads is None:
+        return inputs
+    for index, head in enumerate(options.heads):
+        if head >= (count := call.queries.shape[1]):
+            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the heads of {call.name}"), ["heads", index])
+    return inputs_of(call.of_heads(options.heads), torch.float32, CPU)
+
+
+def _entries(options: FitOptions) -> list[tuple[Row, ScorerEntry]]:
+    """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
+    alone = entry_of({"scorer": "attncli.studies.fit.keys_alone:KeysAlone", "label": KEYS_ALONE})
+    entries = [(names_of(entry), entry) for entry in (entry_of(MODEL), *options.scorers, entry_of(UNIFORM))]
+    return [*entries, ({**names_of(alone), "scorer": KEYS_ALONE}, alone)]
+
+
+def expected_rows(prepared: PreparedFit) -> Rows:
+    """Return the rows that the result will have: each entry and reference for each head, and for the whole model."""
+    rows = list[Row]()
+    for names, _ in _entries(prepared.options):
+        rows += [{**names, **place} for place in _places(prepared)]
+    kinds = [prepared.own[0].kind] if prepared.own else []
+    layers = {number: name for name, number in prepared.layers.items()}
+    return Rows(columns_of(*kinds), rows, layers=layers)
+
+
+def _places(prepared: PreparedFit) -> list[Row]:
+    places = [{"by": "head", "layer": each.name, "head": head} for each in prepared.calls for head in each.heads]
+    return [*places, *([{"by": "all", "layer": None, "head": None}] if prepared.own else [])]
+
+
+def run(prepared: PreparedFit, progress: Progress) -> Result:
+    """Fit every entry, and run the model with it inside; finished entries are kept if the user stops the run.
+
+    Raises:
+        InputError: a scorer fails.
+    """
+    options, entries = prepared.options, _entries(prepared.options)
+    records, parameters = list[Row](), dict[str, Tensor]()
+    facts = _facts(prepared)
+    reference: Changes | None = None
+    with Keeping(records) as kept:
+        for index, (names, entry) in enumerate(entries):
+            with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
+                said = _Steps(progress, len(entries), index, names["label"])
+                rows, learnt = _fitted(prepared, entry, said)
+                if prepared.runner is not None:
+                    after = _inside(prepared, entry, FittedScorers(facts, learnt))
+                    reference = reference or after
+                    unfitted = _inside(prepared, entry, None) if learnt else after
+                    new, old = after.record(reference), unfitted.record(reference)
+                    rows.append({**new, **{key + BEFORE: value for key, value in old.items()}})
+                places = _places(prepared)
+                keys = [column.key for column in columns_of(*([prepared.own[0].kind] if prepared.own else []))]
+                made = [{**names, **place, **row} for place, row in zip(places, rows, strict=True)]
+                parameters |= learnt if names["label"] in facts.entries else {}
+                records += [{key: row.get(key) for key in keys} for row in made]
+    result = Result(
+        options.study,
+        options.name,
+        records,
+        parameters=parameters,
+        interrupted=kept.interrupted,
+        formulas=formulas_of([entry for _, entry in entries]),
+        layers=prepared.layers,
+        capture=prepared.capture,
+        facts=FitFacts(
+            model=prepared.model,
+            texts=len(prepared.training),
+            held_out=len(prepared.held_out),
+            kind=prepared.own[0].kind if prepared.own else None,
+            fitted=facts,
+        ),
+    )
+    return replace(result, findings=findings_of(result))
+
+
+class _Steps:
+    """The progress of one entry: of steps in all layers, as a share of the work on all entries."""
+
+    def __init__(self, progress: Progress, entries: int, index: int, label: str) -> None:
+        self._progress, self._entries, self._index, self._label = progress, entries, index, label
+
+    def step(self, number: int, count: int, done: float) -> None:
+        """Report a share of one of `count` parts of the work on the entry."""
+        share = self._index + (number + done) / count
+        self._progress.step(int(100 * share), 100 * self._entries, self._label)
+
+
+def _facts(prepared: PreparedFit) -> FittedFacts:
+    config = prepared.options.model_dump(
+        mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=prepared.options.unused()
+    )
+    hashes = text_hashes(prepared.texts)
+    return FittedFacts(
+        model=prepared.model,
+        texts=hashlib.sha256("\n".join(prepared.texts).encode()).hexdigest() if prepared.texts else None,
+        trained_on=[hashes[text] for text in prepared.training.tolist()] if hashes else [],
+        entries={written["label"]: written for written in config["scorers"]},
+        layers={
+            each.name: FittedLayer(
+                number=each.number,
+                heads=[*each.heads],
+                query_size=each.inputs.queries.shape[-1],
+                key_size=each.inputs.keys.shape[-1],
+            )
+            for each in prepared.calls
+        },
+    )
+
+
+def _fitted(prepared: PreparedFit, entry: ScorerEntry, said: _Steps) -> tuple[list[Row], dict[str, Tensor]]:
+    """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
+    options = prepared.options
+    fits = starts(entry, prepared.calls, entry_of(MODEL), options.per, options.seed)
+    drops = fits[0].normalizer.may_drop_keys
+    by_output = options.objective == "output" or (options.objective == "auto" and drops)
+    texts = [
+        [torch.isin(each.texts, some).nonzero()[:, 0] for some in (prepared.training, prepared.held_out)]
+        for each in prepared.calls
+    ]
+    before = [measure(fit, held_out) for fit, (_, held_out) in zip(fits, texts, strict=True)]
+    groups = [[*range(len(fits))]] if options.per == "all" else [[index] for index in range(len(fits))]
+    for number, group in enumerate(groups):
+        some, done = [fits[index] for index in group], partial(said.step, number, len(groups))
+        done(0.0)
+        _fit(options, some, texts[group[0]][0], by_output, done)
+    rows, learnt = list[Row](), dict[str, Tensor]()
+    for fit, old, (training, held_out) in zip(fits, before, texts, strict=True):
+        new, trained = measure(fit, held_out), measure(fit, training)
+        calls, heads = fit.calls.calls, len(fit.calls.calls.heads)
+        values = {
+            name: each.detach().expand(heads, *each.shape[1:]).clone() for name, each in fit.learnt.values.items()
+        }
+        learnt |= {f"{entry.label}/{calls.name}/{name}": each for name, each in values.items()}
+        count = sum(each[0].numel() for each in values.values())
+        for head in range(heads):
+            row: Row = {"parameters": count, "top1_agreement": new["top1_agreement"][head]}
+            row |= {"output_l2": new["output_l2"][head], "output_l2_before": old["output_l2"][head]}
+            if not drops:
+                row |= {"kl": new["kl"][head], "kl_before": old["kl"][head], "kl_train": trained["kl"][head]}
+            rows.append(row)
+    return rows, learnt
+
+
+def _fit(options: FitOptions, fits: Sequence[LayerFit], texts: Tensor, by_output: bool, done: Any) -> None:
+    """Fit in place: a factor alone by Newton's method, anything else from there by gradient descent."""
+    label, names = fits[0].calls.entry.label, {*fits[0].learnt.raw}
+    option = None if by_output else factor_of(fits[0])
+    if option is not None:
+        solve(fits, option, texts)
+        names.discard(option)
+    if names:
+        where = "" if options.per == "all" else f".{fits[0].calls.calls.name}"
+        descend(fits, texts, options.steps, by_output, generator(options.seed, f"fit.{label}{where}"), done)
+
+
+def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | None) -> Changes:
+    """Run the model on the texts held out with an entry in the fitted layers, and return the changes of its outputs."""
+    assert prepared.loaded is not None, "a model"
+    assert prepared.runner is not None, "a model"
+    if fitted is not None:
+        entry = entry.model_copy()
+        entry._fitted = fitted
+    changes = Changes(prepared.loaded.pooling)
+    with evaluating(prepared.loaded.model), torch.no_grad():
+        for batch, own in zip(prepared.held_out_batches, prepared.own, strict=True):
+            with Swap(
+                entry, layers=[*prepared.layers], heads=prepared.options.heads, seed=prepared.options.seed
+            ) as swap:
+                swap.take_names(prepared.loaded.model)
+                new = prepared.runner.run(batch)
+            changes.add(own, new)
+    return changes
+
+
+STUDY = Study(prepare, expected_rows, run, tables, FitFacts, {"records": COLUMNS}, "kl")

@@ -1,0 +1,49 @@
+"""The tables of the study `fit`: medians over heads for each label, and every head if there is room."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.errors import printable
+from attncli.numbers import several
+from attncli.results import LABEL, Result
+from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import tables as blocks
+from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, PARAMETERS, TOP1, FitFacts
+from attncli.studies.fit.summary import main_of, summary
+
+FEWEST = 8  # rows of a table that always have room
+WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergence of a head.")
+
+
+def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+    """Yield the medians over heads, then the divergence of each head (all figures if `most` is None)."""
+    facts, main = FitFacts.of(result), main_of(result)
+    heads = sum(len(layer.heads) for layer in facts.fitted.layers.values())
+    fitted = f"{several(heads, 'head')} of {several(len(result.layers), 'layer')}"
+    texts = f"{several(facts.texts, 'text')} to learn from, {facts.held_out} held out"
+    yield Text(printable(f"{facts.model}: {fitted}; {texts}; references: model, uniform, keys_alone (w . k)"))
+    rows, names = numbered_layers(result.records, result.layers, most)
+    yield from remark(names)
+    whole = pick(COLUMNS, [main + BEFORE, main]) if main else []
+    before, after, *l2 = pick(COLUMNS, ["kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2"])
+    figures = [PARAMETERS, before, after, WORST, *l2, TOP1, *whole]
+    title = f"Texts held out, medians over heads{'; whole model' if whole else ''}"
+    yield from titled(title, blocks([LABEL], figures, summary(result), width, most and max(most, FEWEST)))
+    by_head = [row for row in rows if row["by"] == "head"]
+    places = pick(COLUMNS, ["layer", "head"])
+    if most is None:
+        keys = [column.key for column in COLUMNS if column.key in result.records[0]][6:]
+        used = [key for key in keys if any(row[key] is not None for row in by_head)]
+        yield from titled("Heads", blocks([LABEL, *places], pick(COLUMNS, used), by_head, width))
+        if whole:
+            used = [key for key in keys if any(row["by"] == "all" and row[key] is not None for row in rows)]
+            all_ = [row for row in rows if row["by"] == "all"]
+            yield from titled("Whole model", blocks([LABEL], pick(COLUMNS, used), all_, width))
+    else:
+        known = [row for row in by_head if row["kl"] is not None and row["label"] != "model"]
+        if known:
+            yield from titled(f"{KL.name_with_unit} by head", pivot(places, KL, known, width, most))
+    yield from formulas_if(most, result)

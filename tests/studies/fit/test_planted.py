@@ -1,0 +1,180 @@
+"""Weights that come from a known scorer: fitting finds its parameters, or scores that do as well."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from attncli.scorers import SCORERS, Scorer
+from attncli.studies.fit.fitting import LayerFit, descend, divergences, losses, measure, solve
+from tests.reference import cosine as cosine_oracle
+from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer, planted
+
+EVERY = torch.arange(48)
+
+
+def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(5)
+        made = [SCORERS[name](SIZE, SIZE, **options) for _ in range(HEADS)]
+    for scorer in made:
+        for parameter in [*scorer.parameters()][-1:]:
+            parameter.data.mul_(factor)
+    return made
+
+
+def minimise(fit: LayerFit, rounds: int) -> None:
+    """Minimise the losses of all queries by L-BFGS, which is exact where there are few of them."""
+    leaves = [each.requires_grad_() for each in fit.learnt.raw.values()]
+    exact: dict[str, Any] = {"tolerance_grad": 1e-9, "tolerance_change": 1e-12}
+    optimizer = torch.optim.LBFGS(leaves, max_iter=rounds, history_size=30, line_search_fn="strong_wolfe", **exact)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        fit.put()
+        loss = losses(fit, fit.calls.part(EVERY), fit.model.part(EVERY), by_output=False).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    fit.put()
+
+
+def worst(fit: LayerFit) -> float:
+    return max(kl for kl in measure(fit, EVERY)["kl"] if kl is not None)
+
+
+def middle(fit: LayerFit) -> float:
+    return float(torch.tensor(measure(fit, EVERY)["kl"]).median())
+
+
+@pytest.mark.parametrize(("name", "option"), [("cosine", "scale"), ("gaussian", "sigma")])
+def test_factors(name: str, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [0.5, 1.0, 3.0, 20.0]
+    planted(monkeypatch, [SCORERS[name](SIZE, SIZE, **{option: value}) for value in wanted])
+    fit = fit_of(name, layer())
+    solve([fit], option, EVERY)
+    torch.testing.assert_close(fit.learnt.values[option], torch.tensor(wanted), rtol=1e-3, atol=0.0)
+    assert worst(fit) < 1e-6
+
+
+def test_matrices_of_general(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = teachers("general", 3.0)
+    planted(monkeypatch, made)
+    fit = fit_of("general", layer())
+    minimise(fit, 200)
+    wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in made])
+    assert float((fit.learnt.values["W.weight"].detach() - wanted).norm() / wanted.norm()) < 1e-4
+
+
+def test_additive_with_twice_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, teachers("additive", 10.0))
+    fit = fit_of("additive:num_hiddens=16", layer())
+    before = middle(fit)
+    minimise(fit, 300)
+    assert middle(fit) < min(2e-4, before / 1000)
+
+
+def test_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, teachers("general", 3.0))
+    fit = fit_of("general", layer())
+    before, done = middle(fit), list[float]()
+    descend([fit], EVERY, 300, False, torch.Generator().manual_seed(0), done.append)
+    assert middle(fit) < before / 4
+    assert done == pytest.approx([(step + 1) / 300 for step in range(300)])
+    assert not any(each.requires_grad for each in fit.learnt.raw.values())
+
+
+def test_moments_agree_at_the_minimum() -> None:
+    """A factor minimises the divergence where the mean of the unscaled scores is that under the model's weights."""
+    train = layer()
+    fit = fit_of("cosine", train)
+    solve([fit], "scale", EVERY)
+    part = fit.calls.part(EVERY)
+    weights, target = fit.weights(part), fit.target(fit.model.part(EVERY))
+    for head in range(HEADS):
+        moments = [0.0, 0.0]
+        for text in range(len(EVERY)):
+            seen = int(train.keys[text])
+            x = cosine_oracle(torch.nn.Identity(), part.queries[text, head], part.keys[text, head, :seen])
+            counted = part.counted[text, 0]
+            moments[0] += float((weights[text, head, :, :seen].double() * x)[counted].sum())
+            moments[1] += float((target[text, head, :, :seen].double() * x)[counted].sum())
+        assert abs(moments[0] - moments[1]) / float(part.counted.sum()) < 1e-4
+
+
+def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
+    """Without it the score is odd, and of centred queries and keys it learns nothing about an even one."""
+    alone, found = fit_of({"scorer": "dot", "normalizer": "uniform", "label": "u"}, layer()), dict[bool, float]()
+    for bias in (False, True):
+        fit = fit_of({"scorer": "additive", "num_hiddens": 16, "bias": bias}, layer())
+        minimise(fit, 150)
+        found[bias] = middle(fit)
+    uniform = middle(alone)
+    assert found[True] < 0.2 * uniform
+    assert found[False] > 0.6 * uniform
+
+
+def test_padding_never_matters() -> None:
+    fits = [fit_of("cosine", layer(junk=junk)) for junk in (0.0, 1e3)]
+    for fit in fits:
+        solve([fit], "scale", EVERY)
+    torch.testing.assert_close(*(fit.learnt.values["scale"] for fit in fits), rtol=1e-6, atol=0.0)
+    first, second = (measure(fit, EVERY) for fit in fits)
+    for name, values in first.items():
+        assert values == pytest.approx(second[name], rel=1e-5)
+
+
+def test_divergence_of_weights_that_need_not_sum_to_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p, w = (torch.rand(2, 3, 5, 7, generator=generator, dtype=torch.float64) for _ in range(2))
+    valid = torch.rand(2, 3, 5, 7, generator=generator) < 0.7
+    p[..., 0] = 0.0
+    got = divergences(w, p, valid)
+    for place in torch.cartesian_prod(torch.arange(2), torch.arange(3), torch.arange(5)).tolist():
+        pairs = zip(p[*place].tolist(), w[*place].tolist(), valid[*place].tolist(), strict=True)
+        wanted = math.fsum((a * math.log(a / b) if a else 0.0) - a + b for a, b, seen in pairs if seen)
+        assert float(got[*place]) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_sets_that_heads_share() -> None:
+    """For a layer the factor solves the problem of all heads together."""
+    fit = fit_of("cosine", layer(), per="layer")
+    solve([fit], "scale", EVERY)
+    best = float(fit.learnt.values["scale"])
+    sums = []
+    for scale in (0.99 * best, best, 1.01 * best):
+        other = fit_of({"scorer": "cosine", "scale": scale}, layer())
+        sums.append(sum(kl for kl in measure(other, EVERY)["kl"] if kl is not None))
+    assert sums[1] < min(sums[0], sums[2])
+
+
+def test_parameters_belong_to_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, [SCORERS["cosine"](SIZE, SIZE, scale=value) for value in (0.5, 1.0, 3.0, 20.0)])
+    fit = fit_of("cosine", layer())
+    solve([fit], "scale", EVERY)
+    fit.learnt.raw["scale"] = fit.learnt.raw["scale"].flip(0)
+    fit.put()
+    assert worst(fit) > 0.1
+
+
+def _slow(fit: LayerFit) -> list[float]:
+    """Return the mean divergence of each head by loops over floats."""
+    part, own = fit.calls.part(EVERY), fit.model.part(EVERY)
+    weights, target = fit.weights(part).double(), fit.target(own).double()
+    sums, count = [0.0] * HEADS, 0
+    for text in range(len(EVERY)):
+        for query in part.counted[text, 0].nonzero()[:, 0].tolist():
+            count += 1
+            keys = own.valid[text, 0, query].nonzero()[:, 0].tolist()
+            for head in range(HEADS):
+                p, w = target[text, head, query, keys].tolist(), weights[text, head, query, keys].tolist()
+                sums[head] += math.fsum(a * math.log(a / b) - a + b for a, b in zip(p, w, strict=True) if a)
+    return [each / count for each in sums]
+
+
+def test_figures_against_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, teachers("general", 3.0))
+    fit = fit_of("general", layer())
+    assert measure(fit, EVERY)["kl"] == pytest.approx(_slow(fit), rel=1e-5)

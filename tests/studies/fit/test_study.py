@@ -1,0 +1,236 @@
+"""The study as users run it: rows, files, references, and fitted scorers put to use."""
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+import attncli
+from attncli.errors import InputError
+from tests.reference import ORACLES
+from tests.studies.swap.models import tower
+
+STEPS = 20
+
+
+def batches(count: int = 3) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(4, 7, 32, generator=generator) for _ in range(count)]
+
+
+def fitted(out: Path | None = None, **keys: Any) -> attncli.Result:
+    keys = {"scorers": ["cosine", "additive:num_hiddens=4", "sparsemax"], "steps": STEPS, **keys}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return attncli.fit(tower()[0], batches(), out=out, **keys)
+
+
+def test_rows() -> None:
+    """A row for each label and head, references among them, and one for the whole model with `swap`'s columns."""
+    result = fitted()
+    assert result.labels == ["model", "cosine", "additive_4", "sparsemax", "uniform", "keys_alone"]
+    for label in result.labels:
+        rows = [row for row in result.records if row["label"] == label]
+        assert [(row["by"], row["layer"], row["head"]) for row in rows] == [
+            *(("head", layer, head) for layer in ("first", "second") for head in range(4)),
+            ("all", None, None),
+        ]
+        whole = rows[-1]
+        assert whole["relative_l2"] is not None
+        assert whole["relative_l2_before"] is not None
+    own, found = (
+        {(row["label"], row["by"]): row for row in result.records}[key] for key in (("model", "all"), ("cosine", "all"))
+    )
+    assert own["relative_l2"] < 1e-5
+    assert found["relative_l2"] < found["relative_l2_before"]
+    of_heads = [row for row in result.records if row["by"] == "head"]
+    for row in of_heads:
+        if row["label"] == "sparsemax":
+            assert row["kl"] is row["kl_before"] is row["kl_train"] is None
+        if row["label"] in ("cosine", "additive_4"):
+            assert row["parameters"] == {"cosine": 1, "additive_4": 4 * 8 * 2 + 4}[row["label"]]
+        if row["label"] in ("model", "uniform"):
+            assert (row["parameters"], row["kl"]) == (0, row["kl_before"])
+    keys = {row["label"]: row["kl"] for row in of_heads}
+    assert keys["model"] < 1e-9
+
+
+def test_held_out_figures_from_the_saved_parameters(tmp_path: Path) -> None:
+    """Slow loops over the saved parameters and the held-out texts give the reported figures."""
+    model, seen = tower()[0], batches()
+    result = fitted(tmp_path / "run", held_out=0.25)
+    with safe_open(tmp_path / "run" / "fitted.safetensors", framework="pt") as file:
+        saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts = json.loads(file.metadata()["attncli_fitted"])
+    assert facts["layers"]["second"] == {"number": 1, "heads": [0, 1, 2, 3], "query_size": 8, "key_size": 8}
+    order = torch.randperm(12, generator=_generator())
+    held_out = order[:3]
+    with attncli.Capture() as capture:
+        model(torch.cat(seen)[held_out])
+    for layer, record in zip(("first", "second"), capture.records, strict=True):
+        weights = record.weights().double()
+        for label in ("cosine", "additive_4"):
+            for head in range(4):
+                kls, changes, sizes, same = [], 0.0, 0.0, 0
+                state = {n.split("/")[2]: each[head] for n, each in saved.items() if n.startswith(f"{label}/{layer}/")}
+                for text in range(3):
+                    q, k = record.queries[text, head], record.keys[text, head]
+                    scores = _scores(label, state, q, k)
+                    values = record.values[text, head].double()
+                    for query in range(1, 7):  # the first has one key
+                        target = weights[text, head, query, : query + 1]
+                        bias = (
+                            record.bias.expand(3, 4, 7, 7)[text, head, query, : query + 1]
+                            if record.bias is not None
+                            else 0.0
+                        )
+                        w = (scores[query, : query + 1] + bias).softmax(-1)
+                        kls.append(float((target * (target / w).log()).sum()))
+                        own, new = target @ values[: query + 1], w @ values[: query + 1]
+                        changes, sizes = changes + float((new - own).square().sum()), sizes + float(own.square().sum())
+                        same += int(w.argmax() == target.argmax())
+                (row,) = [
+                    row for row in result.records if (row["label"], row["layer"], row["head"]) == (label, layer, head)
+                ]
+                assert row["kl"] == pytest.approx(math.fsum(kls) / len(kls), rel=1e-3, abs=1e-6)
+                assert row["output_l2"] == pytest.approx(math.sqrt(changes / sizes), rel=1e-3)
+                assert row["top1_agreement"] == pytest.approx(same / len(kls))
+
+
+def _generator() -> torch.Generator:
+    from attncli.inputs.seeding import generator
+
+    return generator(0, "fit.held_out")
+
+
+def _scores(label: str, state: dict[str, Tensor], queries: Tensor, keys: Tensor) -> Tensor:
+    if label == "cosine":
+        return ORACLES["cosine"](torch.nn.Identity(), queries, keys, scale=float(state["scale"]))
+    module = torch.nn.Module()
+    for name, tensor in state.items():
+        part = torch.nn.Module()
+        part.weight = torch.nn.Parameter(tensor)
+        setattr(module, name.partition(".")[0], part)
+    return ORACLES["additive"](module, queries, keys, num_hiddens=4)
+
+
+def test_used_again(tmp_path: Path) -> None:
+    """A fitted entry has the same effect in `fit`, in `swap`, in `attncli.Swap`, and in runs on captured calls."""
+    run, (model, x) = tmp_path / "run", tower()
+    result = fitted(run)
+    entries = [{"fitted": str(run), "label": label} for label in ("cosine", "additive_4", "sparsemax")]
+    swapped = attncli.swap(model, x, scorers=entries, by="all")
+    change = {row["label"]: row["relative_l2"] for row in swapped.records}
+    held_out = torch.cat(batches())[torch.randperm(12, generator=_generator())[:2]]
+    again = attncli.swap(model, held_out, scorers=entries, by="all")
+    for label in ("cosine", "additive_4", "sparsemax"):
+        whole, same = (
+            next(row for row in each.records if (row["label"], row["by"]) == (label, "all")) for each in (result, again)
+        )
+        assert same["relative_l2"] == pytest.approx(whole["relative_l2"], rel=1e-4)
+    with torch.no_grad(), attncli.Swap(entries[0]):
+        new = model(x)
+    with torch.no_grad():
+        own = model(x)
+    assert float((new - own).norm() / own.norm()) == pytest.approx(change["cosine"], rel=1e-4)
+    attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Tower")
+    own = {"scorer": "scaled_dot", "scale": "model"}
+    captured = attncli.run({"data": {"capture": str(tmp_path / "seen.safetensors")}, "scorers": [own, *entries]})
+    assert captured.labels == ["model", "cosine", "additive_4", "sparsemax"]
+    scales = result.parameters["cosine/second/scale"]
+    with attncli.Capture() as seen:
+        model(x)
+    (record,) = [each for each in seen.records if each.layer == "second"]
+    scores = captured.tensors["second/cosine/scores"]
+    wanted = ORACLES["cosine"](torch.nn.Identity(), record.queries[1, 2], record.keys[1, 2], scale=float(scales[2]))
+    torch.testing.assert_close(scores[1, 2].double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_again_has_the_same_numbers(tmp_path: Path) -> None:
+    first, second = (fitted(tmp_path / name) for name in "ab")
+    assert first.records == second.records
+    written = (tmp_path / "a" / "config.yaml").read_text()
+    assert "scale: 1" not in written  # so that it is learnt again
+    assert {*attncli.load(tmp_path / "a").parameters} == {*first.parameters}
+
+
+def test_a_captured_file(tmp_path: Path) -> None:
+    model, _ = tower()
+    attncli.save(attncli.capture(model, torch.cat(batches())), tmp_path / "seen.safetensors")
+    config = {
+        "study": "fit",
+        "data": {"capture": str(tmp_path / "seen.safetensors")},
+        "scorers": ["cosine"],
+        "steps": 5,
+    }
+    result = attncli.run(config, out=tmp_path / "run")
+    assert {row["by"] for row in result.records} == {"head"}
+    direct = {(row["layer"], row["head"]): row["kl"] for row in fitted().records if row["label"] == "cosine"}
+    for row in result.records:
+        if row["label"] == "cosine":
+            assert row["kl"] == pytest.approx(direct[row["layer"], row["head"]], rel=1e-4)
+
+
+def test_layers_fitted_alone_have_the_same_parameters() -> None:
+    both, alone = fitted(), fitted(layers=["second"])
+    for name, values in alone.parameters.items():
+        torch.testing.assert_close(values, both.parameters[name])
+
+
+@pytest.mark.parametrize("per", ["layer", "all"])
+def test_shared_parameters(per: str) -> None:
+    result = fitted(per=per, scorers=["cosine", {"scorer": "cosine", "project": True, "label": "projected"}])
+    scales = [result.parameters[f"cosine/{layer}/scale"] for layer in ("first", "second")]
+    assert all(bool((each == each[0]).all()) for each in scales)
+    assert bool(scales[0][0] == scales[1][0]) is (per == "all")
+    assert result.parameters["projected/first/P_q"].shape == (4, 8, 8)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"scorers": [{"scorer": "dot", "label": "model"}]}, "a reference that always runs"),
+    ({"scorers": ["sparsemax"], "objective": "kl"}, "weights of sparsemax can be 0"),
+    ({"layers": [7]}, "expected 0 to 1, of 2 layers with attention"),
+    ({"heads": [4]}, "expected 0 to 3, of the heads of first"),
+    ({"held_out": 1.0}, "a number below 1"),
+]
+
+
+@pytest.mark.parametrize(("keys", "message"), REFUSED)
+def test_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fitted(**keys)
+
+
+def test_refused_entries(tmp_path: Path) -> None:
+    run, (model, x) = tmp_path / "run", tower()
+    fitted(run, layers=["second"], heads=[0, 1], scorers=["cosine"])
+    entry = {"fitted": str(run), "label": "cosine"}
+    for given, message in (
+        ({**entry, "label": "other"}, "no label of"),
+        ({**entry, "normalizer": "sparsemax"}, "leave this key out"),
+        ({"fitted": str(tmp_path), "label": "cosine"}, "has no fitted.safetensors"),
+    ):
+        with pytest.raises(InputError, match=message):
+            attncli.swap(model, x, scorers=[given], by="all")
+    with pytest.raises(InputError, match="nothing was fitted to first"):
+        attncli.swap(model, x, scorers=[entry], by="all")
+    with pytest.raises(InputError, match=r"nothing was fitted to head 2 to 3 of second"):
+        attncli.swap(model, x, scorers=[entry], by="all", layers=["second"])
+    other = torch.nn.Sequential(model)
+    with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
+        attncli.swap(other, x, scorers=[entry], by="all")
+    with pytest.raises(InputError, match="was fitted to the layers of a model"):
+        attncli.run({"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": [entry]})
+    with pytest.raises(InputError, match="only the study fit learns matrices"):
+        attncli.run({"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": [{"scorer": "dot", "project": True}]})
+
+
+def test_one_text_is_too_few() -> None:
+    with pytest.raises(InputError, match="got 1 text; expected at least two"):
+        attncli.fit(tower()[0], torch.zeros(1, 7, 32), scorers=["cosine"])
