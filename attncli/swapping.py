@@ -136,7 +136,8 @@ class Swap(Replacing):
         inputs = inputs_of(call, call.queries.dtype, call.queries.device)
         entry, (n, m) = with_model_defaults(entry, call), inputs.valid.shape[-2:]
         d, dtype = inputs.queries.shape[-1], computing_dtype(call.queries.dtype)
-        key = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options), call.name if entry.is_fitted else "")
+        key: tuple[Any, ...] = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options))
+        key += (call.name, *call.head_numbers) if entry.is_fitted else ()
         if key not in self._scorers:
             self._scorers[key] = self._built(entry, d, inputs.keys.shape[-1], dtype).to(inputs.queries.device)
         first = max(m - n, 0)  # with a cache, the queries belong to the last tokens

@@ -1,14 +1,13 @@
 """The file `fitted.safetensors` of the study `fit`: which entries it has, and for which layers of which model."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from attncli.errors import InputError, did_you_mean, in_ranges, listed, refusal, show
+from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, refusal, show
 
 FITTED, METADATA = "fitted.safetensors", "attncli_fitted"  # the file in a run folder, and the key of its JSON
 KEYS = ("fitted", "label")  # of an entry that names such a file
@@ -91,24 +90,22 @@ def read_facts(given: str) -> tuple[Path, FittedFacts]:
         raise InputError.of(f"got {show(given)}, which is damaged; {cure}") from error
 
 
-def entry_in(given: str, label: object, written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a label in a file of fitted scorers, with the path of the file as `fitted`.
+def entry_in(written: Mapping[str, Any], given: str) -> dict[str, Any]:
+    """Return the entry for `{fitted: FOLDER, label: LABEL}`: as it was fitted, with the path of the file as `fitted`.
 
-    `written` are the keys beside it, which a resolved config has; they must not differ.
+    `given` is FOLDER, or the file itself.
 
     Raises:
-        InputError: as in `read_facts`, or there is no such label, or a key differs.
+        InputError: as in `read_facts`, or there is no such label, or there are other keys.
     """
     path, facts = read_facts(given)
+    label = written.get("label")
     if label is None and len(facts.entries) == 1:
         (label,) = facts.entries
     if label not in facts.entries:
-        raise InputError.of(
-            f"got {show(label)}, no label of {show(given)}; expected {listed([*facts.entries])}", ["label"]
-        )
-    entry = {**facts.entries[str(label)], "label": label, "fitted": str(path.resolve())}
-    for key, value in written.items():
-        if key not in KEYS and json.dumps(value) != json.dumps(entry.get(key)):
-            cure = "it was fitted as its run says; leave this key out"
-            raise InputError.of(f"got {show(value)} beside `fitted`; {cure}", [key])
-    return entry
+        known = f"no label of {show(given)}; expected {listed([*facts.entries])}"
+        raise InputError.of(got(label, known), ["label"])
+    for key in written.keys() - {*KEYS}:
+        cure = "the entry stays as it was fitted; leave this key out"
+        raise InputError.of(got(written[key], "which is beside `fitted`", cure), [key])
+    return {**facts.entries[str(label)], "label": label, "fitted": str(path.resolve())}

@@ -6,7 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, WrapValidator, model_validator
 
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import ENTRY_KEYS, SCORER, ScorerEntry, expand_short_forms, model_entry, model_of
+from attncli.config.scorer_entries import (
+    ENTRY_KEYS,
+    SCORER,
+    ScorerEntry,
+    expand_short_forms,
+    model_entry,
+    model_of,
+    with_fitted,
+)
 from attncli.config.strict import Model, problem
 from attncli.errors import got, show
 from attncli.numbers import ranges_in
@@ -45,7 +53,7 @@ def _part(given: Any, handler: Any, info: ValidationInfo) -> Any:
         return given
     kind: type[Model] = PlanOfHeads
     if not (isinstance(given, Mapping) and {*given} == {"heads"}):
-        given = expand_short_forms(model_entry(given))
+        given = with_fitted(expand_short_forms(model_entry(given)), info)
         kind = model_of(given)
     if kind is PlanEntry:
         raise problem("got a plan inside of a plan; expected an entry")

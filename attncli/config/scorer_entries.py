@@ -6,7 +6,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PrivateAttr, ValidationInfo, create_model, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveFloat,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -22,6 +32,7 @@ from attncli.config.catalogue import (
     names_of,
     reading_options,
 )
+from attncli.config.fitted import KEYS as FITTED_KEYS
 from attncli.config.fitted import entry_in
 from attncli.config.normalizer_entries import (
     DEFAULT_NORMALIZER,
@@ -159,6 +170,14 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     def position_bias(self) -> Literal["alibi"] | None:
         """The bias of the scores that depends on positions, if any."""
         return None if isinstance(self.bias, bool) else self.bias
+
+    @model_serializer(mode="wrap")
+    def _fitted_alone(self, handler: SerializerFunctionWrapHandler) -> Any:
+        """Return a fitted entry with its folder and label only: everything else is in the folder."""
+        written = handler(self)
+        return (
+            {key: written[key] for key in FITTED_KEYS} if self.fitted is not None and "scorer" in written else written
+        )
 
     @property
     def is_fitted(self) -> bool:
@@ -311,15 +330,15 @@ def _any() -> Any:
     return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry, plan_model())]
 
 
-def _with_fitted(entry: Any, info: ValidationInfo) -> Any:
+def with_fitted(entry: Any, info: ValidationInfo) -> Any:
     """Return an entry `{fitted: FOLDER, label: LABEL}` with the keys that it was fitted with."""
     if not isinstance(entry, dict) or not isinstance(entry.get("fitted"), str):
         return entry
     with as_problem():
-        return entry_in(relative_to_config(entry["fitted"], info), entry.get("label"), entry)
+        return entry_in(entry, relative_to_config(entry["fitted"], info))
 
 
-Entry = Annotated[ScorerEntry, schema_of(_any), chosen(model_of), BeforeValidator(_with_fitted)]
+Entry = Annotated[ScorerEntry, schema_of(_any), chosen(model_of), BeforeValidator(with_fitted)]
 Scorers = Annotated[
     list[Entry],
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import attncli
 from attncli.errors import InputError
+from tests.cli import good
 from tests.reference import ORACLES
 from tests.studies.swap.models import tower
 
@@ -229,6 +230,46 @@ def test_refused_entries(tmp_path: Path) -> None:
         attncli.run({"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": [entry]})
     with pytest.raises(InputError, match="only the study fit learns matrices"):
         attncli.run({"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": [{"scorer": "dot", "project": True}]})
+
+
+def test_heads_and_plans(tmp_path: Path) -> None:
+    """What was fitted to some heads can be put into these heads, alone or in a plan."""
+    run, (model, x) = tmp_path / "run", tower()
+    fitted(run, layers=["second"], heads=[0, 2], scorers=["cosine"])
+    entry = {"fitted": str(run), "label": "cosine"}
+    outputs = []
+    with torch.no_grad():
+        for swap in (
+            attncli.Swap(entry, layers=["second"], heads=[0, 2]),
+            attncli.Swap({"second": {"heads": {0: entry, 2: entry}}}),
+        ):
+            with swap:
+                outputs.append(model(x))
+    torch.testing.assert_close(*outputs)
+
+
+def test_a_config_names_a_folder_beside_it_and_texts_in_training_give_a_warning(tmp_path: Path) -> None:
+    model, _ = tower()
+    texts = [f"text {number}" for number in range(12)]
+    seen = attncli.capture(model, torch.cat(batches()))
+    attncli.save(seen, tmp_path / "seen.safetensors", model="a/Tower", text=texts)
+    config = {"study": "fit", "data": {"capture": str(tmp_path / "seen.safetensors")}, "scorers": ["cosine"]}
+    attncli.run(config, out=tmp_path / "run")
+    (tmp_path / "again.yaml").write_text(
+        "data: {capture: seen.safetensors}\nscorers: [{fitted: run, label: cosine}, {scorer: dot}]\n"
+    )
+    with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
+        result = attncli.run(tmp_path / "again.yaml", out=tmp_path / "second")
+    with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
+        again = attncli.run(tmp_path / "second" / "config.yaml")
+    assert again.records == result.records
+
+
+@pytest.mark.slow
+def test_minilm(minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The expectations of the built-in experiment hold."""
+    monkeypatch.chdir(tmp_path)
+    good("run", "fit", "--set", f"model={minilm}", "--no-plots", "--quiet")
 
 
 def test_one_text_is_too_few() -> None:
