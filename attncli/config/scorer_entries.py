@@ -134,9 +134,13 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         FileName | None,
         Field(description="folder of a run of the study fit; the entry with this `label` is fitted, layer by layer"),
     ] = None
-    project: Annotated[bool, Field(description="in the study fit: whether to learn matrices for queries and keys")] = (
-        False
-    )
+    project: Annotated[
+        bool,
+        Field(
+            exclude_if=lambda project: not project,
+            description="in the study fit: whether to learn matrices for queries and keys",
+        ),
+    ] = False
     _fitted: Any = PrivateAttr(None)  # the fitted scorers, if they are in no file
     _learnt: Any = PrivateAttr(None)  # parameters for one attention call
 
