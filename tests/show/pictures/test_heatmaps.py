@@ -262,8 +262,8 @@ def test_bars_of_scores_have_an_axis_for_each_label_and_show_signs() -> None:
 
 def test_of_two_runs_it_is_the_second_minus_the_first() -> None:
     first, second = weights(1, 3, 4), weights(1, 3, 4, seed=1)
-    pair = (Matrices("weights", {"dot": each}) for each in (first, second))
-    figure = runs_figure(*pair, ["dot"], [(0, 0)], ("old", "new"))
+    old, new = (Matrices("weights", {"dot": matrix}) for matrix in (first, second))
+    figure = runs_figure(old, new, ["dot"], [(0, 0)], ("old", "new"))
     (axes,) = panels(figure)
     assert figure.get_suptitle() == "attention weight, new − old"
     np.testing.assert_allclose(values(axes), (second - first)[0], atol=1e-6)

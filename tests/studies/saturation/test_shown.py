@@ -44,11 +44,11 @@ def test_medians_with_bands_of_quartiles_and_lines_of_uniform_weights() -> None:
     for axes, (medians, uniform) in zip(figure.axes, METRICS.values(), strict=True):
         assert (axes.get_xscale(), axes.get_xlabel()) == ("log", "d")
         reference, *lines = axes.lines
-        assert [*reference.get_ydata()] == [uniform] * 2
+        assert np.asarray(reference.get_ydata()).tolist() == [uniform] * 2
         for line, band, (label, look) in zip(lines, axes.collections, looks_of(result.labels).items(), strict=True):
             expected = np.array(medians)[np.argsort(SIZES)] * (0.5 if label == "dot" else 1.0)
             assert (line.get_label(), line.get_color()) == (label, look.light)
-            np.testing.assert_allclose(line.get_xydata(), np.transpose([sorted(SIZES), expected]))
+            np.testing.assert_allclose(np.asarray(line.get_xydata()), np.transpose([sorted(SIZES), expected]))
             outline: Any = band.get_paths()[0].vertices
             for d, median in zip(sorted(SIZES), expected, strict=True):
                 ends = [y for x, y in outline if x == d]
