@@ -10,17 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli.api import Swap, compare, fit, load, run, save, swap, sweep
+    from attncli.errors import InputError
     from attncli.interactive import Result
     from attncli.models.capture import Capture, capture
 
 __version__ = "0.3.0"
-__all__ = ["Capture", "Result", "Swap", "capture", "compare", "fit", "load", "run", "save", "swap", "sweep"]
+__all__ = [
+    "Capture",
+    "InputError",
+    "Result",
+    "Swap",
+    "capture",
+    "compare",
+    "fit",
+    "load",
+    "run",
+    "save",
+    "swap",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use, so that `import attncli` does not load torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "InputError":
+        from attncli.errors import InputError
+
+        return InputError
     if name.lower() == "capture":
         from attncli.models import capture
 

@@ -29,7 +29,9 @@ def read_mask(stored: Tensor, scores: tuple[int, ...], name: str, note: Callable
     if is_float or not bool(((numbers == 0) | (numbers == 1)).all()):
         content = "floats" if is_float else "integers other than 0 and 1"
         cure = "numbers to add to scores, where -inf masks, go under `data: {bias: ...}`"
-        raise InputError.of(f"got {content}; expected True and False, or 1 and 0, True = may attend; {cure}")
+        raise InputError.of(
+            f"got {content}; expected True and False, or the integers 1 and 0, True = may attend; {cure}"
+        )
     if reading:
         note(f"{name}: shape {list(stored.shape)}, read as {reading}")
     return mask.bool()

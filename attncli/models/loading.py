@@ -5,7 +5,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
 from attncli.models.tokens import Names, check_tokens, of_tokenizer, read_tokens
+from attncli.numbers import several
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -252,10 +253,24 @@ def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Ten
         config = transformers.AutoConfig.from_pretrained(request.model, **source)
         chosen = {"attn_implementation": request.attention} if request.attention else {}
         kind = _kind(transformers, request, config)
-        model = kind.from_pretrained(request.model, dtype=request.dtype or "auto", **chosen, **source)
+        options = {"dtype": request.dtype or "auto", "output_loading_info": True, **chosen, **source}
+        model, info = kind.from_pretrained(request.model, **options)
+        _check_weights(request, info["missing_keys"])
         inputs, tokenizer = _inputs(transformers, request, config, source)
     model = model.to(request.device).eval()
     return model, _on(inputs, model), tokenizer, config
+
+
+def _check_weights(request: Request, missing: Iterable[str]) -> None:
+    """Raise InputError for weights that the files of the model lack: they would be random numbers.
+
+    Weights of a pooler may lack, since no attention depends on them.
+    """
+    names = sorted(name for name in missing if "pooler" not in name)
+    if names:
+        cure = "expected a model with a head for generating tokens" if request.generate else "expected all weights"
+        lacks = f"its files lack {several(len(names), 'tensor')} of the model, such as {names[0]}"
+        raise InputError.of(f'got "{request.model}"; {lacks}, which would be random; {cure}')
 
 
 def _on(inputs: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:

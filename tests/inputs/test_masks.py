@@ -37,7 +37,9 @@ def test_contents(dtype: torch.dtype) -> None:
 )
 def test_what_is_no_mask(wrong: Tensor) -> None:
     content = "floats" if wrong.is_floating_point() else "integers other than 0 and 1"
-    with pytest.raises(InputError, match=rf"^got {content}; expected True and False, or 1 and 0, True = may attend"):
+    with pytest.raises(
+        InputError, match=rf"^got {content}; expected True and False, or the integers 1 and 0, True = may attend"
+    ):
         read(wrong)
 
 

@@ -408,6 +408,8 @@ def _draw_bars(sheet: Sheet, tiles: Sequence[_Tile]) -> None:
         axes.bar(hidden, 1.0, across, transform=axes.get_xaxis_transform(), linewidth=0.0, **_masked(sheet))
         axes.axhline(0.0, color=sheet.ink(), linewidth=sheet.settings["axes.linewidth"])
         axes.margins(y=HEADROOM)
+        if not np.any(shown[np.isfinite(shown)]):
+            axes.set_ylim(-1.0, 1.0)  # of zeros alone, limits would be rounding errors
         axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_formatter(PlainFormatter())
         axes.set_xlim(left - 0.5, left + len(keys) - 0.5)
