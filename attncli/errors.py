@@ -166,11 +166,11 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def nearest(word: object, known: Collection[str]) -> str | None:
-    """Return the most similar known word, None if it does not share more than half of the letters of the longer one."""
+    """Return the most similar known word, None if half of the letters or more are others (but one may always be)."""
     text = word if isinstance(word, str) else ""
     for near in difflib.get_close_matches(text, known, n=1):
-        blocks = difflib.SequenceMatcher(None, near, text).get_matching_blocks()
-        if 2 * sum(block.size for block in blocks) > max(len(near), len(text)):
+        shared = sum(block.size for block in difflib.SequenceMatcher(None, near, text).get_matching_blocks())
+        if max(len(near), len(text)) - shared < max(shared, 2):
             return near
     return None
 

@@ -64,7 +64,7 @@ def listings_of(result: Result) -> list[Listing]:
 
 
 def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """Return functions that draw a result's pictures, by file name; the last one warns of words that fit no text."""
+    """Return functions that draw a result's pictures, by file name; the last warns of a capture's unused words."""
     figures, texts = figures_of(result, note, look), list[set[str]]()
 
     def draw(make: "Callable[[], Picture]", path: Path) -> None:

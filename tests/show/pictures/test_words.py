@@ -236,8 +236,8 @@ def test_words_of_a_captured_model_are_checked_once_its_pictures_are_drawn() -> 
     """Its tokens may be replaced, and are in no config."""
     capture = Path(__file__).parents[3] / "experiments/minilm.safetensors"
     words = {"Queries": "Anfragen", "4 you": "du", "Wieghts": "Gewichte"}
-    config = {"data": {"capture": str(capture), "layers": [0]}, "scorers": ["dot"], "figure": {"words": words}}
-    Path("x.yaml").write_text(yaml.safe_dump(config))
+    config = {"data": {"capture": str(capture), "layers": [0]}, "scorers": ["dot", "cosine"]}
+    Path("x.yaml").write_text(yaml.safe_dump({**config, "figure": {"words": words}}))
     ran = attncli_command("run", "x.yaml", "--quiet")
     warned = [line for line in ran.stderr.splitlines() if "no text of the picture" in line]
     assert [re.findall(r'figure.words.(\w+): got "(\w+)"', line) for line in warned] == [[("Wieghts", "Wieghts")]]
