@@ -4,7 +4,7 @@
     python -m tests.mutants swap     # those with this word in the file, the change or the tests
 
 Prints a line for each mutant and exits with 1 if one survives. The tests must pass without a mutant. A mutant that no
-longer applies to its file is an error; `test_mutants.py` finds it early.
+longer applies to its file is an error; `test_applied.py` finds it early.
 """
 
 import os

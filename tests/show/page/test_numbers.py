@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import attncli
-from attncli.results import Result
+from attncli.results import Finding, Result
 from attncli.show.page.matrices import views
 from attncli.show.pictures.scales import ColourScale, colour_scale
 from tests.show.page.reading import MASKED, numbers, words
@@ -276,3 +276,9 @@ def test_scores_of_each_label_have_a_scale_in_their_units() -> None:
         check_scale(each, colour_scale([values.numpy()], "scores"), values)
         assert each["diverging"]
         assert float(each["ticks"][2][1]) == 0
+
+
+def test_a_finding_about_a_scorer_leads_to_its_matrix() -> None:
+    findings = [Finding("All keys are equal."), Finding("a: every key gets the same weight.", "a")]
+    view = view_of(replace(result_of(torch.zeros(1, 2, 2)), findings=findings))
+    assert view["findings"] == [{"index": 1, "label": 0, "place": {}}]
