@@ -94,7 +94,7 @@ def test_findings() -> None:
         "additive: accuracy 1.00 at every d.",
     ]
     assert courses[0].numbers["accuracy"] == [row["accuracy"] for row in result_of().comparisons[:4]]
-    assert why.text.startswith("dot has stopped learning at d = 1024: the norm of its gradient is 1.0e-06; the entropy")
+    assert why.text.startswith("dot has hardly any gradient left at d = 1024: its norm is 1.0e-06; the entropy")
     assert (why.label, why.numbers["d"], why.numbers["gradient_norm"]) == ("dot", 1024, pytest.approx(1e-6))
     more = result_of([16, 64], ["dot"], tested=[8, 16, 32]).findings[0]
     assert more.text.endswith(
