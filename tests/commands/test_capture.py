@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from attncli.inputs.captured import read_captured
 from attncli.models import loading
@@ -277,6 +277,30 @@ def test_a_model_that_writes(here: Path) -> None:
     assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
     good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
     assert len(read_captured(Path("one.safetensors")).usable) == 2
+
+
+def test_weights_that_the_files_of_a_model_lack_are_no_random_numbers(here: Path) -> None:
+    import transformers
+
+    save_tokenizer("gpt", ["<unk>", "the", "cat"])
+    config = transformers.GPT2Config(vocab_size=3, n_embd=8, n_layer=2, n_head=2, tie_word_embeddings=False)
+    transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
+    weights = load_file("gpt/model.safetensors")
+    lacking = {name: tensor for name, tensor in weights.items() if "h.1.attn" not in name}
+    save_file(lacking, "gpt/model.safetensors", {"format": "pt"})
+    place = 'got "gpt"; its files lack'
+    said = refusal("capture", "gpt", "--text", "the cat")
+    assert (
+        said
+        == f"{place} 4 tensors of the model, such as h.1.attn.c_attn.bias, which would be random; expected all weights"
+    )
+    del weights["lm_head.weight"]
+    save_file(weights, "gpt/model.safetensors", {"format": "pt"})
+    good("capture", "gpt", "--text", "the cat")  # which needs no head
+    said = refusal("capture", "gpt", "--text", "the cat", "--generate", "1", "--out", "b.safetensors")
+    assert said.startswith(
+        f"{place} 1 tensor of the model, such as lm_head.weight, which would be random; expected a model"
+    )
 
 
 def test_an_encoder_and_a_decoder(here: Path) -> None:
