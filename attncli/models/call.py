@@ -227,7 +227,7 @@ def _grouped(call: AttentionCall) -> AttentionCall:
     starts = [0, *((~same).nonzero().flatten() + 1).tolist()]
     heads = call.keys.shape[1]
     size = heads // len(starts)
-    if size == 1 or starts != list(range(0, heads, size)):
+    if size <= 1 or starts != list(range(0, heads, size)):
         return call
     return replace(call, groups=size, keys=call.keys[:, ::size], values=call.values[:, ::size])
 

@@ -129,7 +129,7 @@ def test_even_weights_without_a_mask_or_a_sum_of_1() -> None:
     other = {"scorer": "general", "normalizer": "uniform"}
     texts = texts_of(data, "dot", other)
     assert texts[0] == "general_uniform: every key gets the same weight."
-    assert "general_uniform (random parameters) differ: JS divergence 0." in texts[1]
+    assert "general_uniform differ: JS divergence 0." in texts[1]
     assert "same key" not in texts[1]
     causal = texts_of(data, "dot", other, mask={"causal": True})
     said = "all valid keys of a query get the same weight"
