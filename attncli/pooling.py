@@ -148,7 +148,7 @@ def tiles(shape: tuple[int, ...], most: int) -> Iterator[Tile]:
     """
     *leading, n, m = shape
     b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
-    together = min(max(most // max(row * n, 1), 1), b)
+    together = max(min(most // max(row * n, 1), b), 1)
     step = max(most // max(row * together, 1), 1)
     for first in range(0, b, together):
         for start in range(0, n, step):

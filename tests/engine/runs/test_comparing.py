@@ -248,7 +248,7 @@ def test_settings_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     changed(copy, lambda kept: kept["settings"].update(dtype="float31"))
     (tmp_path / "alone.json").write_bytes((copy / "results.json").read_bytes())
-    with pytest.raises(InputError, match="which cannot be shown .AttributeError: "):
+    with pytest.raises(InputError, match=r"which cannot be shown \(AttributeError: "):
         attncli.compare(tmp_path / "alone.json", tmp_path / "alone.json")
 
 
