@@ -351,10 +351,13 @@ def save(
         InputError: no call can be re-scored, the tokens fit no call, or the file exists or cannot be written.
     """
     from attncli.engine.runs.captured import check_place, save_captured
+    from attncli.models.capture import Capture
     from attncli.models.tokens import check_tokens, read_tokens
 
     place, words = _path(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
     check_place(place, overwrite, words)
+    if not isinstance(seen, Capture):
+        raise InputError.of(got(seen, "expected the calls that attncli.capture returns"), where="attncli.save: seen")
     seen.check()
     try:
         names = read_tokens(tokens)

@@ -77,7 +77,7 @@ class Swap(Replacing):
         seed: int = 0,
         known: Mapping[str, int] | None = None,
     ) -> None:
-        chosen = validated(_Places, {"layers": listed(layers), "heads": listed(heads)}, {})
+        chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": seed}, {})
         super().__init__(chosen.layers, chosen.heads, known, model)
         self.entry = None if isinstance(entry, str) and entry == ZERO else entry_of(entry)
         self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
@@ -164,9 +164,10 @@ def _several(layers: Any) -> Any:
     return layers if isinstance(layers, str) and layers.isdecimal() else as_list(layers)
 
 
-class _Places(Model):
+class _Chosen(Model):
     layers: Annotated[list[Layer], Field(min_length=1), BeforeValidator(_several), AfterValidator(each_once)] | None
     heads: Indices | None
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def listed(given: Any) -> Any:

@@ -503,3 +503,18 @@ def test_bench_leaves_the_environment_and_runs_in_threads(monkeypatch: pytest.Mo
 def test_the_package_lists_what_it_has() -> None:
     script = "import sys, attncli; print({'Result', 'load', 'run'} <= {*dir(attncli)}, 'torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).split() == ["True", "False"]
+
+
+def test_only_captured_calls_are_saved(tmp_path: Path) -> None:
+    calls: Any = {"queries": [[1.0]]}
+    with pytest.raises(
+        InputError, match=r"^attncli\.save: seen: got .*; expected the calls that attncli.capture returns"
+    ):
+        attncli.save(calls, tmp_path / "calls.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", ["a", -1, True, 2**63])
+def test_a_seed_of_swap_is_a_seed(seed: Any) -> None:
+    with pytest.raises(InputError, match=r"^seed: got .*; expected "):
+        attncli.Swap("additive", seed=seed)

@@ -78,7 +78,8 @@ class Capture(Watch):
         if self._calls:
             names = list(self._calls)
             known = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
-            raise InputError.of(f"no layer was chosen; expected some of the {len(names)} with attention, {known}")
+            expected = f"no layer has this name; expected some of the {len(names)} with attention, {known}"
+            raise InputError.of(got(self._chosen.layers, expected), ["layers"])
         raise InputError.of("no attention ran; expected a model with attention layers")
 
 
