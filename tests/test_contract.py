@@ -162,7 +162,7 @@ def rounded(value: Any) -> Any:
 def table(rows: list[dict[str, Any]], study: str) -> dict[str, Any]:
     """Return the names of the columns and a list of values for each row, without measured values.
 
-    The changes that the model's own scorer makes in `swap` are 0 but for rounding errors, and 0 is recorded.
+    The changes that the model's own scorer makes in `swap` and `fit` are 0 but for rounding errors, and 0 is recorded.
     """
     columns = list(rows[0]) if rows else []
     assert all(list(row) == columns for row in rows)
@@ -172,8 +172,11 @@ def table(rows: list[dict[str, Any]], study: str) -> dict[str, Any]:
     def value(row: dict[str, Any], column: str) -> Any:
         if column in measured:
             return None
-        unchanged = (study, row.get("label")) == ("swap", "model") and column in ("relative_l2", "largest")
-        return 0.0 if unchanged and 0 <= row[column] < LARGEST_ERROR else rounded(row[column])
+        is_own = study in ("swap", "fit") and row.get("label") == "model"
+        unchanged = is_own and column.removesuffix("_before") in ("relative_l2", "largest", "output_l2")
+        return (
+            0.0 if unchanged and row[column] is not None and 0 <= row[column] < LARGEST_ERROR else rounded(row[column])
+        )
 
     return {"columns": columns, "rows": [[value(row, column) for column in columns] for row in rows]}
 
