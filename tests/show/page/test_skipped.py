@@ -12,7 +12,7 @@ TESTS = "test_no_script or test_a_frame or test_the_same_in_several_blocks"
 def test_the_last_lines_say_what_was_not_tested(tmp_path: Path) -> None:
     """In a process of pytest-xdist, as in the README's command, with neither a browser nor a compiler."""
     environment = {key: value for key, value in os.environ.items() if key != "CI" and not key.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-k", TESTS]
+    command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-m", "", "-k", TESTS]
     done = subprocess.run(
         [*command, "tests/show/page/test_safety.py", "tests/scorers/test_additive_compiled.py"],
         cwd=ROOT,
