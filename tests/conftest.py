@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 # Before torch is loaded: tests run side by side, and threads that wait for each other would cost most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -95,6 +96,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Return the browser of all tests that open pages; a process may have one."""
+    from tests.show.page.conftest import running_browser  # loads playwright
+
+    yield from running_browser()
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from tests.show.page import conftest
-
-browser = conftest.browser
 ROOT = Path(__file__).resolve().parents[1]
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
 

@@ -43,9 +43,11 @@ class Kernel(Scorer):
         require_equal_sizes(query_size, key_size)
         self.phi = PHI[phi]
         self.stacks_over_seeds = phi not in LEARNT
-        for name in PARAMETERS:  # features of queries and keys multiply to a kernel of q . k / sqrt(d) at first
-            start = torch.eye(key_size) * key_size**-0.25 if name.startswith("A") else torch.zeros(key_size)
-            self.register_parameter(name, nn.Parameter(start) if phi in LEARNT else None)
+        for name in PARAMETERS:
+            self.register_parameter(name, None)
+        if phi in LEARNT:  # features of queries and keys multiply to a kernel of q . k / sqrt(d) at first
+            self.A_q, self.A_k = (nn.Parameter(torch.eye(key_size) * key_size**-0.25) for _ in range(2))
+            self.a_q, self.a_k = (nn.Parameter(torch.zeros(key_size)) for _ in range(2))
 
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:

@@ -23,8 +23,8 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def running_browser() -> Iterator[Browser]:
+    """Yield a browser that runs until the end of the tests."""
     if CHROMIUM is None:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
