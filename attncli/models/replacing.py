@@ -49,7 +49,8 @@ class Replacing(Watch):
         self._numbers = dict[str, int]()  # of calls, in the order of their first runs
         self._calls = dict[str, int]()  # of each layer in this run
         self._owners = dict[str, int]()  # number of the model of each layer
-        self._run = WeakSet[nn.Module]()  # top-level modules of this run, and their parts
+        self._called = WeakSet[nn.Module]()  # top-level modules of this run
+        self._run = WeakSet[nn.Module]()  # these and their parts
 
     @abstractmethod
     def compute(self, call: AttentionCall) -> Tensor:
@@ -57,8 +58,9 @@ class Replacing(Watch):
 
     def __enter__(self) -> Self:
         """Start watching, without the counts and problems of earlier uses."""
-        for kept in (self.swapped, self.problems, self._handled, self._numbers, self._calls, self._owners, self._run):
+        for kept in (self.swapped, self.problems, self._handled, self._numbers, self._calls, self._owners):
             kept.clear()
+        self._begin_run()
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:
@@ -90,15 +92,19 @@ class Replacing(Watch):
         return {"layers": self.layers or ()}
 
     def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
-        """Start a new run if the top-level module ran in this one."""
+        """Start a new run if the top-level module, or a part of it, ran in this one."""
         super().begins(module, is_recomputed=is_recomputed)
         parts = set(module.modules())
         if self.model is not None and not any(part in self._names for part in parts):
             return
-        if module in self._run or is_recomputed:
-            self._calls.clear()
-            self._run.clear()
+        if is_recomputed or module in self._run or not parts.isdisjoint(self._called):
+            self._begin_run()
+        self._called.add(module)
         self._run |= parts
+
+    def _begin_run(self) -> None:
+        for kept in (self._calls, self._called, self._run):
+            kept.clear()
 
     def wants(self, name: str, number: int) -> bool:
         """Whether the call with this name and number is chosen."""

@@ -169,7 +169,8 @@ class Trail:
         return f"{between[0]} in place of a softmax between two matrix products" if between else None
 
     def _has_parameter(self, *tensors: Tensor) -> bool:
-        return any(each.untyped_storage().data_ptr() in self.parameters for each in tensors)
+        dense = (tensor for tensor in tensors if tensor.layout == torch.strided)  # a sparse one has no storage
+        return any(tensor.untyped_storage().data_ptr() in self.parameters for tensor in dense)
 
     def _is_parameter(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter, a view of one, or a copy in another dtype."""

@@ -105,6 +105,30 @@ def test_a_loop_over_the_blocks_is_one_run() -> None:
         assert swap.swapped == {"blocks.1": runs, "blocks.2": runs}
 
 
+def test_a_part_and_then_the_whole_model_are_two_runs() -> None:
+    model, x = Loop(), torch.randn(2, 5, 32)
+    wrapped = nn.Sequential(model, nn.Linear(32, 4))
+    with attncli.Swap("uniform", model=model, layers=[1, 2]):
+        expected = model(x)
+    with attncli.Swap("uniform", model=model, layers=[1, 2]) as swap:
+        assert_close(loop(model, x), expected)
+        assert_close(model(x), expected)
+        assert_close(wrapped(x), wrapped[1](expected))
+        assert_close(loop(model, x), expected)
+    assert swap.swapped == {"blocks.1": 4, "blocks.2": 4}
+
+
+def test_sparse_tensors_beside_attention() -> None:
+    class Sparse(Loop):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.to_sparse().detach().to_dense()).to_sparse()
+
+    model, x = Sparse(), torch.randn(2, 5, 32)
+    assert attncli.capture(model, x).missed == []
+    (row,) = [row for row in attncli.swap(model, x, scorers=["cosine"], by="all").records if row["label"] == "zero"]
+    assert 0 < row["relative_l2"] < 10
+
+
 def test_a_block_that_is_called_twice_in_one_run_of_its_model_is_two_calls() -> None:
     class Twice(Loop):
         def forward(self, x: Tensor) -> Tensor:
