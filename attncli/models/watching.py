@@ -23,6 +23,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.checkpoint import CheckpointFunction
 
 from attncli.errors import InputError
 from attncli.models.call import AttentionCall, best_candidate
@@ -35,6 +36,7 @@ ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "sc
 COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
 DROPOUT = "it ran with dropout; call model.eval() before"
 OUTSIDE = "it runs outside of functions of Python, as in TorchScript, where gradients cannot be followed"
+APPLIED = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 OWN_GRADIENTS = "it computes its gradients by itself, as a torch.autograd.Function"
 # Functions of Python that call others: multi-head attention, and the backward pass, which may run a model again.
 COMPOSED = (multi_head_attention_forward, Tensor.backward, torch.autograd.backward, torch.autograd.grad)
@@ -363,11 +365,11 @@ class Monitor:
 
     def _obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
         """Return why the gradients of a new output would be those of the model's own; None if they are right."""
-        if not any(tensor.requires_grad for tensor in (call.queries, call.keys, call.values)):
-            return None
         if torch.is_grad_enabled():
-            return OUTSIDE if is_below else None
-        return OWN_GRADIENTS if self._stack and self._stack[-1].has_gradients else None
+            has_graph = any(tensor.requires_grad for tensor in (call.queries, call.keys, call.values))
+            return OUTSIDE if is_below and has_graph else None
+        is_below_module = bool(self._stack) and self._stack[-1].has_gradients
+        return OWN_GRADIENTS if is_below_module and _is_in_function_with_gradients(sys._getframe(1)) else None
 
     def exchanged(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return the result of a function with the attention outputs inside of it exchanged, with their gradients."""
@@ -418,6 +420,15 @@ class Monitor:
             return replace(call, problem=DROPOUT if is_training else changed)
 
         return self.see(read, written.output)
+
+
+def _is_in_function_with_gradients(frame: FrameType | None) -> bool:
+    """Whether a torch.autograd.Function, but for checkpoints, is applied to tensors with gradients in this frame."""
+    while frame is not None:
+        if frame.f_code is APPLIED and frame.f_locals["cls"] is not CheckpointFunction:
+            return any(isinstance(each, Tensor) and each.requires_grad for each in frame.f_locals["args"])
+        frame = frame.f_back
+    return False
 
 
 def _storage(tensor: Tensor) -> int:
