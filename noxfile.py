@@ -6,7 +6,6 @@ import nox
 
 nox.options.sessions = ["lint", "quick"]
 nox.options.default_venv_backend = "none"
-MKDOCS = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's notice about its successor, which is no fault of a page
 
 
 @nox.session
@@ -37,20 +36,20 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation into site/; a wrong link fails."""
-    session.run(sys.executable, "-m", "mkdocs", "build", "--strict", *session.posargs, env=MKDOCS)
+    """Build the documentation into build/site; a wrong link fails."""
+    session.run(sys.executable, "-m", "docs.website.build")
 
 
 @nox.session
 def serve(session: nox.Session) -> None:
     """Show the documentation at http://127.0.0.1:8000 while you write it."""
-    session.run(sys.executable, "-m", "mkdocs", "serve", *session.posargs, env=MKDOCS)
+    session.run(sys.executable, "-m", "docs.website.build", "serve")
 
 
 @nox.session
 def pictures(session: nox.Session) -> None:
     """Draw the pictures of the documentation again."""
-    session.run(sys.executable, "docs/make_pictures.py", *session.posargs)
+    session.run(sys.executable, "-m", "docs.website.pictures", *session.posargs)
 
 
 @nox.session

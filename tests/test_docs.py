@@ -3,10 +3,8 @@
 import io
 import json
 import re
-import runpy
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +20,7 @@ from attncli.normalizers import NORMALIZERS
 from attncli.results import STAGES
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model
+from docs.website import build, pictures, reference
 from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow
 from tests.studies.bench.small import hurry
 
@@ -205,7 +204,6 @@ def options_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]|--[dnm]\b", text))
 
 
-REFERENCE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "hooks" / "reference.py")))
 SENTENCE = re.compile(r"[^a-z].* .*\.")
 OPTIONS = re.compile(r"^\| (`[^`]+`) \| (.*) \| (.*) \| (.*) \|$", flags=re.M)
 
@@ -213,40 +211,36 @@ OPTIONS = re.compile(r"^\| (`[^`]+`) \| (.*) \| (.*) \| (.*) \|$", flags=re.M)
 @pytest.mark.catalogue("scorers", "normalizers", "studies")
 @pytest.mark.parametrize(("page", "least"), [("yaml_keys", 200), ("commands", 200)])
 def test_every_key_and_option_has_a_type_a_default_and_a_sentence(page: str, least: int) -> None:
-    rows = OPTIONS.findall(getattr(REFERENCE, page)())
+    rows = OPTIONS.findall(getattr(reference, page)())
     assert len(rows) > least
     incomplete = [row for row in rows if not all(row) or not SENTENCE.fullmatch(row[3])]
     assert incomplete == [], "give the field or option a description"
 
 
 def test_defaults_and_types_of_keys_are_in_words() -> None:
-    rows = {row[0].strip("`"): row[1:3] for row in OPTIONS.findall(REFERENCE.yaml_keys())}
+    rows = {row[0].strip("`"): row[1:3] for row in OPTIONS.findall(reference.yaml_keys())}
     assert rows["alpha"] == ("a number at least 1", "`1.5`")
     assert rows["scale"][1] == "none"  # the last: the colour scale of pictures
     assert rows["factor"] == ("an integer at least 2", "`2`")
     assert rows["save"] == (", ".join(f"`{each}`" for each in STAGES) + ", or `none`, or a list of these", "all")
-    options = dict(row[::2] for row in OPTIONS.findall(REFERENCE.commands()))
+    options = dict(row[::2] for row in OPTIONS.findall(reference.commands()))
     assert options["`--samples N`"] == "enough for 0.5 % error of the variance"
     assert options["`--df X`"] == "`10`"
     assert options["`--full`"] == "off"
 
 
-SITE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "hooks" / "pictures.py")))
-PICTURES = SITE.DRAWING
-CONSOLE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "hooks" / "console.py")))
-
-
 def test_every_picture_has_its_command() -> None:
     files = set((ROOT / "docs" / "pictures").iterdir())
     dark = {path for path in files if path.stem.endswith("-dark")}
-    assert set(PICTURES.commands()) == PICTURES.shown() == files - dark
+    assert set(pictures.commands()) == pictures.shown() == files - dark
     assert {path.with_stem(path.stem.removesuffix("-dark")) for path in dark} <= files - dark
 
 
-@pytest.mark.parametrize("name", ["d2l", "real_heads", "variance", pytest.param("saturation", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["d2l", "real_heads", "variance", "saturation"])
 def test_picture_is_what_its_command_draws(name: str, tmp_path: Path) -> None:
-    picture, command = next(each for each in PICTURES.commands().items() if each[0].stem == name)
-    theme, image = next(PICTURES.draw(command, PICTURES.name_of(picture), tmp_path, SITE.run))
+    picture, command = next(each for each in pictures.commands().items() if each[0].stem == name)
+    theme, image = next(pictures.draw(command, pictures.name_of(picture), tmp_path))
     drawn, old = read(image), read(picture.read_bytes())
     assert theme == "light"
     assert drawn.shape == old.shape
@@ -254,17 +248,18 @@ def test_picture_is_what_its_command_draws(name: str, tmp_path: Path) -> None:
 
 
 def test_gallery_has_thirty_pictures_with_their_commands() -> None:
-    pictures = [each for group in PICTURES.gallery() for each in group["pictures"]]
-    assert len({each["name"] for each in pictures}) == len(pictures) >= 30
-    stored = {path.stem: command for path, command in PICTURES.commands().items()}
-    assert [each["name"] for each in pictures if each["command"] != stored.get(each["name"], each["command"])] == []
-    assert SITE.page({}).count("```console") == len(pictures)  # the build of the site runs the drawn commands
+    shown = [each for group in pictures.gallery() for each in group["pictures"]]
+    assert len({each["name"] for each in shown}) == len(shown) >= 30
+    stored = {path.stem: command for path, command in pictures.commands().items()}
+    assert [each["name"] for each in shown if each["command"] != stored.get(each["name"], each["command"])] == []
+    assert build.gallery().count("```console") == len(shown)  # the build of the site runs the drawn commands
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["masked_softmax", "model_variance"])
 def test_the_site_draws_pictures_of_the_gallery(name: str, tmp_path: Path) -> None:
-    picture = next(each for each in SITE.drawn_here() if each["name"] == name)
-    drawn = dict(PICTURES.draw(picture["command"], picture.get("only", "heatmaps"), tmp_path, SITE.run))
+    picture = next(each for each in build.drawn_here() if each["name"] == name)
+    drawn = dict(pictures.draw(picture["command"], picture.get("only", "heatmaps"), tmp_path))
     light, dark = (read(drawn[theme]) for theme in ("light", "dark"))
     assert light[0, 0].mean() > 0.95
     assert dark[0, 0, :3].mean() < 0.1
@@ -277,24 +272,16 @@ def read(image: bytes) -> Any:
 
 
 def test_pictures_follow_the_theme_of_the_site() -> None:
-    shown = SITE.on_page_markdown("![a](../pictures/d2l.png) and ![b](other/x.png)")
+    image = (ROOT / "docs/pictures/d2l.png").read_bytes()
+    files = {"pictures/d2l.png": image, "pictures/d2l-dark.png": b"", "pictures/x.png": b""}
+    shown = build.in_both_themes("![a](../pictures/d2l.png) and ![b](pictures/x.png)", files)
     light, dark = "![a](../pictures/d2l.png#only-light)", "![a](../pictures/d2l-dark.png#only-dark)"
-    options = f"{{ loading=lazy width={read((ROOT / 'docs/pictures/d2l.png').read_bytes()).shape[1] // 2} }}"
-    assert shown == f"{light}{options}{dark}{options} and ![b](other/x.png)"
-
-
-def test_copy_button_of_a_console_block_copies_its_commands() -> None:
-    code = '<span class="gp">$ </span>attncli <span class="s">&#39;a&#39;</span>\noutput\n<span>$ </span>echo $?\n0\n'
-    code += '<span class="go">2 differ</span>\n'
-    block = f'<div class="language-{{}} highlight"><pre><code>{code}</code></pre></div>'
-    copied = CONSOLE.on_page_content(block.format("console"))
-    assert copied.startswith('<div data-copy="attncli &#x27;a&#x27;\necho $?" class="language-console highlight">')
-    assert '<span class="go" data-search-exclude>2 differ</span>' in copied
-    assert CONSOLE.on_page_content(block.format("python")) == block.format("python")
+    options = f"{{ loading=lazy width={read(image).shape[1] // 2} }}"
+    assert shown == f"{light}{options}{dark}{options} and ![b](pictures/x.png)"
 
 
 def test_chinese_readme_has_links_of_the_site() -> None:
-    page = REFERENCE.outside_page("zh.md")
+    page = build.outside_page("zh.md")
     assert "](how-to/capture.md)" in page
     assert "](index.md)" in page
     assert "](project/contributing.md)" in page

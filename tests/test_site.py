@@ -2,9 +2,8 @@
 
 import functools
 import http.server
-import os
-import subprocess
-import sys
+import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
-ROOT = Path(__file__).resolve().parents[1]
+from docs.website.build import build
+from docs.website.pictures import ROOT
+
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
 
 
@@ -24,12 +25,17 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Build the site, and return its address."""
-    pytest.importorskip("mkdocs", reason="the site, because mkdocs is not installed: pip install -e '.[docs]'")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, in which a wrong link is a failure, and return its folder."""
+    pytest.importorskip("zensical", reason="the site, because zensical is not installed: pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    assert build(folder) == 0
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    """Return the address of the site."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -97,10 +103,41 @@ def test_search_finds_options_with_and_without_dashes(page: Page, site: str) -> 
     found = []
     for query in ("--theme", "theme"):
         page.goto(f"{site}/", wait_until="networkidle")
-        page.locator("[data-md-component=search-query]").click()
-        page.keyboard.type(query)
-        page.locator(".md-search-result__item").first.wait_for()
-        found.append(page.locator(".md-search-result__item h1").all_inner_texts())
+        page.locator(".md-search__button").click()
+        page.get_by_placeholder("Search").fill(query)
+        page.locator("ol a").first.wait_for()
+        found.append(page.locator("ol a h2").all_inner_texts())
     assert found[0] == found[1]
-    assert found[0][0] == "Draw for slides and papers"
-    assert "Commands" in found[0]
+    assert {"Draw for slides and papers", "attncli figure"} <= {*found[0]}
+
+
+def test_search_is_about_text_and_commands_of_pages_for_users(folder: Path) -> None:
+    items = json.loads((folder / "search.json").read_text(encoding="utf-8"))["items"]
+    text = "".join(item["text"] for item in items if item["location"].startswith("tutorial/"))
+    assert "attncli run masked_softmax_1d.yaml" in text
+    assert "masked_softmax_1d.yaml is yours" not in text  # the output of a command
+    assert not [item for item in items if item["location"].startswith("project/")]
+
+
+def test_copy_button_of_a_console_block_copies_its_commands(page: Page, site: str) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{site}/tutorial/", wait_until="networkidle")
+    page.locator(".language-console [data-md-type=copy]").first.click()
+    copied = "attncli init masked_softmax_1d\nattncli run masked_softmax_1d.yaml"
+    assert page.evaluate("navigator.clipboard.readText()") == copied
+
+
+def test_formulas_are_mathml(page: Page, site: str) -> None:
+    page.goto(f"{site}/tutorial/")
+    assert page.locator("math[display=block] mfrac").count() > 0
+    assert page.locator("p math[display=inline]").count() > 0
+    assert page.locator(".arithmatex").count() == 0
+
+
+def test_every_page_is_in_the_navigation_and_every_linked_file_exists(folder: Path) -> None:
+    named = set(re.findall(r"([\w/-]+)\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    built = {path.parent.relative_to(folder).as_posix(): path for path in folder.rglob("index.html")}
+    assert built.keys() == named - {"index"} | {"."}
+    for path in built.values():
+        linked = re.findall(r'(?:src|href)="([^"#:?]+)["#?]', path.read_text(encoding="utf-8"))
+        assert [each for each in linked if not (path.parent / each).exists()] == []

@@ -1,12 +1,12 @@
-"""Generate the reference pages from the code when the site is built, and add the pages outside `docs/`."""
+"""Generate the reference pages of the site from the code."""
 
+import functools
 import inspect
 import json
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.testing import CliRunner
@@ -20,21 +20,6 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, load_study, options_model
 
-if TYPE_CHECKING:  # a test imports this module without mkdocs
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
-    from mkdocs.structure.pages import Page
-
-ROOT = Path(__file__).resolve().parents[2]
-OUTSIDE = {  # pages of the site whose files are not in docs/
-    "project/changelog.md": "CHANGELOG.md",
-    "project/contributing.md": "CONTRIBUTING.md",
-    "project/security.md": "SECURITY.md",
-    "zh.md": "README.zh.md",
-}
-LAST = "---\nsearch: {boost: 0.0001}\n---\n\n"  # front matter of pages whose matches come after those of other pages
-LINK = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#:]+)\)")
-INSTALL = "The project's README says how to install it."
 TYPES = {  # of the values of options, by their placeholders in the help
     "N": "an integer",
     **dict.fromkeys(("X", "SECONDS", "POINTS"), "a number"),
@@ -63,43 +48,17 @@ GROUPS: dict[str, Callable[[str], bool]] = {  # the sections of the page of YAML
 }
 
 
-def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add the generated pages to the site."""
-    from mkdocs.structure.files import File
-
-    pages = {
+@functools.cache  # once for all the time that pages are served
+def pages() -> dict[str, str]:
+    """Return the generated pages by their paths in the site."""
+    return {
         "reference/commands.md": commands(),
         "reference/yaml.md": yaml_keys(),
         "reference/metrics.md": metrics(),
         "reference/scorers.md": catalogue("Scorers", "scoring functions", "score", SCORERS),
         "reference/normalizers.md": catalogue("Normalisers", "normalisers", "weights", NORMALIZERS),
         "reference/experiments.md": experiments(),
-        **{path: outside_page(path) for path in OUTSIDE},
     }
-    for path, content in pages.items():
-        files.append(File.generated(config, path, content=content))
-    return files
-
-
-def outside_page(path: str) -> str:
-    """Return a page whose file is not in docs/, with links to pages of the site; links to other files become text."""
-    pages = {file: page for page, file in OUTSIDE.items()} | {"README.md": "index.md"}
-    up = "../" * path.count("/")
-
-    def linked(found: re.Match[str]) -> str:
-        target = pages.get(found["target"], found["target"].removeprefix("docs/"))
-        is_page = found["target"] in pages or found["target"].startswith("docs/")
-        return f"{found['text']}({up}{target})" if is_page else found["text"].strip("[]")
-
-    text = LINK.sub(linked, (ROOT / OUTSIDE[path]).read_text(encoding="utf-8"))
-    return LAST + text if path.startswith("project/") else text
-
-
-def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:
-    """Insert the README's section on installing into the start page."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Install and run\n")[2].partition("\n## ")[0]
-    return markdown.replace(INSTALL, section) if page.file.src_uri == "index.md" else markdown
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,31 +1,33 @@
-"""Draw the pictures in docs/pictures again: `python docs/make_pictures.py [NAME...]`, all if no name is given.
+"""Draw the pictures in docs/pictures again: `python -m docs.website.pictures [NAME...]`, all if no name is given.
 
 A page that shows such a picture has its command right below it: "Made by `attncli ...`." Each picture is drawn in light
 (NAME.png) and in dark (NAME-dark.png). Pages name the light one; the site shows the one of the reader's theme.
 The other pictures of the gallery are drawn when the site is built.
 """
 
+import contextlib
 import io
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parent
-ROOT = DOCS.parent
+from typer.testing import CliRunner
+
+from attncli.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 PICTURES = DOCS / "pictures"
 THEMES = {"light": "", "dark": "-dark"}  # with the ending of the file's name
 DPI = 200  # two pixels for each of a column of the site
 MADE_BY = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)\s+Made by `(?P<command>attncli [^`]+)`")
 SHOWN = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)")
 WINDOW = {"width": 1280, "height": 800}  # of the browser, in which a report is shown
-
-Run = Callable[[Sequence[str], Path], object]
 
 
 def pages() -> list[Path]:
@@ -54,16 +56,19 @@ def gallery() -> list[dict[str, Any]]:
     """Return the groups of the gallery."""
     import yaml
 
-    groups: list[dict[str, Any]] = yaml.safe_load((DOCS / "gallery.yaml").read_text(encoding="utf-8"))
+    groups: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("gallery.yaml").read_text(encoding="utf-8"))
     return groups
 
 
 def run(words: Sequence[str], folder: Path) -> None:
-    """Run a command in a folder."""
-    subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
+    """Run a command in a folder, in this process, which has loaded torch already."""
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(app, list(words[1:]))
+    if result.exit_code:
+        raise RuntimeError(f"{' '.join(words)} ended with {result.exit_code}: {result.output}") from result.exception
 
 
-def draw(command: str, name: str, folder: Path, run: Run = run) -> Iterator[tuple[str, bytes]]:
+def draw(command: str, name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
     """Run a command in `folder`, beside a copy of the experiments, and yield each theme with the picture as PNG.
 
     `name` is the picture's name in the run folder. The picture of a report is a window of the browser.
@@ -112,7 +117,7 @@ def small(file: Path) -> bytes:
 def name_of(picture: Path) -> str:
     """Return the name of a picture in its run folder: that of the study in front of the name of the experiment."""
     first = picture.stem.partition("_")[0]
-    return first if first in ("bench", "sweep", "train") else picture.stem
+    return first if first in ("bench", "fit", "heads", "sweep", "train") else picture.stem
 
 
 def draw_again(picture: Path, command: str) -> str:
@@ -121,8 +126,8 @@ def draw_again(picture: Path, command: str) -> str:
         try:
             for theme, image in draw(command, name_of(picture), Path(folder)):
                 picture.with_stem(picture.stem + THEMES[theme]).write_bytes(image)
-        except subprocess.CalledProcessError as error:
-            return f"{picture.stem}: {error.stderr.decode()}"
+        except RuntimeError as error:
+            return f"{picture.stem}: {error}"
     sys.stdout.write(f"{picture.relative_to(ROOT)}: {command}\n")
     return ""
 
