@@ -4,23 +4,16 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attncli.attention import (
-    Bias,
-    EmptyRow,
-    Rules,
-    Valid,
-    all_finite,
-    at_least_float32,
-    softmax_over_valid,
-)
+from attncli.attention import Bias, EmptyRow, Rules, all_finite, at_least_float32, softmax_over_valid
 from attncli.errors import InputError
+from attncli.masks import Valid
 from attncli.modes import outside_autocast
 from attncli.normalizers import NORMALIZERS, softmax
 from attncli.scorers import is_built_in
@@ -49,9 +42,9 @@ def pool(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    valid_lens: Any = None,
+    valid_lens: object = None,
     *,
-    mask: Any = None,
+    mask: object = None,
     empty_row: EmptyRow = "zero",
 ) -> Tensor:
     """Return the output (..., n, v) of `attend(scorer(queries, keys), values, ...)` without its weights.
@@ -233,7 +226,7 @@ def _is_plus_one(rules: Rules) -> bool:
     return is_plain and type(rules.normalizer) is NORMALIZERS["softmax_plus_one"]
 
 
-def _is_built_in(normalizer: Any) -> bool:
+def _is_built_in(normalizer: object) -> bool:
     """Whether a normaliser's weights are known to depend on the scores of valid keys and their number only."""
     return normalizer is softmax_over_valid or type(normalizer) in NORMALIZERS.values()
 

@@ -10,10 +10,10 @@ clamped at `CEILING`: above it the unit is 1 for every query, as long as no a li
 pairs are few, tanh is computed directly. Only the queries' numbers decide, so no key changes the scores of another.
 
 *Tiles.* Blocks of queries and keys are projected, and the hidden units of their pairs are computed, summed and dropped
-tile by tile; the backward pass computes them again. Two tiles fit into the cache that all cores share. Smaller tiles
-cost more calls of torch, larger tiles more traffic to main memory: with 32 MiB of cache and two cores, tiles of 1/4,
-1/2, 1, 2, 4, 8 and 16 MiB take 0.53, 0.42, 0.32, 0.26, 0.26, 0.41 and 0.62 ns per pair and hidden unit. The textbook's
-code takes 4.
+tile by tile; the backward pass computes them again. Threads share the parts of a block, not its tiles: to wake another
+thread takes as long as a tile. Smaller tiles cost more calls of torch, larger tiles more traffic to main memory: on an
+AMD EPYC, tiles of 1/2, 1, 2, 4 and 8 MiB take 0.72, 0.60, 0.53, 0.53 and 0.68 ns per pair and hidden unit with one
+thread, and 0.52, 0.34, 0.32, 0.54 and 0.75 ns with two. The textbook's code takes 6.7 and 4.1.
 
 *Compiled.* `torch.compile` fuses hidden units with the sum over them, so a block needs no tiles. Every sum is compiled
 alone, because the compiler would store common parts of several sums.
@@ -21,13 +21,11 @@ alone, because the compiler would store common parts of several sums.
 
 import functools
 import math
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,11 +34,12 @@ from attncli.attention import computing_dtype
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
 from attncli.textbook import additive_scores as textbook_scores
-from attncli.threads import in_order, on_threads
+from attncli.threads import on_threads, share
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs, scores and gradients
-CACHE_SHARE = 16  # a tile takes a sixteenth of the shared cache
-USUAL_CACHE = 32 * 2**20  # if the system does not report its size
+TILE_BYTES = 2 * 2**20  # at most
+PARTS = 8  # of a block's rows
+LARGE = 8  # tiles, from which on threads are worth starting
 SATURATED = {torch.float32: 9.1, torch.float64: 19.1}  # from here on tanh rounds to 1
 CEILING = {torch.float32: 43.0, torch.float64: 350.0}  # exp(2 * CEILING) is finite, also after one addition
 FEWEST_UNITS = 8  # with fewer, the rounding errors of the quotient do not average out
@@ -48,7 +47,6 @@ WORTHWHILE = 8  # the quotient is faster than tanh for this number of pairs per 
 COMPILER = "a C++ compiler, on a GPU Triton"
 MOST_VARIANTS = 64  # compiled variants of one function, for dtypes, devices and sizes of 1
 
-Part = TypeVar("Part")
 Block = tuple[slice, slice, slice]  # some batch elements, queries and keys
 
 
@@ -108,7 +106,7 @@ class _Scores(torch.autograd.Function):
         flat = scores.view(-1, *scores.shape[-2:])  # b n m
         with _tiles(flat.shape, w_v, plan) as tiles:
             for elements, rows, columns in _blocks(queries, keys, w_v, plan):
-                a, b = tiles.run(_Side.project, [(query_side, elements, rows), (key_side, elements, columns)])
+                a, b = _project([(query_side, elements, rows), (key_side, elements, columns)], tiles)
                 _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, tiles)
         return scores if scale == 1 else scores.mul_(scale)
 
@@ -128,14 +126,13 @@ class _Scores(torch.autograd.Function):
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
         with _tiles(flat.shape, w_v, ctx.plan) as tiles:
             for elements, rows, columns in _blocks(queries, keys, w_v, ctx.plan):
-                a, b = tiles.run(_Side.project, [(query_side, elements, rows), (key_side, elements, columns)])
+                a, b = _project([(query_side, elements, rows), (key_side, elements, columns)], tiles)
                 to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), tiles)
-                of_queries = query_side, to_a.mul_(w_v), elements, rows, to_queries, to_w_q
-                of_keys = key_side, to_b.mul_(w_v), elements, columns, to_keys, to_w_k
-                deque(tiles.run(_Side.add_gradients, [of_queries, of_keys]), 0)
+                query_side.add_gradients(to_a.mul_(w_v), elements, rows, to_queries, to_w_q)
+                key_side.add_gradients(to_b.mul_(w_v), elements, columns, to_keys, to_w_k)
                 if to_w_v is not None:
                     to_w_v += to_units
-                del a, b, to_a, to_b, of_queries, of_keys  # before the next block takes memory
+                del a, b, to_a, to_b  # before the next block takes memory
         return *(None if total is None else total.to(t.dtype) for total, t in zip(totals, saved, strict=True)), None
 
 
@@ -165,11 +162,6 @@ class _Side:
         """Return some rows, (b, r, f)."""
         return self._tensor[self.index(elements, rows)].to(self.matrix.dtype)
 
-    def project(self, elements: slice, rows: slice) -> Tensor:
-        """Return some projected rows, (b, r, h), with infinities replaced by the largest number; its tanh is 1, too."""
-        huge = torch.finfo(self.matrix.dtype).max
-        return (self.read(elements, rows) @ self.matrix.mT).clamp_(-huge, huge)
-
     def add_gradients(
         self, of_projected: Tensor, elements: slice, rows: slice, to_rows: Tensor | None, to_matrix: Tensor | None
     ) -> None:
@@ -186,6 +178,30 @@ def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor)
     return _Side(queries, w_q, dtype), _Side(keys, w_k, dtype), w_v.to(dtype)
 
 
+def _project(blocks: Sequence[tuple[_Side, slice, slice]], tiles: "_Tiles") -> list[Tensor]:
+    """Return the projected rows of each block, (b, r, h), with infinities replaced by the largest number.
+
+    The tanh of that is 1, too.
+    """
+    rows = [side.read(elements, of_side) for side, elements, of_side in blocks]
+    projected = [
+        some.new_empty(*some.shape[:-1], len(side.matrix)) for some, (side, *_) in zip(rows, blocks, strict=True)
+    ]
+    huge = torch.finfo(projected[0].dtype).max
+
+    def project(jobs: Iterator[tuple[Tensor, ...]]) -> None:
+        for matrix, some, result in jobs:
+            torch.matmul(some.contiguous(), matrix.mT, out=result).clamp_(-huge, huge)  # the same bits for all strides
+
+    parts = (
+        (side.matrix, *part)
+        for (side, *_), some, result in zip(blocks, rows, projected, strict=True)
+        for part in _cut([some, result], tiles.rows_of_part(some))
+    )
+    tiles.share(project, parts)
+    return projected
+
+
 def _power_of_two(w_v: Tensor) -> float:
     """Return 1 if the largest entry is of usual size, else a power of two near it, since dividing by that is exact."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
@@ -194,66 +210,66 @@ def _power_of_two(w_v: Tensor) -> float:
 
 
 class _Tiles:
-    """The tiles of a call, computed by `workers` threads.
+    """How threads share the work of a call: each computes whole parts of a block, tile by tile.
 
-    Each is computed in two tensors that later tiles use again, because new tensors may be new pages of memory.
+    A thread computes its tiles in two tensors that later tiles use again, because new ones may be new pages of memory.
     """
 
-    def __init__(self, plan: TilePlan, workers: int, in_order: Callable[..., Iterator[Any]]) -> None:
-        self.fused, self._bytes, self._workers, self._in_order = plan.fused, _tile_bytes(plan), workers, in_order
-        self._spare, self._is_inference = list[Tensor](), torch.is_inference_mode_enabled()
+    def __init__(
+        self, plan: TilePlan, parts: int = 1, threads: int = 1, pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        self.fused, self._bytes, self._parts, self._threads = plan.fused, _tile_bytes(plan), parts, threads
+        self.share = partial(share, threads=threads, pool=pool)
+        self._spare = list[Tensor]()
 
-    def run(self, work: Callable[..., Part], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Part]:
-        """Yield `work(*job)` in the order of the jobs."""
-
-        def run_job(job: tuple[Any, ...]) -> Part:
-            with torch.inference_mode(self._is_inference), torch.no_grad():  # other threads have gradients on
-                return work(*job)
-
-        return self._in_order(run_job, jobs)
-
-    def factors(self, form: "_Form", a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> "Factors":
-        """Return the factors of keys and queries."""
-        of_keys, of_queries = self.run(
-            lambda of, *arguments: of(*arguments), [(form.of_keys, b, largest), (form.of_queries, a, largest, w_v)]
-        )
-        return *of_keys, *of_queries
-
-    def map(self, work: Callable[..., Part], block: Tensor, b: Tensor) -> Iterator[Part]:
-        """Yield `work(buffers, elements, rows)` for each tile of a block (b, n, m), in order.
-
-        The hidden units of the elements and rows (queries) fit into a tile. `buffers` are two flat tensors.
-        """
-        (count, n, _), row = block.shape, b[0].numel()
-        room = max(self._bytes // b[0].nbytes, 1)
-        tiles = [(e, rows) for e in _slices(count, room // n or 1) for rows in _slices(n, min(room, n))]
+    def rows(self, a: Tensor, b: Tensor) -> int:
+        """Return the number of queries of a tile, for projections a (b, n, h) and b (b, m, h) of a block."""
+        rows = max(self._bytes // b[0].nbytes, 1)
         if not self._spare:  # the first block is the largest
-            size = min(max(self._bytes // b.element_size(), row), count * n * row)
-            self._spare.extend(b.new_empty(self._workers, 2, size))
+            size = min(max(self._bytes // b.element_size(), b[0].numel()), a.shape[:2].numel() * b[0].numel())
+            self._spare.extend(b.new_empty(self._threads, 2, size))
+        return rows
 
-        def fill(elements: slice, rows: slice) -> Part:
-            buffers = self._spare.pop()
-            done = work(buffers, elements, rows)
+    def rows_of_part(self, rows: Tensor) -> int:
+        """Return the number of rows of each part of (b, n, ...)."""
+        return math.ceil(rows.shape[:2].numel() / self._parts)
+
+    @contextmanager
+    def buffers(self) -> Iterator[Tensor]:
+        """Yield two flat tensors (2, s) for the tiles of one thread."""
+        buffers = self._spare.pop()
+        try:
+            yield buffers
+        finally:
             self._spare.append(buffers)
-            return done
-
-        return self.run(fill, tiles)
 
 
 @contextmanager
 def _tiles(shape: Sequence[int], w_v: Tensor, plan: TilePlan) -> Iterator[_Tiles]:
-    """Yield the tiles of scores of `shape` = (b, n, m), two or more at a time if torch may use several threads.
+    """Yield the tiles of scores of `shape` = (b, n, m), for two or more threads if torch may use them.
 
-    Threads that share a tile wait for each other at each small step, for long if other programs are running.
+    Threads that share a tile would wait for each other at each small step, for long if other programs are running.
     """
-    tile, threads = _tile_bytes(plan), torch.get_num_threads()
-    workers = min(threads, plan.workspace // (4 * tile or 1))  # in half of the workspace
-    is_large = math.prod(shape) * w_v.nbytes > workers * tile  # otherwise starting threads takes too long
-    if plan.fused or w_v.device.type != "cpu" or workers < 2 or not is_large:
-        yield _Tiles(plan, 1, map)
+    if plan.fused or w_v.device.type != "cpu":
+        yield _Tiles(plan)
         return
-    with on_threads(threads // workers), ThreadPoolExecutor(workers) as pool:
-        yield _Tiles(plan, workers, partial(in_order, threads=workers, pool=pool))
+    tile, threads = _tile_bytes(plan), torch.get_num_threads()
+    is_large = math.prod(shape) * w_v.nbytes >= LARGE * tile
+    workers = max(min(threads, plan.workspace // (4 * tile)), 1) if is_large else 1  # tiles in half of the workspace
+    with on_threads(threads // workers if is_large else 1), ThreadPoolExecutor(max(workers - 1, 1)) as pool:
+        yield _Tiles(plan, PARTS if is_large else 1, workers, pool)
+
+
+def _chunks(rows: Tensor, most: int) -> tuple[int, int]:
+    """Return into how many chunks to cut the first two axes of (b, n, ...), for at most this many rows in each."""
+    b, n = rows.shape[:2]
+    return math.ceil(b / max(most // n, 1)), math.ceil(n / most)
+
+
+def _cut(tensors: Sequence[Tensor], most: int) -> Iterator[tuple[Tensor, ...]]:
+    """Return parts of tensors (b, n, ...), views of at most this many rows."""
+    elements, rows = _chunks(tensors[0], most)
+    return zip(*([part for some in t.chunk(elements) for part in some.chunk(rows, 1)] for t in tensors), strict=True)
 
 
 def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, tiles: _Tiles) -> None:
@@ -262,12 +278,16 @@ def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, tiles: _Tiles) 
     if tiles.fused:
         out.copy_(_call_compiled(_sum_units, form.units, *_call_compiled(_factors, form, a, b, largest, w_v)))
         return
-    factors = tiles.factors(form, a, b, largest, w_v)
+    keys, most = _keys_of_pairs(form, a, b, largest, tiles), tiles.rows(a, b)
 
-    def fill(buffers: Tensor, elements: slice, rows: slice) -> None:
-        out[elements, rows] = _units(form, factors, buffers, elements, rows).sum(-1)
+    def fill(parts: Iterator[tuple[Tensor, ...]]) -> None:
+        with tiles.buffers() as buffers:
+            for of_part, *arguments in parts:
+                for scores, *factors in _cut([of_part, *_of_pairs(form, w_v, *arguments)], most):
+                    units, _ = _units(form, factors, buffers)
+                    torch.sum(units, -1, out=scores)
 
-    deque(tiles.map(fill, out, b), 0)
+    tiles.share(fill, _cut([out, keys, a, largest.expand_as(a)], tiles.rows_of_part(a)))
 
 
 def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Tiles) -> Sequence[Tensor]:
@@ -277,29 +297,54 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Til
         factors = _call_compiled(_factors, form, a, b, largest, ones)
         sums = (_gradient_of_a, _gradient_of_b, _gradient_of_w_v)
         return [_call_compiled(of, form.units, gradient, *factors) for of in sums]
-    factors = tiles.factors(form, a, b, largest, ones)
-    to_a, to_b, to_w_v = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(ones)
+    keys, most = _keys_of_pairs(form, a, b, largest, tiles), tiles.rows(a, b)
+    rows_of_part = 2 * tiles.rows_of_part(a)  # half as many parts, since each has a sum of its own
+    elements, rows = _chunks(a, rows_of_part)
+    to_a, n = torch.empty_like(a), a.shape[1]
+    to_b = b.new_zeros(len(a.chunk(rows, 1)), *b.shape)  # a sum for each part: threads must not change their order
+    sums_of_b = [part.unsqueeze(1).expand(-1, n, -1, -1) for some in to_b.chunk(elements, 1) for part in some]
+    to_w_v = ones.new_zeros(len(sums_of_b), len(ones))
 
-    def fill(buffers: Tensor, elements: slice, rows: slice) -> tuple[slice, Tensor, Tensor]:
-        units = _units(form, factors, buffers, elements, rows)  # b n m h
-        upstream = gradient[elements, rows].unsqueeze(-1)  # b n m 1
-        product = torch.mul(upstream, units, out=buffers[1, : units.numel()].view(units.shape))
-        part = product.sum((0, 1, 2))
-        torch.addcmul(upstream, product, units, value=-1, out=product)  # upstream * (1 - tanh^2)
-        to_a[elements, rows] = product.sum(-2)
-        return elements, product.sum(-3), part
+    def add(parts: Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor]]) -> None:
+        with tiles.buffers() as buffers:
+            for (upstream, to_queries, *arguments), to_keys, to_hidden in parts:
+                pairs = [upstream, to_queries, to_keys[:, : upstream.shape[1]], *_of_pairs(form, ones, *arguments)]
+                for some, of_queries, of_keys, *factors in _cut(pairs, most):
+                    units, product = _units(form, factors, buffers)
+                    torch.mul(some, units, out=product)
+                    to_hidden += product.sum((0, 1, 2))
+                    torch.addcmul(some, product, units, value=-1, out=product)  # some * (1 - tanh^2)
+                    torch.sum(product, -2, out=of_queries)
+                    of_keys[:, 0] += product.sum(-3)
 
-    for elements, part_of_b, part_of_w_v in tiles.map(fill, gradient, b):  # in order: sums are rounded the same way
-        to_b[elements] += part_of_b
-        to_w_v += part_of_w_v
-    return to_a, to_b, to_w_v
+    parts = _cut([gradient.unsqueeze(-1), to_a, keys, a, largest.expand_as(a)], rows_of_part)
+    tiles.share(add, zip(parts, sums_of_b, to_w_v, strict=True))
+    return to_a, to_b.sum(0), to_w_v.sum(0)
 
 
-def _units(form: "_Form", factors: "Factors", buffers: Tensor, elements: slice, rows: slice) -> Tensor:
-    """Return the hidden units (b, n, m, h) of some batch elements and queries, in the first of two buffers."""
-    of_keys, *of_queries = (factors[0][elements], *(factor[elements, rows] for factor in factors[1:]))
-    shape = (*of_queries[0].shape[:2], *of_keys.shape[1:])
-    return form.units(of_keys, *of_queries, out=buffers[:, : math.prod(shape)].view(2, *shape))
+def _keys_of_pairs(form: "_Form", a: Tensor, b: Tensor, largest: Tensor, tiles: _Tiles) -> Tensor:
+    """Return the factors of keys, (b, n, m, h) without a copy for each query."""
+    of_keys = torch.empty_like(b)
+
+    def fill(parts: Iterator[tuple[Tensor, ...]]) -> None:
+        for result, *arguments in parts:
+            result.copy_(form.of_keys(*arguments))
+
+    tiles.share(fill, _cut([of_keys, b, largest.expand_as(b)], tiles.rows_of_part(b)))
+    return of_keys.unsqueeze(1).expand(-1, a.shape[1], -1, -1)
+
+
+def _of_pairs(form: "_Form", w_v: Tensor, keys: Tensor, a: Tensor, largest: Tensor) -> "Factors":
+    """Return the factors of pairs: that of keys (b, n, m, h) as it is, and those of queries, (b, n, 1, h)."""
+    return keys, *(factor.unsqueeze(-2) for factor in form.of_queries(a, largest, w_v))
+
+
+def _units(form: "_Form", factors: Sequence[Tensor], buffers: Tensor) -> Sequence[Tensor]:
+    """Return the hidden units (b, n, m, h) of a tile and a tensor of the same size, both in the buffers (2, s)."""
+    shape = factors[0].shape
+    two = buffers[:, : shape.numel()].view(2, *shape).unbind()
+    form.units(*factors, out=two)
+    return two
 
 
 # Hidden units w_v tanh(a + b), from factors: one (b, m, h) of the keys, the others (b, n, h) of the queries.
@@ -315,12 +360,12 @@ class _Form(NamedTuple):
     The units are the first of two tensors of their size, `out`.
     """
 
-    of_keys: Callable[[Tensor, Tensor], Factors]
+    of_keys: Callable[[Tensor, Tensor], Tensor]
     of_queries: Callable[[Tensor, Tensor, Tensor], Factors]
     units: Callable[..., Tensor]
 
 
-def _key_exponentials(b: Tensor, largest: Tensor) -> Factors:
+def _key_exponentials(b: Tensor, largest: Tensor) -> Tensor:
     """Return expm1(2b) for projected keys b (b, m, h), shifted by `largest` (b, 1, h), the largest a of each unit."""
     wide = _wide(b)
     shifted = (b.to(wide) + largest).clamp_(max=CEILING[b.dtype])  # b m h
@@ -328,7 +373,7 @@ def _key_exponentials(b: Tensor, largest: Tensor) -> Factors:
     if wide == b.dtype:  # make up for the rounding of the shift
         lost = 2 * _rounding(b, largest)
         expm1 = expm1 + (lost * (expm1 + 1)).where(shifted.abs() < CEILING[b.dtype], 0)
-    return (expm1.to(b.dtype),)
+    return expm1.to(b.dtype)
 
 
 def _query_exponentials(a: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
@@ -361,17 +406,16 @@ def _quotient_units(
     keys_expm1: Tensor, w_expm1: Tensor, w_exp: Tensor, exp_plus_1: Tensor, exp: Tensor, out: Buffers = NEW
 ) -> Tensor:
     """Return the hidden units w_v u / (u + 2), where u = exp(2(a + b)) - 1."""
-    keys = keys_expm1.unsqueeze(-3)
-    numerator = torch.addcmul(w_expm1.unsqueeze(-2), w_exp.unsqueeze(-2), keys, out=out[0])
-    return numerator.div_(torch.addcmul(exp_plus_1.unsqueeze(-2), exp.unsqueeze(-2), keys, out=out[1]))
+    numerator = torch.addcmul(w_expm1, w_exp, keys_expm1, out=out[0])
+    return numerator.div_(torch.addcmul(exp_plus_1, exp, keys_expm1, out=out[1]))
 
 
 def _direct_units(b: Tensor, a: Tensor, w_v: Tensor, out: Buffers = NEW) -> Tensor:
-    return torch.add(a.unsqueeze(-2), b.unsqueeze(-3), out=out[0]).tanh_().mul_(w_v.unsqueeze(-2))
+    return torch.add(a, b, out=out[0]).tanh_().mul_(w_v)
 
 
 QUOTIENT = _Form(_key_exponentials, _query_exponentials, _quotient_units)
-DIRECT = _Form(lambda b, largest: (b,), lambda a, largest, w_v: (a, w_v.expand_as(a)), _direct_units)
+DIRECT = _Form(lambda b, largest: b, lambda a, largest, w_v: (a, w_v.expand_as(a)), _direct_units)
 
 
 def _form_for(a: Tensor, b: Tensor) -> tuple[_Form, Tensor]:
@@ -385,7 +429,7 @@ def _form_for(a: Tensor, b: Tensor) -> tuple[_Form, Tensor]:
 
 
 def _factors(form: _Form, a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
-    return *form.of_keys(b, largest), *form.of_queries(a, largest, w_v)
+    return _of_pairs(form, w_v, form.of_keys(b, largest).unsqueeze(1), a, largest)
 
 
 # Sums over hidden units, a function each for the compiler. Gradients take factors for w_v = 1.
@@ -432,7 +476,7 @@ def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: TilePlan) -> Itera
     b, n, m, h = queries.shape[:-2].numel(), queries.shape[-2], keys.shape[-2], w_v.shape[0]
     entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2)  # the other half is for tiles
     widest = max(h, queries.shape[-1], keys.shape[-1])
-    projected, scored = entries // (16 * widest), entries // 8  # rows and pairs of a block
+    projected, scored = entries // (12 * widest), entries // 8  # rows and pairs of a block
     edge = max(min(projected, math.isqrt(scored)), 1)
     together = max(min(projected // max(n, m, 1), scored // max(n * m, 1)), 1)
     for elements in _slices(b, together):
@@ -442,12 +486,7 @@ def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: TilePlan) -> Itera
 
 
 def _tile_bytes(plan: TilePlan) -> int:
-    """Return the size of a tile: a share of the cache, and at most an eighth of the workspace."""
-    try:
-        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
-    except (ValueError, AttributeError):  # not every system knows this name
-        cache = 0
-    return min((cache if cache > 0 else USUAL_CACHE) // CACHE_SHARE, plan.workspace // 8)
+    return max(min(TILE_BYTES, plan.workspace // 8), 1)
 
 
 def _slices(size: int, step: int) -> Iterator[slice]:

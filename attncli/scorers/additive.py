@@ -59,9 +59,9 @@ class Additive(Scorer):
             queries, keys, w_q, w_k, w_v = at_least_float32(queries, keys, w_q, w_k, w_v)
             return textbook.additive_scores(queries, keys, w_q, w_k, w_v[:, None, :, None]).squeeze(-1)  # ... n m
         heads = w_q.shape[0]
-        by_head = (each.expand(*each.shape[:-3], heads, -1, -1).unbind(-3) for each in (queries, keys))
+        by_head = (tensor.expand(*tensor.shape[:-3], heads, -1, -1).unbind(-3) for tensor in (queries, keys))
         parameters = (w_q.unbind(0), w_k.unbind(0), w_v.unbind(0))
-        return torch.stack([additive_scores(*each) for each in zip(*by_head, *parameters, strict=True)], -3)
+        return torch.stack([additive_scores(*arguments) for arguments in zip(*by_head, *parameters, strict=True)], -3)
 
     def _beside_bias(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return queries, W_q, W_k and w_v. A bias is a further column of W_q, beside a further entry 1 of queries."""

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from attncli import pooling
-from attncli.attention import Bias, Rules, Valid
+from attncli.attention import Bias, Rules
+from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
@@ -45,7 +46,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 def test_within_the_workspace(
     scorer: str, normalizer: str, rules: str, with_rows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiles, "in_order", lambda work, jobs, threads: map(work, jobs))  # the profiler sees one thread
+    monkeypatch.setattr(tiles, "share", lambda work, jobs, threads: work(iter(jobs)))  # the profiler sees one thread
     (scorer, changed), given = fitting(normalizer, scorer, RULES[rules]), inputs()
     pooled: Callable[..., object] = pool_with_rows if with_rows else pool_by_rules
     with torch.no_grad():

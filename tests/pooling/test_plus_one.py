@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attncli.attention import Bias, Rules, Valid
+from attncli.attention import Bias, Rules
+from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS

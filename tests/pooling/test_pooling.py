@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import Bias, Rules, Valid, alibi_slopes, attend, softcap, valid_mask, weighted_sum
+from attncli.attention import Bias, Rules, alibi_slopes, attend, softcap, valid_mask, weighted_sum
 from attncli.errors import InputError
+from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
@@ -377,8 +378,8 @@ def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: py
 @varied(
     name=DOTS,
     why=[
-        *("softcap", "normaliser", "empty row", "NaN in values", "NaN in keys", "infinity", "overflow"),
-        *("overflow of the bias", "infinite bias", "unequal sizes", "axes"),
+        *("softcap", "normaliser", "sinks", "empty row", "NaN in values", "NaN in keys", "infinity", "overflow"),
+        *("overflow of negative queries", "overflow of the bias", "infinite bias", "unequal sizes", "axes"),
     ],
 )
 def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> None:
@@ -389,6 +390,8 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> 
             rules = replace(rules, cap=1.0)
         case "normaliser":
             rules = replace(rules, normalizer=NORMALIZERS["ssmax"]())
+        case "sinks":
+            rules = replace(rules, sinks=torch.zeros(1, 1, 1))
         case "empty row":
             rules = replace(rules, valid=Valid((2, N, M), torch.tensor([0, M])))
         case "NaN in values":
@@ -400,6 +403,8 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> 
         case "overflow":
             queries, keys = queries * 1e25, keys * 1e25
             name = "dot" if name == "cosine" else name  # its vectors have length 1
+        case "overflow of negative queries":
+            queries, keys, name = -queries.abs() * 1e25, keys * 1e25, "dot"
         case "overflow of the bias":
             rules = replace(rules, bias=Bias((2, N, M), torch.full((1, 1, M), -1e300, dtype=torch.float64)))
         case "infinite bias":

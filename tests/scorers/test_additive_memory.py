@@ -4,7 +4,7 @@ And its tiles: the same numbers on any number of threads, in tensors that are us
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -62,12 +62,13 @@ def test_within_a_small_workspace(
     assert workspace_taken(*case) <= workspace
 
 
-@pytest.mark.parametrize("rows", others_slow([(600, 256), (4096, 1, 64)]), ids=str)
+@pytest.mark.parametrize("case", others_slow([((600, 256), 256), ((600, 64), 512), ((4096, 1, 64), 256)], 2), ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_within_sixteen_mebibytes(rows: Shape, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_additive, "in_order", lambda work, jobs, **_: map(work, jobs))  # the profiler sees one thread
+def test_within_sixteen_mebibytes(case: tuple[Shape, int], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, h = case
+    monkeypatch.setattr(_additive, "share", lambda work, jobs, **_: work(iter(jobs)))  # the profiler sees one thread
     with on_threads(threads):
-        assert workspace_taken(rows, rows, 256, torch.float32) <= Additive.workspace_bytes == 16 * 2**20
+        assert workspace_taken(rows, rows, h, torch.float32) <= Additive.workspace_bytes == 16 * 2**20
 
 
 def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,20 +89,20 @@ def test_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WORKSPACE, TILE = 2**18, 2**15  # bytes
-Units = list[tuple[int, int, bool]]  # address, threads of torch, and whether it is the main thread, for each tile
+Units = list[tuple[int, int, int | None]]  # address, threads of torch, and thread, for each tile
 
 
 @pytest.fixture
 def units(monkeypatch: pytest.MonkeyPatch) -> Units:
-    found, original = Units(), _additive._units
+    computed, original = Units(), _additive._units
 
-    def noted(*given: Any) -> Tensor:
-        made = original(*given)
-        found.append((made.data_ptr(), torch.get_num_threads(), threading.current_thread() is threading.main_thread()))
-        return made
+    def noted(*arguments: Any) -> Sequence[Tensor]:
+        units, other = original(*arguments)
+        computed.append((units.data_ptr(), torch.get_num_threads(), threading.current_thread().ident))
+        return units, other
 
     monkeypatch.setattr(_additive, "_units", noted)
-    return found
+    return computed
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -112,7 +113,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def leaves(dtype: torch.dtype, h: int, scale: float) -> list[Tensor]:
     """Queries, keys, both matrices and w_v; several blocks, and several tiles in each."""
-    shapes = (2, 1, 90, 4), (2, 3, 70, 5), (h, 4), (h, 5), (h,)
+    shapes = (2, 1, 90, 24), (2, 3, 70, 25), (h, 24), (h, 25), (h,)  # BLAS rounds odd sizes by its number of threads
     given = [normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
     return [each.requires_grad_() for each in [given[0] * scale, *given[1:]]]
 
@@ -139,26 +140,26 @@ def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: floa
 def test_each_tile_has_a_thread_of_its_own(units: Units, threads: int) -> None:
     """As far as the workspace has room for two tiles."""
     results(leaves(torch.float32, 32, 1.0))
-    addresses, of_torch, is_main = (set(each) for each in zip(*units, strict=True))
+    addresses, of_torch, idents = (set(column) for column in zip(*units, strict=True))
     assert len(units) > 100
     assert len(addresses) <= 2 * min(threads, 2), "forward and backward"
     assert of_torch == {1}
-    assert is_main == {threads == 1}
+    assert threading.main_thread().ident in idents
+    assert len(idents) <= (3 if threads > 1 else 1), "this one, and another one forward and backward"
 
 
 def test_few_tiles_start_no_threads(units: Units, threads: int) -> None:
     additive_scores(normal(8, 4), normal(8, 4), normal(8, 4), normal(8, 4), normal(8), workspace=WORKSPACE)
-    assert [tile[1:] for tile in units] == [(threads, True)]
+    assert [tile[1:] for tile in units] == [(1, threading.main_thread().ident)]
+    assert torch.get_num_threads() == threads, "left as it was"
 
 
 def test_tiles_are_allocated_once(units: Units) -> None:
-    given = leaves(torch.float32, 32, 1.0)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        scores = additive_scores(*given, workspace=WORKSPACE)
-        torch.autograd.grad(scores, given, torch.ones_like(scores))
+    tensors = leaves(torch.float32, 32, 1.0)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record, torch.no_grad(), on_threads(1):
+        additive_scores(*tensors, workspace=WORKSPACE)
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None
     sizes = [event.nbytes() for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
-    assert sizes.count(2 * TILE) == 2, "the tensors of all tiles, forward and backward"
-    assert sum(size > TILE // 2 for size in sizes) <= 2 + 3, "also scores, and the gradients of both"
-    assert len(units) > 100
+    assert [size for size in sizes if size > TILE // 2] == [2 * 3 * 90 * 70 * 4, 2 * TILE], "scores, and all tiles"
+    assert len(units) > 50
