@@ -9,23 +9,17 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
-from attncli.building import (
-    build_scorer,
-    inputs_of_entry,
-    raw_scores,
-    rules_of,
-    scorer_of_module,
-    scoring_of,
-    with_model_defaults,
-)
+from attncli.building import build_scorer, inputs_of_entry, rules_of, scorer_of_module, scoring_of, with_model_defaults
 from attncli.config.models import Experiment
 from attncli.config.plans import PLAN, PlanEntry, is_plan
 from attncli.config.plans import ZERO as ZERO
-from attncli.config.scorer_entries import Entry, ScorerEntry, model_entry
+from attncli.config.scorer_entries import Entry, ScorerEntry
+from attncli.config.short_forms import model_entry
 from attncli.config.strict import Model, validated
 from attncli.config.tensors import Layer
 from attncli.config.values import Indices, as_list, each_once
 from attncli.errors import InputError, got, show
+from attncli.guarding import raw_scores
 from attncli.inputs.captured import inputs_of
 from attncli.models.call import AttentionCall
 from attncli.models.replacing import Replacing, with_heads
@@ -123,7 +117,7 @@ class Swap(Replacing):
         new = call.output
         for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
             made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
-            new = with_heads(made, new, heads, call.name)
+            new = with_heads(made, new, heads, call.name, ("plan", layer_of(layers)))
         return new
 
     def _output(self, layers: str, heads: list[int] | None, entry: Any, call: AttentionCall) -> Tensor:
@@ -134,6 +128,7 @@ class Swap(Replacing):
             new[:, some] = made.to(new.dtype)
             return new
         inputs = inputs_of(call, call.queries.dtype, call.queries.device)
+        gradient = call.scale_gradient if entry.has_models_scale else None
         entry, (n, m) = with_model_defaults(entry, call), inputs.valid.shape[-2:]
         d, dtype = inputs.queries.shape[-1], computing_dtype(call.queries.dtype)
         key: tuple[Any, ...] = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options))
@@ -143,6 +138,7 @@ class Swap(Replacing):
         first = max(m - n, 0)  # with a cache, the queries belong to the last tokens
         rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=call.sinks, first=first)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+        queries = queries if gradient is None else queries * gradient
         scorer = scoring_of(entry, self._scorers[key])
         if not is_built_in(scorer):
             scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
@@ -170,21 +166,21 @@ class _Chosen(Model):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
 
 
-def listed(given: Any) -> Any:
+def listed(value: Any) -> Any:
     """Return a collection as a list, and anything else, such as text, unchanged."""
-    is_list = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping | Tensor)
-    return list(given) if is_list else given
+    is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping | Tensor)
+    return list(value) if is_list else value
 
 
-def entry_of(given: Any) -> ScorerEntry:
+def entry_of(value: Any) -> ScorerEntry:
     """Return the validated entry for a scorer or a plan given in Python, as `Swap` takes it.
 
     Raises:
         InputError: the entry is wrong.
     """
-    if isinstance(given, ScorerEntry):
-        return given
-    (entry,) = Experiment.normalised({"scorers": [model_entry({PLAN: given} if is_plan(given) else given)]})["scorers"]
+    if isinstance(value, ScorerEntry):
+        return value
+    (entry,) = Experiment.normalised({"scorers": [model_entry({PLAN: value} if is_plan(value) else value)]})["scorers"]
     made = validated(_Holder, {"entry": entry}, {}).entry
     for part in made.entries:
         if part.dropout:

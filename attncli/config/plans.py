@@ -3,18 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, WrapValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationInfo, WrapValidator, model_validator
 
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import (
-    ENTRY_KEYS,
-    SCORER,
-    ScorerEntry,
-    expand_short_forms,
-    model_entry,
-    model_of,
-    with_fitted,
-)
+from attncli.config.scorer_entries import ENTRY_KEYS, SCORER, ScorerEntry, model_of, with_fitted
+from attncli.config.short_forms import expand_short_forms, model_entry
 from attncli.config.strict import Model, problem
 from attncli.errors import got, show
 from attncli.numbers import ranges_in
@@ -23,16 +16,16 @@ ZERO = "zero"  # no output at all
 PLAN = "plan"
 
 
-def is_plan(given: Any) -> bool:
+def is_plan(value: Any) -> bool:
     """Whether an entry that was given in Python is a plan itself: a mapping without any key of an entry."""
-    return isinstance(given, Mapping) and bool(given) and not {PLAN, *ENTRY_KEYS} & {*given}
+    return isinstance(value, Mapping) and bool(value) and not {PLAN, *ENTRY_KEYS} & {*value}
 
 
-def _once(parts: dict[str, Any]) -> dict[str, Any]:
+def _once(parts: Any) -> Any:
     """Return the parts; raise a `problem` if two have a number in common."""
-    first = dict[int, str]()
-    for key in parts:
-        for number in (number for numbers in ranges_in(key) or () for number in numbers):
+    first = dict[int, Any]()
+    for key in parts if isinstance(parts, Mapping) else ():
+        for number in (number for numbers in ranges_in(str(key)) or () for number in numbers):
             if (other := first.setdefault(number, key)) != key:
                 raise problem(
                     f"got {show(key)}, which has {number} as {show(other)} does; expected each once", under=[key]
@@ -47,21 +40,21 @@ def _heads(parts: dict[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def _part(given: Any, handler: Any, info: ValidationInfo) -> Any:
+def _part(value: Any, handler: Any, info: ValidationInfo) -> Any:
     """Return the entry of a layer or a head, `zero`, or the entries of the heads of a layer."""
-    if given == ZERO or isinstance(given, ScorerEntry):
-        return given
+    if value == ZERO or isinstance(value, ScorerEntry):
+        return value
     kind: type[Model] = PlanOfHeads
-    if not (isinstance(given, Mapping) and {*given} == {"heads"}):
-        given = with_fitted(expand_short_forms(model_entry(given)), info)
-        kind = model_of(given)
+    if not (isinstance(value, Mapping) and {*value} == {"heads"}):
+        value = with_fitted(expand_short_forms(model_entry(value)), info)
+        kind = model_of(value)
     if kind is PlanEntry:
         raise problem("got a plan inside of a plan; expected an entry")
-    return TypeAdapter(kind).validate_python(given, strict=True, context=info.context)
+    return TypeAdapter(kind).validate_python(value, strict=True, context=info.context)
 
 
 Part = Annotated[Any, WrapValidator(_part)]
-Parts = Annotated[dict[str, Part], Field(min_length=1), AfterValidator(_once)]
+Parts = Annotated[dict[str, Part], Field(min_length=1), BeforeValidator(_once)]
 
 
 class PlanOfHeads(Model):

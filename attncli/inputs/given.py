@@ -1,17 +1,18 @@
-"""Keep the tensors and arrays of a config given in Python as tensors, since long nested lists would be slow."""
+"""Tensors and models given in Python. Tensors and arrays of a config stay tensors, as long lists would be slow."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli.config.tensors import GivenMask, GivenTensor
+from attncli.errors import InputError, got
 from attncli.inputs.build import ROLES
 
 
-def as_config_value(key: Any, value: Any) -> Any:
+def as_config_value(key: object, value: object) -> Any:
     """Return `value`, given for a key such as `data`, `data.keys` or `mask`, with tensors and arrays replaced.
 
     The replacements are `GivenTensor` and `GivenMask`, which hold copies. Only tensors of real numbers of shape
@@ -35,3 +36,27 @@ def as_config_value(key: Any, value: Any) -> Any:
         if value.ndim < 2 or value.dtype == torch.bool:
             return value
         return GivenTensor(numbers=value.detach().to("cpu", torch.float64, copy=True))
+
+
+def name_of_module(model: object, where: str) -> str:
+    """Return the name of the class of a torch module. Raise InputError, located at `where`, if it is none."""
+    if not isinstance(model, nn.Module):
+        raise InputError.of(got(model, "expected a torch module"), where=where)
+    return type(model).__name__
+
+
+def batches_of(args: tuple[Any, ...], kwargs: Mapping[str, Any], where: str) -> list[Any]:
+    """Return the batches that the arguments of `attncli.swap` or `attncli.fit` describe; `where` is the function.
+
+    Raises:
+        InputError: a list or loader has no batches.
+    """
+    if kwargs or len(args) != 1:
+        return [{"args": args, **kwargs} if kwargs else args]
+    (data,) = args
+    if isinstance(data, Tensor | Mapping | tuple) or not isinstance(data, Iterable):
+        return [data]
+    batches = list(data)
+    if not batches:
+        raise InputError.of("got no batches; expected at least one", where=where)
+    return batches

@@ -9,7 +9,8 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from attncli.attention import ALL, Bias, EmptyRow, Rules, Valid, at_least_float32, weighted_sum
+from attncli.attention import Bias, EmptyRow, Rules, at_least_float32, weighted_sum
+from attncli.masks import ALL, Valid
 from attncli.modes import outside_autocast
 from attncli.pooling import TILE_SHARE, WORKSPACE_BYTES, pool_by_rules, tiles
 from attncli.scorers.scaled_dot import ScaledDot
@@ -42,6 +43,7 @@ class AttentionCall:
     call: int = 0  # its number among the layer's calls
     kind: str = ""  # class of the module
     how: Literal["function", "kernel", "steps"] = "function"  # torch's function, its kernel, or single operations
+    scale_gradient: Tensor | None = None  # 1, through which gradients reach a scale that is a parameter
     pre_scale: float = 1.0
     groups: int = 1  # query heads for each head of keys
     softcap: float | None = None

@@ -50,9 +50,9 @@ class Capture(Watch):
 
     def chooses(self, layer: str, kind: str) -> Site | None:
         """Return the next call of a layer if it is selected, else None."""
-        call = self._calls[layer] = self._calls.get(layer, -1) + 1
-        is_chosen = self._chosen.takes(layer, list(self._calls).index(layer), call)
-        return Site(layer, kind, call) if is_chosen else None
+        number = self._calls[layer] = self._calls.get(layer, -1) + 1
+        is_chosen = self._chosen.takes(layer, list(self._calls).index(layer), number)
+        return Site(layer, kind, number) if is_chosen else None
 
     @torch.no_grad()
     def keep(self, call: AttentionCall, output: Tensor) -> None:
@@ -68,10 +68,10 @@ class Capture(Watch):
         """Raise an InputError if no attention was captured, or if a layer chosen by number does not exist."""
         if self._calls:
             self._chosen.check(list(self._calls))
-        if any(record.problem is None for record in self.records):
+        if any(call.problem is None for call in self.records):
             return
-        found: list[AttentionCall | Missed] = [*self.records, *self.missed]
-        reasons = [f"{each.layer} ({each.kind}): {each.problem}" for each in found]
+        calls: list[AttentionCall | Missed] = [*self.records, *self.missed]
+        reasons = [f"{call.layer} ({call.kind}): {call.problem}" for call in calls]
         if reasons:
             more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
             raise InputError.of(f"no attention could be captured; {reasons[0]}{more}")
@@ -83,12 +83,13 @@ class Capture(Watch):
         raise InputError.of("no attention ran; expected a model with attention layers")
 
 
-def _copied(record: AttentionCall) -> AttentionCall:
-    """Return the record with CPU copies: a model may overwrite its cache, and a view keeps its whole storage alive."""
-    tensors = {name: tensor for name in TENSORS if (tensor := getattr(record, name)) is not None}
+def _copied(call: AttentionCall) -> AttentionCall:
+    """Return the call with CPU copies: a model may overwrite its cache, and a view keeps its whole storage alive."""
+    tensors = {name: tensor for name in TENSORS if (tensor := getattr(call, name)) is not None}
     dense = torch.contiguous_format
+    call = replace(call, scale_gradient=None)
     return replace(
-        record, **{name: each.detach().to("cpu", copy=True, memory_format=dense) for name, each in tensors.items()}
+        call, **{name: each.detach().to("cpu", copy=True, memory_format=dense) for name, each in tensors.items()}
     )
 
 

@@ -56,6 +56,16 @@ class Request:
         """The last part of the model's name."""
         return self.model.partition(":")[2] if self.is_function else Path(os.path.realpath(self.model)).name
 
+    def refuse_file(self) -> None:
+        """Raise an InputError if the model is a file."""
+        with os_errors_as_input_errors(self.model):
+            if not Path(self.model).is_file():
+                return
+        expected = "expected a folder with a model, a name of the hub, or module:function"
+        is_captured = self.model.endswith(".safetensors")
+        cure = f"captured files are for `attncli run {self.model}`, heatmap and doctor" if is_captured else ""
+        raise InputError.of("; ".join(filter(None, (f'got "{self.model}", a file; {expected}', cure))))
+
 
 def arguments_of(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and the keyword arguments of a model for a batch.
@@ -215,6 +225,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
 
 def _transformers(request: Request) -> Any:
     """Return the package transformers with its messages off, or raise an InputError if it cannot run the request."""
+    request.refuse_file()
     got = f'got "{request.model}"'
     with os_errors_as_input_errors(request.model):
         is_folder = Path(request.model).is_dir()

@@ -1,4 +1,4 @@
-"""Turn calls of fused kernels and recorded operations into records with scale, softcap, bias, mask and sinks."""
+"""Turn calls of fused kernels and recorded operations into attention calls with scale, bias, mask and sinks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Heads(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """Raised if a record cannot describe an attention call; the message is the reason."""
+    """Raised if an AttentionCall cannot describe a call; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +68,24 @@ def scorable(call: AttentionCall) -> AttentionCall:
     return call
 
 
-def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> AttentionCall:
-    """Return the record of a `scaled_dot_product_attention` call.
+def fused(arguments: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> AttentionCall:
+    """Return the attention call of `scaled_dot_product_attention`, with its arguments by name.
 
-    `call` has the arguments by name; `query` and `key` are the recorded operations that made the call's query and key.
+    `query` and `key` are the recorded operations that made the call's query and key.
     """
     lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
-    queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
-    scale, mask = call.get("scale"), call.get("attn_mask")
+    queries, keys, values = (arguments[name].to(dtype) for name in ("query", "key", "value"))
+    scale, mask = arguments.get("scale"), arguments.get("attn_mask")
     queries, keys, values = (
         four_axes(each.expand(*lead[:-1], *each.shape[-3:]) if each.ndim > 2 else each)
         for each in (queries, keys, values)
     )
     valid = bias = None
-    if mask is not None and not call.get("is_causal"):
+    if mask is not None and not arguments.get("is_causal"):
         mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
         valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
     output = four_axes(output)
-    record = AttentionCall(
+    call = AttentionCall(
         queries=queries,
         keys=keys,
         values=values,
@@ -93,15 +93,15 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
         scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
         groups=output.shape[1] // keys.shape[1],
         valid=valid,
-        is_causal=bool(call.get("is_causal")),
+        is_causal=bool(arguments.get("is_causal")),
         bias=bias,
         pre_scale=scale_before(query) * scale_before(key),
     )
-    return _unpacked(record, query)
+    return _unpacked(call, query)
 
 
 def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
-    """Return the record of torch's operator `flex_attention` called with `args`.
+    """Return the attention call of torch's operator `flex_attention` with the arguments `args`.
 
     The bias is `score_mod` applied to scores of 0.
     """
@@ -122,33 +122,33 @@ def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
     return AttentionCall(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
 
 
-def _unpacked(record: AttentionCall, step: Step | None) -> AttentionCall:
-    """Return the record with all heads in the axis of heads; some decoders put heads that share keys among the queries.
+def _unpacked(call: AttentionCall, step: Step | None) -> AttentionCall:
+    """Return the call with all heads in the axis of heads; some decoders put heads that share keys among the queries.
 
     `step` is the recorded operation that made the queries.
     """
-    b, h, n, d = record.queries.shape
+    b, h, n, d = call.queries.shape
     if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
-        return record
+        return call
     if step.op in ("transpose", "permute"):  # of a single head, with its axis after the queries
-        return record
+        return call
 
     def as_heads(tensor: Tensor | None) -> Any:
         if tensor is None or tensor.shape[1:3] == (1, 1):
             return tensor
         return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
 
-    if record.is_causal:
-        record = record.with_mask()
-    packed = {name: as_heads(getattr(record, name)) for name in ("queries", "output", "valid", "bias")}
-    return replace(record, groups=record.groups * n, is_causal=False, **packed)
+    if call.is_causal:
+        call = call.with_mask()
+    packed = {name: as_heads(getattr(call, name)) for name in ("queries", "output", "valid", "bias")}
+    return replace(call, groups=call.groups * n, is_causal=False, **packed)
 
 
 def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCall]:
-    """Yield the possible records of attention that was computed step by step, the likeliest first.
+    """Yield the possible calls of attention that was computed step by step, the likeliest first.
 
     Raises:
-        UnreadableError: no record can describe the steps.
+        UnreadableError: no call can describe the steps.
     """
     softmax = written.softmax
     base = softmax.before.base if softmax.before is not None else None
@@ -179,9 +179,33 @@ def _layouts(written: UnfusedAttention, base: Step, scores: Tensor, heads: Heads
     assert written.softmax.before is not None
     m = columns - sum(each.other.shape[-1] for each in written.softmax.before.back() if each.op == "cat")
     b, h = _split(tuple(lead), base, written.values_step, (n, m), heads)
-    yield Layout(tuple(lead), b, h, n, m)
+    layouts = [Layout(tuple(lead), b, h, n, m)]
     if len(lead) == 2:  # as in einsum("bnhd,bmhd->bnhm")
-        yield Layout(tuple(lead), lead[0], n, lead[1], m, is_crossed=True)
+        crossed = Layout(tuple(lead), lead[0], n, lead[1], m, is_crossed=True)
+        layouts.insert(0 if _is_crossed(written.softmax.before, base, lead[1], n) else 1, crossed)
+    yield from layouts
+
+
+def _is_crossed(step: Step, base: Step, queries: int, heads: int) -> bool:
+    """Whether scores of these many queries and heads were turned to (b, queries, heads, m) after their product.
+
+    Without a mask both layouts give the model's output if one of the sizes divides the other.
+    """
+    product = base.shape[-2:]
+    if (queries in product) != (heads in product):
+        return queries in product
+    is_crossed = False
+    for each in step.back():
+        if each.op in ("permute", "transpose") and each.before is not None:
+            sizes, axes = each.before.shape, [*range(len(each.shape))]
+            if each.op == "permute":
+                axes = [axes[axis] for axis in each.other[0]]
+            else:
+                one, other = each.other
+                axes[one], axes[other] = axes[other], axes[one]
+            kept = [axis for axis in axes if sizes[axis] > 1]
+            is_crossed ^= len(kept) > 2 and kept[-3] > kept[-2]
+    return is_crossed
 
 
 def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: Heads) -> tuple[int, int]:
@@ -215,25 +239,31 @@ def _read(written: UnfusedAttention, base: Step, layout: Layout, queries: Tensor
     if queries.shape[1] != layout.h:
         raise UnreadableError("queries that several heads share")
     plain = AttentionCall(queries, keys, values, output, 1.0, how="steps", groups=layout.h // heads)
-    record = _replayed(plain, written.softmax, layout)
-    return replace(record, pre_scale=scale_before(base.sides[0]) * scale_before(base.sides[1]))
+    call = _replayed(plain, written.softmax, layout)
+    return replace(call, pre_scale=scale_before(base.sides[0]) * scale_before(base.sides[1]))
 
 
-def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> AttentionCall:
-    """Return the record with scale, softcap, bias and sinks from the steps between product and softmax.
+def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCall:
+    """Return the call with scale, softcap, bias and sinks from the steps between product and softmax.
 
-    Unknown steps are ignored; they make the later verification of the record fail.
+    Unknown steps are ignored; they make the later verification of the call fail.
     """
     assert softmax.before is not None
-    queries, scale, cap, sinks = record.queries, 1.0, None, None
+    queries, scale, cap, sinks = call.queries, 1.0, None, None
     bias: Tensor | None = None
+    gradient: Tensor | None = None  # of a scale that is a parameter
     for step in reversed(list(softmax.before.back())):
         other, number = step.other, number_of(step.other)
+        is_learnt = isinstance(other, Tensor) and other.requires_grad and torch.is_grad_enabled()
         if step.op in ("mul", "div"):
             factor = layout.matrix(other, step.shape) if number is None else torch.tensor(number, dtype=torch.float64)
+            factor = other.flatten()[0] if number is not None and is_learnt else factor
             factor = factor if step.op == "mul" else 1 / factor
             bias = None if bias is None else bias * factor
             if number is not None:
+                if is_learnt and cap is None:
+                    gradient = factor / factor.detach() if gradient is None else gradient * factor / factor.detach()
+                factor = factor.detach()
                 scale, cap = scale * float(factor), None if cap is None else cap * float(factor)
             elif factor.shape[-1] == 1 and cap is None:
                 queries = queries * factor  # a scale of each head, or of each query
@@ -241,6 +271,7 @@ def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> Attention
             cap = 1.0
         elif step.op in ("add", "sub"):
             term = layout.matrix(other, step.shape) if number is None else queries.new_full((1, 1, 1, 1), number)
+            term = other.reshape(1, 1, 1, 1) if number is not None and is_learnt else term
             if number is not None or term.shape[-1] > 1 or not _is_stabilised(softmax):
                 term = term if step.op == "add" else -term
                 bias = term if bias is None else bias + term
@@ -248,7 +279,7 @@ def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> Attention
             condition, value = (each if isinstance(each, Tensor) else torch.tensor(each) for each in other)
             condition = layout.matrix(condition, step.shape)
             value = layout.matrix(value, step.shape) if value.ndim else value
-            held = torch.zeros((), dtype=record.output.dtype, device=queries.device) if bias is None else bias
+            held = torch.zeros((), dtype=call.output.dtype, device=queries.device) if bias is None else bias
             value = value.to(held)
             bias = (
                 torch.where(condition, value, held) if step.op == "masked_fill" else torch.where(condition, held, value)
@@ -257,7 +288,8 @@ def _replayed(record: AttentionCall, softmax: Step, layout: Layout) -> Attention
             sinks = layout.matrix(other, step.shape)
     m = layout.m
     bias = None if bias is None else bias.expand(*bias.shape[:-1], m) if bias.shape[-1] == 1 else bias[..., :m]
-    return replace(record, queries=queries, scale=scale, softcap=cap, bias=bias, sinks=sinks)
+    call = replace(call, queries=queries, scale=scale, scale_gradient=gradient)
+    return replace(call, softcap=cap, bias=bias, sinks=sinks)
 
 
 def _is_stabilised(softmax: Step) -> bool:

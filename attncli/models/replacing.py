@@ -1,7 +1,7 @@
 """Replace the outputs of a model's attention calls while the model runs."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 from weakref import WeakSet
 
@@ -77,6 +77,7 @@ class Replacing(Watch):
             known = dict.fromkeys([*names, *problems]) if isinstance(choice, str) else names
             if not (chosen := calls_of(choice, list(known))):
                 cure = did_you_mean(layer, names) if isinstance(choice, str) else f"expected 0 to {len(names) - 1}"
+                cure = cure if names else "none was recognised"
                 raise InputError.of(got(layer, f"no attention call of the model; {cure}"), [key])
             for name in chosen:
                 if name not in self._handled and self.wants(name, self._numbers.get(name, -1)):
@@ -143,18 +144,21 @@ class Replacing(Watch):
             self.problems[call.name] = call.problem
 
 
-def with_heads(new: Tensor, own: Tensor, heads: Collection[int] | None, name: str) -> Tensor:
+def with_heads(
+    new: Tensor, own: Tensor, heads: Collection[int] | None, name: str, plan: Sequence[str | int] = ()
+) -> Tensor:
     """Return the output `new` (b, h, n, v) of the chosen heads, and the output `own` of all other heads.
 
     Raises:
-        InputError: the call with this name has no such head.
+        InputError: the call with this name has no such head. For heads of a plan, `plan` is the path of the layer.
     """
     if heads is None:
         return new
     count = new.shape[1]
     for head in heads:
         if not 0 <= head < count:
-            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the {count} heads of {name}"), ["heads"])
+            path = (*plan, "heads", head) if plan else ("heads",)
+            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the {count} heads of {name}"), path)
     chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
     chosen[list(heads)] = True
     return torch.where(chosen[:, None, None], new, own.to(new.dtype))  # b h n v

@@ -69,18 +69,18 @@ def numbered(names: Names) -> Names:
     return rows if any(map(_is_list, names)) else rows[0]
 
 
-def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[AttentionCall]) -> None:
+def check_tokens(tokens: Mapping[str, Names | None] | None, calls: Sequence[AttentionCall]) -> None:
     """Raise an InputError unless the numbers of names fit the queries or keys of at least one call."""
-    written = {record.layer for record in records if record.call}
-    if tokens is None or not records:
+    written = {call.layer for call in calls if call.call}
+    if tokens is None or not calls:
         return
-    if any(tokens_of(tokens, record, record.layer in written) for record in records):
+    if any(tokens_of(tokens, call, call.layer in written) for call in calls):
         return
-    known = list(dict.fromkeys((record.queries.shape[-2], record.keys.shape[-2]) for record in records))
+    known = list(dict.fromkeys((call.queries.shape[-2], call.keys.shape[-2]) for call in calls))
     sizes = " or ".join(f"{n} and {m}" for n, m in known[:MOST_SIZES])
     more = f" or {len(known) - MOST_SIZES} others" if len(known) > MOST_SIZES else ""
     queries, keys = (_count(tokens.get(side)) for side in SIDES)
-    b = records[0].queries.shape[0]
+    b = calls[0].queries.shape[0]
     lists = f", in one list or in {b}" if b > 1 else ""
     message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{more}{lists}"
     if queries == keys and tokens["queries"] != tokens["keys"]:
@@ -94,15 +94,13 @@ def _count(names: Names | None) -> str:
     return str([len(row) for row in names]) if any(map(_is_list, names)) else f"{len(names)}"
 
 
-def tokens_of(
-    tokens: Mapping[str, Names | None], record: AttentionCall, is_writing: bool
-) -> dict[str, list[list[str]]]:
+def tokens_of(tokens: Mapping[str, Names | None], call: AttentionCall, is_writing: bool) -> dict[str, list[list[str]]]:
     """Return the names of a call's `queries` and `keys`, a list for each batch element, if their numbers fit the call.
 
     `is_writing`: the layer has several calls, as in a model that generates tokens. Then `tokens` has the names of all
     tokens: the keys of a call are the first tokens, and its queries are the last of these keys.
     """
-    b, n, m = record.queries.shape[0], record.queries.shape[-2], record.keys.shape[-2]
+    b, n, m = call.queries.shape[0], call.queries.shape[-2], call.keys.shape[-2]
     rows = {side: _rows(names, b) for side, names in tokens.items() if names is not None}
     sizes = {side: len(each[0]) for side, each in rows.items() if len(each) == b and len(set(map(len, each))) == 1}
     if len(sizes) == 2 and rows["queries"] == rows["keys"]:

@@ -1,14 +1,13 @@
 """Record the operations that made a tensor: from a matrix product to a softmax, and on to the product with values."""
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
-from weakref import WeakSet
+from typing import Any, Generic, TypeVar
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakIdKeyDictionary
 
 VIEWS = {
     "view", "_unsafe_view", "reshape", "_reshape_alias", "expand", "unsqueeze", "squeeze", "transpose", "permute", "t",
@@ -19,6 +18,28 @@ PRODUCTS, SUMS = {"mm", "bmm"}, {"addmm", "baddbmm"}  # the latter are beta * fi
 SOFTMAXES = {"_softmax", "_safe_softmax"}
 INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold", "clamp"}
 INSTEAD |= {"clamp_min", "maximum"}
+Item = TypeVar("Item")
+
+
+class ByTensor(Generic[Item]):
+    """Items by tensor, for as long as the tensor lives; several times as fast as torch's `WeakIdKeyDictionary`."""
+
+    def __init__(self) -> None:
+        self._items = dict[int, tuple[ref[Tensor], Item]]()
+
+    def get(self, tensor: Tensor) -> Item | None:
+        """Return the item of a tensor; None if it has none."""
+        known = self._items.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
+
+    def put(self, tensor: Tensor, item: Item) -> None:
+        """Set the item of a tensor."""
+        items, key = self._items, id(tensor)
+        items[key] = ref(tensor, lambda _: items.pop(key, None)), item
+
+    def remove(self, tensor: Tensor) -> None:
+        """Remove the item of a tensor, if it has one."""
+        self._items.pop(id(tensor), None)
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -28,7 +49,7 @@ class Step:
     op: str
     before: "Step | None"
     shape: tuple[int, ...]
-    other: Any = None  # the other argument: a number, a tensor, or a mask with its value
+    other: Any = None  # the other argument: a number, a tensor, a mask with its value, or axes
     operands: tuple[Tensor, Tensor] | None = None  # of a matrix product
     sides: tuple["Step | None", "Step | None"] = (None, None)  # the steps that made the operands
     scores: Tensor | None = None  # the argument of a softmax
@@ -85,33 +106,39 @@ class Trail:
         self._modules = modules
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()
-        self._steps: MutableMapping[Tensor, Step] = WeakIdKeyDictionary()
-        self._copies: MutableMapping[Tensor, bool] = WeakIdKeyDictionary()  # of parameters, such as in another dtype
-        self._frames = [(WeakSet[Step](), WeakSet[Step]())]  # steps of each running module, and of its parts
+        self._steps = ByTensor[Step]()
+        self._copies = ByTensor[bool]()  # of parameters, such as in another dtype
+        self._frames = list[tuple[list[ref[Step]], list[ref[Step]]]]()  # steps of each running module, and of its parts
 
-    def enter(self) -> None:
-        """Start to collect the steps of a module that begins."""
-        self._frames.append((WeakSet(), WeakSet()))
+    def enter(self, *, is_first: bool) -> None:
+        """Start to collect the steps of a module that begins; `is_first` if no other module runs."""
+        if is_first:
+            self._frames.clear()
+        self._frames.append(([], []))
 
     def leave(self) -> None:
         """Forget the steps inside the parts of the module that ends."""
+        if not self._frames:  # after an interrupt
+            return
         own, inner = self._frames.pop()
-        for step in inner:
-            step.forget()
-        self._frames[-1][1].update(own)
+        for step in (each() for each in inner):
+            if step is not None:
+                step.forget()
+        if self._frames:
+            self._frames[-1][1].extend(own)
 
     def of(self, tensor: Any) -> Step | None:
         """Return the step that made a tensor; None if unknown."""
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
-    def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> UnfusedAttention | str | None:
+    def see(
+        self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, is_in_place: bool = False
+    ) -> UnfusedAttention | str | None:
         """Record `out`, the result of the operation `op`.
 
         Return the attention that the operation completes, if any, or the reason why something like attention cannot be
         followed.
         """
-        is_in_place = op.endswith("_")
-        op = op.removesuffix("_")
         if not isinstance(out, Tensor):
             parent = self.of(args[0]) if args else None
             if parent is not None and (op in VIEWS or op in ("native_dropout", "topk", "sort")):
@@ -126,14 +153,14 @@ class Trail:
         if step is not None:
             self._keep(out, step)
         elif is_in_place:
-            self._steps.pop(out, None)
+            self._steps.remove(out)
         return None
 
     def _keep(self, tensor: Tensor, step: Step) -> None:
         if step.other is tensor:
             step.other = None  # else it would never be freed
-        self._steps[tensor] = step
-        self._frames[-1][0].add(step)
+        self._steps.put(tensor, step)
+        self._held(step)
 
     def _product(
         self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor
@@ -157,8 +184,9 @@ class Trail:
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _held(self, step: Step) -> Step:
-        """Register and return a step that made no tensor by itself, as its operation consists of several steps."""
-        self._frames[-1][0].add(step)
+        """Return a step, registered as one of the running module."""
+        if self._frames:
+            self._frames[-1][0].append(ref(step))
         return step
 
     def _doubt(self, step: Step | None) -> str | None:
@@ -174,7 +202,7 @@ class Trail:
 
     def _is_parameter(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter, a view of one, or a copy in another dtype."""
-        return self._has_parameter(tensor) or tensor in self._copies
+        return self._has_parameter(tensor) or self._copies.get(tensor) is not None
 
     def _softmax(self, scores: Tensor, axis: int, out: Tensor) -> str | None:
         before = self.of(scores)
@@ -202,10 +230,14 @@ class Trail:
         shape, first = tuple(out.shape), args[0] if args else None
         if op in VIEWS and isinstance(first, Tensor):
             if self._is_parameter(first):
-                self._copies[out] = True
-            return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape)
-        steps = [(place, self.of(each)) for place, each in enumerate(args)]
-        known = [(each.length, place, each) for place, each in steps if each is not None and each.base is not None]
+                self._copies.put(out, True)
+            axes = tuple(args[1:]) if op in ("permute", "transpose") else None
+            return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, axes)
+        known = list[tuple[int, int, Step]]()
+        for place, each in enumerate(args):
+            made = self.of(each)
+            if made is not None and made.base is not None:
+                known.append((made.length, place, made))
         if not known:
             if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
                 return None
@@ -241,5 +273,5 @@ def _possible_keys(softmax: Step) -> Sequence[Tensor]:
 def number_of(value: Any) -> float | None:
     """Return the value of a number or of a tensor with one number; None for anything else."""
     if isinstance(value, Tensor):
-        return float(value) if value.numel() == 1 and not value.is_complex() else None
+        return float(value.detach()) if value.numel() == 1 and not value.is_complex() else None
     return float(value) if isinstance(value, int | float) else None

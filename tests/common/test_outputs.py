@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attncli.common.outputs import IGNORED, Changes, Outputs, is_language_model, output_columns, outputs_of
+from attncli.common.changes import Changes
+from attncli.common.outputs import IGNORED, Outputs, is_language_model, output_columns, outputs_of
 from attncli.errors import InputError
 from attncli.results import Row
 

@@ -113,7 +113,7 @@ def test_what_is_read_is_what_was_seen(file: Path) -> None:
     captured = read_captured(file)
     assert captured.about["text"] == "a b"
     assert captured.usable == ["first", "second", "first#1"]
-    record = captured.record("first#1")
+    record = captured.read("first#1")
     assert (record.name, record.layer, record.call, record.kind, record.scale) == ("first#1", "first", 1, "Masked", 0.5)
     assert_close(record.valid, MASK)
     assert_close(record.rescored(), record.output, rtol=0, atol=1e-5)
@@ -137,7 +137,7 @@ def test_sinks_and_softcap_are_read(here: Path) -> None:
 
     seen = attncli.capture(attention)
     attncli.save(seen, "sinks.safetensors")
-    record = read_captured(Path("sinks.safetensors")).record("function")
+    record = read_captured(Path("sinks.safetensors")).read("function")
     assert (record.softcap, record.bias, record.valid) == (2.0, None, None)
     assert_close(record.weights(), seen.records[0].weights())
 
@@ -186,7 +186,7 @@ def test_files_that_are_wrong(name: str, file: Path) -> None:
     change, reason = WRONG[name]
     changed(file, lambda content, tensors: (change(content, tensors), None)[1])
     with pytest.raises(InputError, match=reason):
-        read_captured(file).record("first")
+        read_captured(file).read("first")
 
 
 def test_files_of_another_kind(here: Path) -> None:

@@ -357,3 +357,19 @@ def test_calls_are_kept_without_gradients_and_nothing_is_left_behind() -> None:
     assert not seen.records[0].queries.requires_grad
     assert CASES["sdpa"][0](queries, KEYS, VALUES).requires_grad
     assert len(seen.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("b", "h", "n"), [(3, 4, 16), (1, 4, 16), (2, 16, 4), (2, 4, 4), (2, 4, 1), (2, 1, 4), (1, 8, 2)]
+)
+@pytest.mark.parametrize("order", ["bnhm", "bhnm"])
+def test_heads_are_told_from_queries_where_one_number_divides_the_other(order: str, b: int, h: int, n: int) -> None:
+    queries, keys, values = normal(b, h, n, 5), normal(b, h, 16, 5), normal(b, h, 16, 5)
+
+    def attend() -> Tensor:
+        q, k, v = (each.transpose(1, 2).contiguous() for each in (queries, keys, values))
+        weights = torch.einsum(f"bnhd,bmhd->{order}", q, k).softmax(-1)
+        return torch.einsum(f"{order},bmhv->bnhv", weights, v)
+
+    (call,) = attncli.capture(attend).records
+    assert_close((call.queries, call.output), (queries, (queries @ keys.mT).softmax(-1) @ values))

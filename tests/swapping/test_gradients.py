@@ -51,6 +51,48 @@ def test_equal_biases_of_a_new_model_have_gradients_of_their_own() -> None:
     assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+class Learnt(nn.Module):
+    """Attention of one head with a temperature and a bias that are learnt."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order, self.qkv = order, nn.Linear(8, 24)
+        self.temperature, self.bias = nn.Parameter(torch.tensor(0.7)), nn.Parameter(torch.tensor([[0.4]]))
+
+    def forward(self, x: Tensor, weights: Any = None) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.mT
+        if self.order == "bias first":
+            scores = (scores + self.bias) / self.temperature
+        else:
+            scores = scores * self.temperature + self.bias
+        output: Tensor = (scores.softmax(-1) if weights is None else weights(scores)) @ v
+        return output
+
+
+@pytest.mark.parametrize("order", ["bias first", "bias last"])
+@pytest.mark.parametrize("entry", ["model", "softmax_plus_one", "cosine"])
+def test_a_scale_and_a_bias_of_one_number_that_are_parameters(order: str, entry: str) -> None:
+    torch.manual_seed(0)
+    model, x = Learnt(order), torch.randn(2, 5, 8)
+
+    def weights(scores: Tensor) -> Tensor:
+        if entry == "cosine":
+            q, k, _ = model.qkv(x).chunk(3, -1)
+            added = model.bias / model.temperature if order == "bias first" else model.bias
+            return (nn.functional.normalize(q, dim=-1) @ nn.functional.normalize(k, dim=-1).mT + added).softmax(-1)
+        return scores.exp() / ((entry == "softmax_plus_one") + scores.exp().sum(-1, keepdim=True))
+
+    parameters = [*model.parameters()]
+    unused: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
+    expected = torch.autograd.grad(model(x, weights).tanh().sum(), parameters, **unused)
+    with attncli.Swap(entry):
+        found = torch.autograd.grad(model(x).tanh().sum(), parameters, **unused)
+    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    (call,) = attncli.capture(model, x).records
+    assert call.scale_gradient is None
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_multihead_attention_of_torch(need_weights: bool) -> None:
     torch.manual_seed(0)
@@ -69,6 +111,21 @@ def test_an_encoder_layer_that_trains() -> None:
     with attncli.Swap("model"):
         found = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
     assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_torch_func() -> None:
+    torch.manual_seed(0)
+    model, x = Strides(), torch.randn(2, 5, 32)
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
+
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        output: Tensor = torch.func.functional_call(model, parameters, (x,))
+        return output.tanh().sum()
+
+    with attncli.Swap("cosine"):
+        found = torch.func.grad(loss)(parameters)
+        expected = torch.autograd.grad(model(x).tanh().sum(), [*parameters.values()])
+    assert_close([*found.values()], [*expected], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["llama", "bert"])

@@ -1,8 +1,10 @@
 """Which modules, calls and runs a `Swap` replaces, alone and inside of others."""
 
 import itertools
+import sys
 import threading
 from contextlib import ExitStack
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -200,6 +202,40 @@ def test_after_an_interrupt_the_next_run_is_replaced_as_well(error: type[BaseExc
         handle.remove()
         assert_close(model(x), expected)
     assert swap.swapped == {"second": 1}
+
+
+def test_an_interrupt_at_any_line() -> None:
+    """Raise KeyboardInterrupt at lines of our code and of torch's modes in turn; the next run is replaced as well."""
+    model, x = Tower(), torch.randn(2, 5, 32)
+    own = model(x)
+    with attncli.Swap("uniform"):
+        expected = model(x)
+    lines, last = 0, 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(("monitor.py", "trail.py", "_python_dispatch.py", "overrides.py")):
+            return None
+        lines += event == "line"
+        if lines == last:
+            lines += 1
+            raise KeyboardInterrupt
+        return trace
+
+    interrupts = 0
+    while lines >= last:
+        lines, last = 0, last + 41
+        with attncli.Swap("uniform"):
+            sys.settrace(trace)
+            try:
+                model(x)
+            except KeyboardInterrupt:
+                interrupts += 1
+            finally:
+                sys.settrace(None)
+            assert_close(model(x), expected)
+        assert_close(model(x), own, rtol=0, atol=0)
+    assert interrupts > 20
 
 
 def test_threads_have_swaps_of_their_own() -> None:

@@ -99,9 +99,11 @@ def test_layers_and_heads_beside_a_plan_limit_it() -> None:
         ({0: "uniform", "f*": "zero"}, 'plan: got "f\\*"; it has first, as "0" does; expected each once'),
         ({5: "zero"}, "plan: got 5; no attention call of the model; expected 0 to 1"),
         ({"third": "zero"}, 'plan: got "third"; no attention call of the model; known: first, second'),
-        ({0: "dott"}, r"plan.0.scorer: got \"dott\"; unknown scorer; did you mean `dot`"),
-        ({0: {"heads": {"x": "zero"}}}, 'heads.x: got "x"; expected numbers of heads, such as 0 or 4-7'),
-        ({0: {"heads": {9: "zero"}}}, "heads: got 9; expected 0 to 3, of the 4 heads of first"),
+        ({0: "dott"}, r"plan\[0\].scorer: got \"dott\"; unknown scorer; did you mean `dot`"),
+        ({0: {"heads": {"x": "zero"}}}, 'plan\\[0\\].heads.x: got "x"; expected numbers of heads, such as 0 or 4-7'),
+        ({1: {"heads": {9: "zero"}}}, r"^plan\[1\].heads\[9\]: got 9; expected 0 to 3, of the 4 heads of second"),
+        ({0: "zero", "0": "uniform"}, r'plan\[0\]: got "0", which has 0 as 0 does; expected each once'),
+        ({0: {"heads": {2: "zero", "2": "dot"}}}, r'plan\[0\].heads\[2\]: got "2", which has 2 as 2 does'),
         ({0: {"heads": {0: "zero", "0-3": "dot"}}}, 'got "0-3", which has 0 as "0" does'),
         ({0: {"plan": {0: "zero"}}}, "got a plan inside of a plan; expected an entry"),
         ({"plan": {0: "zero"}, "window": 3}, "window: got 3; expected in the entries of the plan"),
@@ -139,6 +141,16 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
     attncli.run(config, out=tmp_path / "out")
     again = attncli.run(tmp_path / "out" / "config.yaml")
     assert [row["relative_l2"] for row in again.records] == [row["relative_l2"] for row in result.records]
+
+
+def test_findings_say_what_a_plan_replaced() -> None:
+    model, x = tower()
+    result = attncli.swap(model, x, scorers=[{"label": "mixed", "plan": {1: {"heads": {"1-2": "zero"}}}}])
+    (mixed,) = [each for each in result.findings if each.label == "mixed"]
+    change = max(row["relative_l2"] for row in result.records if row["label"] == "mixed")
+    assert mixed.text.startswith("mixed (1, heads 1 to 2: zero): changes the output by ")
+    assert mixed.text.endswith(f"; one layer at a time most in layer 1 ({100 * change:.2g} %).")
+    assert "all layers" not in mixed.text
 
 
 def test_other_studies_have_no_layers(tmp_path: Path) -> None:

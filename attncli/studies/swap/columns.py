@@ -46,6 +46,8 @@ class SwapFacts(Facts):
     @property
     def all_layers(self) -> str:
         """All layers in words, with their number if others were not recognised."""
+        if self.missed and len(self.heads) == 1:
+            return "the one recognised layer"
         return f"all {several(len(self.heads), 'recognised layer')}" if self.missed else "all layers"
 
     @property

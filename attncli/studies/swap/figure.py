@@ -12,8 +12,8 @@ from attncli.errors import printable
 from attncli.numbers import several
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
-from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
-from attncli.show.pictures.matrices import Panel
+from attncli.show.pictures.heatmaps import draw_heatmap
+from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.swap.columns import SwapFacts

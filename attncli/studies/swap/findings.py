@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from attncli.config.plans import PLAN
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
@@ -26,24 +27,29 @@ def findings_of(result: Result) -> list[Finding]:
 
 def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object, Row]) -> Finding:
     texts, numbers, facts = list[str](), Row(), SwapFacts.of(result)
+    is_plan = rows[0]["scorer"] == PLAN  # it leaves other layers alone
     for row in rows:
         if row["by"] == "all":
-            texts.append(f"in {facts.all_layers} {_effect(row, result)}")
+            texts.append(_effect(row, result) if is_plan else f"in {facts.all_layers} {_effect(row, result)}")
             numbers["relative_l2"] = row["relative_l2"]
     key, order = facts.main.key, abs if facts.metric else float  # a high metric may be good or bad
     for by in ("layer", "head"):
         own = [row for row in rows if row["by"] == by and finite([row[key]])]
         if len(own) > 1:
-            most, least = (end(own, key=lambda row: order(row[key])) for end in (max, min))
-            ends = f"most in {_named(most, result)} ({_amount(most, key)}), least in {_named(least, result)}"
-            texts.append(f"one {by} at a time {ends} ({_amount(least, key)})")
-            numbers[f"most_by_{by}"], numbers[f"least_by_{by}"] = most[key], least[key]
-    worse = [] if facts.metric else [row for row in rows if _is_worse(row, none.get(_place(row)), key)]
+            ends = {}
+            for word, end in {"most": max, "least": min}.items() if not is_plan else [("most", max)]:
+                row = end(own, key=lambda row: order(row[key]))
+                ends[f"{word} in {_named(row, result)} ({_amount(row, key)})"] = row[key]
+                numbers[f"{word}_by_{by}"] = row[key]
+            texts.append(f"one {by} at a time {', '.join(ends)}")
+    is_comparable = not (facts.metric or is_plan)
+    worse = [row for row in rows if _is_worse(row, none.get(_place(row)), key)] if is_comparable else []
     if worse:
         first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
         more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""
         texts.append(f"worse than no attention in {first}{more}")
-    return Finding(f"{in_sentence(label, result.random)}: {'; '.join(texts) or 'no result'}.", label, numbers)
+    name = in_sentence(label, result.random) + (f" ({result.formulas[label]})" if is_plan else "")
+    return Finding(f"{name}: {'; '.join(texts) or 'no result'}.", label, numbers)
 
 
 def _is_worse(row: Row, none: Row | None, key: str) -> bool:

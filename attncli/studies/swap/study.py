@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from attncli.building import formulas_of, names_of, random_labels
-from attncli.common.outputs import Changes, Metric, Outputs, Runner, output_columns
+from attncli.common.changes import Changes
+from attncli.common.outputs import Metric, Outputs, Runner, output_columns
 from attncli.common.requests import request_of
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
