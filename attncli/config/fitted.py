@@ -63,7 +63,7 @@ def text_hashes(texts: Iterable[str]) -> list[str]:
     return [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] for text in texts]
 
 
-def read_facts(given: str) -> tuple[Path, FittedFacts]:
+def read_facts(value: str) -> tuple[Path, FittedFacts]:
     """Return the path of the file of fitted scorers, given the run folder or the file, and its metadata.
 
     Raises:
@@ -71,39 +71,39 @@ def read_facts(given: str) -> tuple[Path, FittedFacts]:
     """
     from safetensors import SafetensorError, safe_open
 
-    path = Path(given)
+    path = Path(value)
     path = path / FITTED if path.is_dir() else path
     cure = f"expected the folder of a run of the study fit, which has a {FITTED}"
     try:
         if not path.is_file():
-            raise InputError.of(f"got {show(given)}, which has no {FITTED}; {cure}")
+            raise InputError.of(f"got {show(value)}, which has no {FITTED}; {cure}", ["fitted"])
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(METADATA)
         if text is None:
-            raise InputError.of(f"got {show(given)}, which holds no fitted scorers; {cure}")
+            raise InputError.of(f"got {show(value)}, which holds no fitted scorers; {cure}", ["fitted"])
         return path, FittedFacts.model_validate_json(text)
     except InputError:
         raise
     except OSError as error:
-        raise InputError.of(f"got {show(given)}; {refusal(error)}") from error
+        raise InputError.of(f"got {show(value)}; {refusal(error)}", ["fitted"]) from error
     except (SafetensorError, ValidationError, ValueError) as error:
-        raise InputError.of(f"got {show(given)}, which is damaged; {cure}") from error
+        raise InputError.of(f"got {show(value)}, which is damaged; {cure}", ["fitted"]) from error
 
 
-def entry_in(written: Mapping[str, Any], given: str) -> dict[str, Any]:
+def entry_in(written: Mapping[str, Any], value: str) -> dict[str, Any]:
     """Return the entry for `{fitted: FOLDER, label: LABEL}`: as it was fitted, with the path of the file as `fitted`.
 
-    `given` is FOLDER, or the file itself.
+    `value` is FOLDER, or the file itself.
 
     Raises:
         InputError: as in `read_facts`, or there is no such label, or there are other keys.
     """
-    path, facts = read_facts(given)
+    path, facts = read_facts(value)
     label = written.get("label")
     if label is None and len(facts.entries) == 1:
         (label,) = facts.entries
     if label not in facts.entries:
-        known = f"no label of {show(given)}; expected {listed([*facts.entries])}"
+        known = f"no label of {show(value)}; expected {listed([*facts.entries])}"
         raise InputError.of(got(label, known), ["label"])
     for key in written.keys() - {*KEYS}:
         cure = "the entry stays as it was fitted; leave this key out"

@@ -1,14 +1,20 @@
-"""Keys of studies that run a real model: the model and its texts."""
+"""Keys of studies that run a real model: the model, its texts, its layers and heads, and references beside scorers."""
 
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo
 
+from attncli.config.models import DType
 from attncli.config.opening import read_config
-from attncli.config.strict import Model, problem
-from attncli.config.values import FileName
-from attncli.errors import refusal
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.strict import Flag, Model, problem
+from attncli.config.tensors import Layer
+from attncli.config.values import FileName, Indices, as_list, each_once
+from attncli.errors import got, refusal
+
+RUN = Flag(panel="The model")
 
 
 class TextFile(Model):
@@ -17,7 +23,7 @@ class TextFile(Model):
     file: Annotated[FileName, Field(description="file with a text on each line; relative to the YAML file")]
 
 
-def _lines_of(value: Any, info: ValidationInfo) -> Any:
+def _lines_of(value: object, info: ValidationInfo) -> Any:
     """Return the lines of `{file: ...}` as a list of texts, and a single text as a list with this text."""
     if isinstance(value, str):
         return [value]
@@ -50,3 +56,47 @@ NO_TEXTS = 'got no texts for the model to read; give --text "..." (repeatable) o
 MODEL_NAME = Field(
     description="a folder or a name of the Hugging Face hub; or module:function, which gives (model, inputs)"
 )
+
+
+def _numbers(given: Any) -> Any:
+    """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
+    given = as_list(given)
+    if not isinstance(given, list):
+        return given
+    return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
+
+
+Layers = Annotated[
+    list[Layer],
+    Field(min_length=1),
+    BeforeValidator(_numbers, json_schema_input_type=list[Layer] | Layer),
+    AfterValidator(each_once),
+]
+Heads = Annotated[Indices, BeforeValidator(as_list, json_schema_input_type=Indices)]
+BatchSize = Annotated[int, Field(ge=1, le=10**6, description="texts in one run of the model"), RUN]
+Way = Annotated[Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN]
+Revision = Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN]
+ModelDType = Annotated[DType | None, Field(description="dtype of the model; default: the file's")]
+
+
+def beside(references: Collection[str]) -> AfterValidator:
+    """Return a validator of scorers that refuses the labels of references, which always run."""
+
+    def check(entries: list[ScorerEntry]) -> list[ScorerEntry]:
+        for index, entry in enumerate(entries):
+            if entry.label in references:
+                cure = "give this entry another `label`, or leave it out"
+                raise problem(got(entry.label, "a reference that always runs", cure), under=[index, "label"])
+        return entries
+
+    return AfterValidator(check)
+
+
+def with_entries(data: Mapping[str, Any], made: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the data of a config with `made(entry)` for each entry of scorers, which may have a short form."""
+    written = dict(data)
+    for key in ("scorers", "scorer"):
+        entries = written.get(key)
+        if isinstance(entries, list | str | dict):
+            written[key] = [made(each) for each in (entries if isinstance(entries, list) else [entries])]
+    return written

@@ -33,7 +33,11 @@ class FittedScorers:
         sizes = (call.queries.shape[-1], call.keys.shape[-1])
         index = torch.tensor(self.facts.index_of_heads(call.name, call.head_numbers, sizes))
         start = f"{label}/{call.name}/"
-        return {name.removeprefix(start): each[index] for name, each in self.tensors.items() if name.startswith(start)}
+        return {
+            name.removeprefix(start): tensor[index].to(call.queries.device)
+            for name, tensor in self.tensors.items()
+            if name.startswith(start)
+        }
 
 
 def read_fitted(path: str) -> FittedScorers:
@@ -63,7 +67,7 @@ def check_fitted(
             _, facts = read_facts(entry.fitted)
             if None not in (facts.model, name) and facts.model != name:
                 raise InputError.of(f"got {entry.label}, fitted to the model {facts.model}, not to {name}", ["fitted"])
-        if both := sum(each in facts.trained_on for each in text_hashes(texts)):
+        if both := sum(text_hash in facts.trained_on for text_hash in text_hashes(texts)):
             of = f"{both} of {several(len(texts), 'text')}"
             note(f"warning: {entry.label} was fitted to {of}; its figures would be worse for other texts")
 

@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncli.attention import Bias, Rules, Valid
+from attncli.attention import Bias, Rules
 from attncli.building import inputs_of_entry, rules_of_inputs
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs
+from attncli.masks import Valid
 
 MOST_QUERIES = 8  # of each text in a step of descent
 FEWEST_KEYS = 2  # of a query that counts: with one key there is nothing to choose

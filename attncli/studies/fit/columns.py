@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from attncli.common.outputs import LANGUAGE_COLUMNS, OF_KIND, OutputKind, output_columns, short
+from attncli.common.outputs import LANGUAGE_COLUMNS, OF_KIND, OutputKind, output_columns
 from attncli.config.fitted import FITTED, METADATA, FittedFacts
+from attncli.numbers import short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 BEFORE = "_before"  # the end of the names of columns of unfitted scorers

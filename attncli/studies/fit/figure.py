@@ -11,8 +11,8 @@ from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
-from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
-from attncli.show.pictures.matrices import Panel
+from attncli.show.pictures.heatmaps import draw_heatmap
+from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import decades_axis, drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.fit.columns import BEFORE, KL, OUTPUT_L2, FitFacts
@@ -28,19 +28,22 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 
 def grids_figure(result: Result, note: Note, look: Look) -> Picture:
-    """Return a picture with two panels (layers, heads) for each label: before and after fitting."""
+    """Return a picture with panels (layers, heads) for each label: before and after fitting, if it learns."""
     shown = [row for row in result.records if row["by"] == "head" and row["label"] not in (MODEL, UNIFORM)]
     column = KL if any(row["kl"] is not None for row in shown) else OUTPUT_L2
     layers, grids = result.layers, list[Panel]()
     for label, rows in by_label([row for row in shown if row[column.key] is not None]).items():
         names, heads = list(dict.fromkeys(row["layer"] for row in rows)), sorted({row["head"] for row in rows})
-        for key, when in ((column.key + BEFORE, "before"), (column.key, "fitted")):
+        panels_of_label = (
+            {column.key + BEFORE: ", before", column.key: ", fitted"} if rows[0]["parameters"] else {column.key: ""}
+        )
+        for key, when in panels_of_label.items():
             grid = np.full((len(names), len(heads)), np.nan)
             for row in rows:
                 grid[names.index(row["layer"]), heads.index(row["head"])] = row[key]
             values = torch.from_numpy(grid)
             sides = tuple(str(layers[each]) for each in names), tuple(map(str, heads))
-            title = f"{printable(label)}, {when}"
+            title = f"{printable(label)}{when}"
             grids.append(Panel(title, "", (0, 0), values, ~values.isnan(), *sides, quantity=column.name_with_unit))
     title = f"{FitFacts.of(result).model}: scorers fitted to its heads"
     return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit"), look, note)
@@ -55,7 +58,8 @@ def heads_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     lines = sheet.lines(groups)
     name(axes, "", OUTPUT_L2.name_with_unit, KL.name_with_unit)
     for label, rows in groups.items():
-        look = {**lines[label], "linestyle": "none", "marker": lines[label].get("marker") or "o", "markersize": 3.0}
+        marker = lines[label].get("marker") or "o"
+        look = {**lines[label], "linestyle": "none", "marker": marker, "markersize": 4.5, "markeredgewidth": 0.0}
         axes.plot([row["output_l2"] for row in rows], [row["kl"] for row in rows], **look)
         lines[label] = look
     decades_axis(axes)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attncli.building import build_normalizer, build_scorer, calling, raw_scores, with_model_defaults
+from attncli.building import build_normalizer, build_scorer, with_model_defaults
 from attncli.config.scorer_entries import ScorerEntry
+from attncli.guarding import calling, raw_scores
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer
@@ -21,8 +22,10 @@ from attncli.studies.fit.options import Per, learnt_options
 
 LEAST = 1e-20  # a smaller weight counts as this in a divergence
 TEXTS, TOGETHER = 8, 32  # in a step of descent; measured at a time
-RATE, OPTION_RATE, PROJECTION_RATE = 0.01, 0.05, 0.005  # of Adam, at first
+RATE, OPTION_RATE, PROJECTION_RATE = 0.02, 0.05, 0.005  # of Adam, at first
+BETAS = (0.9, 0.95)  # of Adam: a few hundred steps are too few for a longer memory
 MOST_ROUNDS, EXACT = 60, 1e-7  # of Newton's method, and the slope, relative to the spread of scores, that ends it
+LARGEST, ROUNDING = 1e18, 1e-6  # factor at first, which rounds may double in float32; relative, of equal scores
 OPTION_FOR = {"scale": lambda factor: factor, "sigma": lambda factor: (2.0 * factor) ** -0.5}  # the only factor
 
 
@@ -102,7 +105,6 @@ def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], own: ScorerEntry, pe
         learnt = fits[0].learnt if fits and per == "all" else _start(entry, scorer, normalizer, layer, per)
         seen = EntryCalls.of(layer, some), EntryCalls.of(layer, with_model_defaults(own, call))
         fits.append(LayerFit(*seen, HeadScorer(scorer, {}), normalizer, learnt))
-        fits[-1].put()
     return fits
 
 
@@ -160,7 +162,7 @@ def descend(
     groups = [group for each in learnt.values() for group in each.groups()]
     if not groups:
         return
-    optimizer = torch.optim.Adam(groups, foreach=True)
+    optimizer = torch.optim.Adam(groups, betas=BETAS, foreach=True)
     order = _some(texts, seed)
     for step in range(steps):
         chosen = next(order)
@@ -206,12 +208,13 @@ def solve(fits: Sequence[LayerFit], option: str, texts: Tensor) -> None:
     learnt.raw[option] = _raw(learnt.ranges[option], torch.full_like(learnt.raw[option], OPTION_FOR[option](1.0)))
     parts = list[tuple[EntryCalls, Part, Tensor]]()
     wanted = torch.zeros(len(learnt.raw[option]), dtype=torch.float64)
-    spread, pairs = torch.zeros_like(wanted), torch.zeros_like(wanted)
+    sizes, spread, pairs = (torch.zeros_like(wanted) for _ in range(3))
     for fit in fits:
         fit.put()
         for some in torch.split(texts, TOGETHER):
             part = fit.calls.part(some)
             x = fit.scores(part).masked_fill(~part.valid, 0.0)
+            sizes += _by_set(x.square(), len(wanted))
             x = x - x.sum(-1, keepdim=True) / part.valid.sum(-1, keepdim=True).clamp(min=1)
             x = x.masked_fill(~part.valid, 0.0) * part.counted[..., None]
             empty = x[:0]
@@ -219,7 +222,8 @@ def solve(fits: Sequence[LayerFit], option: str, texts: Tensor) -> None:
             wanted += _by_set(fit.target(fit.model.part(some)) * x, len(wanted))
             spread += _by_set(x.square(), len(wanted))
             pairs += _by_set((part.valid & part.counted[..., None]).expand_as(x), len(wanted))
-    unit = (pairs / spread.clamp(min=1e-300)).sqrt()  # the factor for scores of variance 1
+    differ = spread > (ROUNDING**2 * sizes)
+    unit = (pairs / spread).sqrt().where(differ, 1.0).clamp(max=LARGEST)  # the factor for scores of variance 1
     factor, low, high = unit.clone(), torch.zeros_like(unit), torch.full_like(unit, math.inf)
     for _ in range(MOST_ROUNDS):
         slope, bend = torch.zeros_like(unit), torch.zeros_like(unit)
@@ -252,18 +256,20 @@ def measure(fit: LayerFit, texts: Tensor) -> dict[str, list[float | None]]:
     """Return figures of each head for some batch elements: means over the queries that count.
 
     They are the divergence of the weights, the relative L2 norm of the change of the output, and the share of queries
-    whose largest weights agree.
+    whose largest weights agree. Of several largest weights each counts by its share.
     """
     sums = [torch.zeros((), dtype=torch.float64) for _ in range(5)]
     for some in torch.split(texts, TOGETHER):
         part, own = fit.calls.part(some), fit.model.part(some)
         target, weights = fit.target(own).double(), fit.weights(part).double()
         output, own_output = weights @ part.values.double(), target @ own.values.double()
+        largest = (weights == weights.amax(-1, keepdim=True)) & part.valid
+        agreeing = largest.gather(-1, target.argmax(-1, keepdim=True))[..., 0] / largest.sum(-1).clamp(min=1)
         each = (
             divergences(weights, target, own.valid),
             (output - own_output).square().sum(-1),
             own_output.square().sum(-1),
-            weights.argmax(-1) == target.argmax(-1),
+            agreeing,
             torch.ones(weights.shape[:-1], dtype=torch.bool),
         )
         sums = [total + (one * part.counted).double().sum((0, 2)) for total, one in zip(sums, each, strict=True)]

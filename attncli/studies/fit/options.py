@@ -3,33 +3,35 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from attncli.config.models import STUDY, About, DType, Experiment
+from attncli.config.models import STUDY, About, Experiment
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, NormalizerEntry
-from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers, model_entry
+from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers
+from attncli.config.short_forms import model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import CapturedData
-from attncli.config.texts import MODEL_NAME, ModelName, Texts
-from attncli.config.values import Indices, as_list
-from attncli.errors import got
+from attncli.config.texts import (
+    MODEL_NAME,
+    BatchSize,
+    Heads,
+    Layers,
+    ModelDType,
+    ModelName,
+    Revision,
+    Texts,
+    Way,
+    beside,
+    with_entries,
+)
 
 Per = Literal["head", "layer", "all"]
 Objective = Literal["auto", "kl", "output"]
 KEYS_ALONE, UNIFORM = "keys_alone", "uniform"
 REFERENCES = (MODEL, UNIFORM, KEYS_ALONE)  # labels of the entries that always run
 DEFAULT_SCORERS: list[Any] = [{"scorer": "cosine"}]
-FITTING, WHERE, RUN = Flag(panel="Fitting"), Flag(panel="Where"), Flag(panel="The model")
-Count = Annotated[int, Field(ge=1, le=10**6)]
+FITTING, WHERE = Flag(panel="Fitting"), Flag(panel="Where")
 OF_MODEL = ("texts", "attn", "revision", "batch_size")  # keys without a use for captured files
-
-
-def _layers(given: Any) -> Any:
-    """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
-    given = as_list(given)
-    if not isinstance(given, list):
-        return given
-    return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
 
 
 class FitOptions(Experiment):
@@ -44,7 +46,7 @@ class FitOptions(Experiment):
 
     study: Annotated[Literal["fit"], STUDY] = "fit"
     about: About = "Could this model have used another scorer?"
-    scorers: Scorers = DEFAULT_SCORERS
+    scorers: Annotated[Scorers, beside(REFERENCES)] = DEFAULT_SCORERS
 
     model: Annotated[ModelName | None, MODEL_NAME] = None
     texts: Texts
@@ -65,31 +67,20 @@ class FitOptions(Experiment):
     ] = "auto"
     steps: Annotated[int, Field(ge=0, le=10**6, description="steps of gradient descent"), FITTING] = 300
     layers: Annotated[
-        Annotated[list[int | str], Field(min_length=1), BeforeValidator(_layers)] | None,
+        Layers | None,
         Field(description="layers to fit: numbers, ranges such as 5-7, names, or patterns such as decoder.*"),
         WHERE,
     ] = None
-    heads: Annotated[
-        Annotated[Indices, BeforeValidator(as_list)] | None,
-        Field(description="numbers of the heads to fit; default: all"),
-        WHERE,
-    ] = None
-    batch_size: Annotated[Count, Field(description="texts in one run of the model"), RUN] = 16
-    attn: Annotated[
-        Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN
-    ] = "auto"
-    revision: Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN] = None
-    dtype: Annotated[DType | None, Field(description="dtype of the model; default: the file's")] = None  # type: ignore[assignment]
+    heads: Annotated[Heads | None, Field(description="numbers of the heads to fit; default: all"), WHERE] = None
+    batch_size: BatchSize = 16
+    attn: Way = "auto"
+    revision: Revision = None
+    dtype: ModelDType = None  # type: ignore[assignment]
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the data with short forms expanded; the name of a normaliser stands for a dot product with it."""
-        written = dict(data)
-        for key in ("scorers", "scorer"):
-            entries = written.get(key)
-            if isinstance(entries, list | str | dict):
-                written[key] = [_fit_entry(each) for each in (entries if isinstance(entries, list) else [entries])]
-        return super().normalised(written)
+        return super().normalised(with_entries(data, _fit_entry))
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -101,20 +92,10 @@ class FitOptions(Experiment):
             raise problem("got data together with a model; expected one of the two", under=["data"])
         if self.data is not None:
             written = ("layers", "heads", *OF_MODEL)
-            if beside := next((key for key in written if key in self.model_fields_set), None):
-                there = f"write `data: {{{beside}: ...}}`" if beside in ("layers", "heads") else "leave it out"
-                raise problem(f"got {beside} together with `data`; {there}", under=[beside])
+            if extra := next((key for key in written if key in self.model_fields_set), None):
+                there = f"write `data: {{{extra}: ...}}`" if extra in ("layers", "heads") else "leave it out"
+                raise problem(f"got {extra} together with `data`; {there}", under=[extra])
         return self
-
-    @field_validator("scorers")
-    @classmethod
-    def _beside_references(cls, entries: list[ScorerEntry]) -> list[ScorerEntry]:
-        """Refuse the labels of the references, which always run."""
-        for index, entry in enumerate(entries):
-            if entry.label in REFERENCES:
-                cure = "give this entry another `label`, or leave it out"
-                raise problem(got(entry.label, "a reference that always runs", cure), under=[index, "label"])
-        return entries
 
     @model_validator(mode="after")
     def _can_be_kl(self) -> Self:

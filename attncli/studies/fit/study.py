@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from attncli.building import formulas_of, names_of
-from attncli.common.outputs import Changes, Outputs, Runner
+from attncli.common.changes import Changes
+from attncli.common.outputs import Outputs, Runner
 from attncli.common.requests import request_of
 from attncli.config.fitted import FittedFacts, FittedLayer, text_hashes
 from attncli.config.scorer_entries import MODEL, ScorerEntry
@@ -59,6 +60,12 @@ class PreparedFit:
     device: torch.device
     capture: CaptureFacts | None = None
 
+    def __post_init__(self) -> None:
+        sizes = {(each.inputs.queries.shape[-1], each.inputs.keys.shape[-1]) for each in self.calls}
+        if self.options.per == "all" and len(sizes) > 1:
+            cure = "use per: layer, or choose `layers` of one size"
+            raise InputError.of(got("all", "the layers have queries and keys of different sizes", cure), ["per"])
+
     @property
     def layers(self) -> dict[str, int]:
         """The number of each layer by name."""
@@ -82,7 +89,7 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     calls = [_joined([each], captured.numbers, [len(inputs[0].queries)]) for each in inputs]
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
-    parts = _split(options, len(inputs[0].queries), "data")
+    parts = _split(options, len(inputs[0].queries), captured.texts, "data", progress)
     return PreparedFit(options, calls, *parts, model, captured.texts, None, [], [], None, device, about)
 
 
@@ -91,7 +98,10 @@ def prepare_loaded(
 ) -> PreparedFit:
     """Run a loaded model on its batches, and keep its attention calls."""
     counts = [_count(batch) for batch in loaded.batches]
-    training, held_out = _split(options, sum(counts), "texts")
+    if texts and len(texts) != sum(counts):
+        expected = f"expected {sum(counts)}, one for each entry of the batches"
+        raise InputError.of(f"got {several(len(texts), 'text')}; {expected}", ["texts"])
+    training, held_out = _split(options, sum(counts), texts, "texts", progress)
     found, problems = dict[str, list[Inputs]](), dict[str, str]()
     with evaluating(loaded.model), below("model"), torch.no_grad():
         for index, batch in enumerate(loaded.batches):
@@ -108,9 +118,6 @@ def prepare_loaded(
         for name, problem in problems.items():
             progress.note(f"warning: {name} is left out: {problem}")
             found.pop(name, None)
-        numbers = {name: number for number, name in enumerate(found)}
-        chosen = _chosen(options, numbers)
-        calls = [_joined([_of_heads(options, each) for each in found[name]], numbers, counts) for name in chosen]
         starts_at = torch.tensor([0, *counts]).cumsum(0).tolist()
         batches, runner = [], Runner(loaded)
         for first, count, batch in zip(starts_at, counts, loaded.batches, strict=False):
@@ -118,6 +125,9 @@ def prepare_loaded(
             if len(inside):
                 batches.append(_taken(batch, inside, count))
         own = [runner.run(batch) for batch in batches]
+    numbers = {name: number for number, name in enumerate(found)}
+    chosen = _chosen(options, numbers)
+    calls = [_joined([_of_heads(options, each) for each in found[name]], numbers, counts) for name in chosen]
     device = next((each.device for each in loaded.model.parameters()), CPU)
     parts = (training, held_out, model, texts, loaded, batches, own, runner, device)
     return PreparedFit(options, calls, *parts)
@@ -129,14 +139,20 @@ def _joined(batches: Sequence[Inputs], numbers: Mapping[str, int], counts: Seque
     return LayerCalls.joined(call.name, numbers[call.name], batches, counts)
 
 
-def _split(options: FitOptions, count: int, where: str) -> tuple[Tensor, Tensor]:
+def _split(
+    options: FitOptions, count: int, texts: Sequence[str], where: str, progress: Progress
+) -> tuple[Tensor, Tensor]:
     """Return the numbers of the texts to learn from and of the texts held out, drawn from the seed."""
     if count < 2:
         cure = "expected at least two, one of them to be held out"
         raise InputError.of(f"got {several(count, 'text')}; {cure}", [where])
     held_out = min(max(round(options.held_out * count), 1), count - 1)
     order = torch.randperm(count, generator=generator(options.seed, "fit.held_out"))
-    return order[held_out:].sort().values, order[:held_out].sort().values
+    training, rest = order[held_out:].sort().values, order[:held_out].sort().values
+    if texts and (both := {texts[index] for index in training.tolist()} & {texts[index] for index in rest.tolist()}):
+        what = several(len(both), "text") + (" is" if len(both) == 1 else " are")
+        progress.note(f"warning: {what} in training and held out, too; figures would be worse for other texts")
+    return training, rest
 
 
 def _count(batch: Any) -> int:
@@ -234,6 +250,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
                 made = [{**names, **place, **row} for place, row in zip(places, rows, strict=True)]
                 parameters |= learnt if names["label"] in facts.entries else {}
                 records += [{key: row.get(key) for key in keys} for row in made]
+    finished = [label for label in facts.entries if any(row["label"] == label for row in records)]
     result = Result(
         options.study,
         options.name,
@@ -248,7 +265,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
             texts=len(prepared.training),
             held_out=len(prepared.held_out),
             kind=prepared.own[0].kind if prepared.own else None,
-            fitted=facts,
+            fitted=facts.model_copy(update={"entries": {label: facts.entries[label] for label in finished}}),
         ),
     )
     return replace(result, findings=findings_of(result))

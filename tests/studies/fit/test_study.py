@@ -1,18 +1,19 @@
 """The study as users run it: rows, files, references, and fitted scorers put to use."""
 
-import json
-import math
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 import attncli
 from attncli.errors import InputError
+from attncli.stopping import Interrupted, Progress
+from attncli.studies.fit import study
+from attncli.studies.fit.columns import FitFacts
+from attncli.studies.fit.options import FitOptions
 from tests.cli import good
 from tests.reference import ORACLES
 from tests.studies.swap.models import tower
@@ -20,9 +21,9 @@ from tests.studies.swap.models import tower
 STEPS = 20
 
 
-def batches(count: int = 3) -> list[Tensor]:
+def batches() -> list[Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return [torch.randn(4, 7, 32, generator=generator) for _ in range(count)]
+    return [torch.randn(count, 7, 32, generator=generator) for count in (4, 3, 5)]
 
 
 def fitted(out: Path | None = None, **keys: Any) -> attncli.Result:
@@ -62,63 +63,10 @@ def test_rows() -> None:
     assert keys["model"] < 1e-9
 
 
-def test_held_out_figures_from_the_saved_parameters(tmp_path: Path) -> None:
-    """Slow loops over the saved parameters and the held-out texts give the reported figures."""
-    model, seen = tower()[0], batches()
-    result = fitted(tmp_path / "run", held_out=0.25)
-    with safe_open(tmp_path / "run" / "fitted.safetensors", framework="pt") as file:
-        saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        facts = json.loads(file.metadata()["attncli_fitted"])
-    assert facts["layers"]["second"] == {"number": 1, "heads": [0, 1, 2, 3], "query_size": 8, "key_size": 8}
-    order = torch.randperm(12, generator=_generator())
-    held_out = order[:3]
-    with attncli.Capture() as capture:
-        model(torch.cat(seen)[held_out])
-    for layer, record in zip(("first", "second"), capture.records, strict=True):
-        weights = record.weights().double()
-        for label in ("cosine", "additive_4"):
-            for head in range(4):
-                kls, changes, sizes, same = [], 0.0, 0.0, 0
-                state = {n.split("/")[2]: each[head] for n, each in saved.items() if n.startswith(f"{label}/{layer}/")}
-                for text in range(3):
-                    q, k = record.queries[text, head], record.keys[text, head]
-                    scores = _scores(label, state, q, k)
-                    values = record.values[text, head].double()
-                    for query in range(1, 7):  # the first has one key
-                        target = weights[text, head, query, : query + 1]
-                        bias = (
-                            record.bias.expand(3, 4, 7, 7)[text, head, query, : query + 1]
-                            if record.bias is not None
-                            else 0.0
-                        )
-                        w = (scores[query, : query + 1] + bias).softmax(-1)
-                        kls.append(float((target * (target / w).log()).sum()))
-                        own, new = target @ values[: query + 1], w @ values[: query + 1]
-                        changes, sizes = changes + float((new - own).square().sum()), sizes + float(own.square().sum())
-                        same += int(w.argmax() == target.argmax())
-                (row,) = [
-                    row for row in result.records if (row["label"], row["layer"], row["head"]) == (label, layer, head)
-                ]
-                assert row["kl"] == pytest.approx(math.fsum(kls) / len(kls), rel=1e-3, abs=1e-6)
-                assert row["output_l2"] == pytest.approx(math.sqrt(changes / sizes), rel=1e-3)
-                assert row["top1_agreement"] == pytest.approx(same / len(kls))
-
-
 def _generator() -> torch.Generator:
     from attncli.inputs.seeding import generator
 
     return generator(0, "fit.held_out")
-
-
-def _scores(label: str, state: dict[str, Tensor], queries: Tensor, keys: Tensor) -> Tensor:
-    if label == "cosine":
-        return ORACLES["cosine"](torch.nn.Identity(), queries, keys, scale=float(state["scale"]))
-    module = torch.nn.Module()
-    for name, tensor in state.items():
-        part = torch.nn.Module()
-        part.weight = torch.nn.Parameter(tensor)
-        setattr(module, name.partition(".")[0], part)
-    return ORACLES["additive"](module, queries, keys, num_hiddens=4)
 
 
 def test_used_again(tmp_path: Path) -> None:
@@ -275,3 +223,72 @@ def test_minilm(minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_one_text_is_too_few() -> None:
     with pytest.raises(InputError, match="got 1 text; expected at least two"):
         attncli.fit(tower()[0], torch.zeros(1, 7, 32), scorers=["cosine"])
+
+
+class Stopping(Progress):
+    """Stops the work at the first step of an entry."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def step(self, done: int, total: int, what: str) -> None:
+        if what == self._label:
+            raise Interrupted
+
+
+def test_a_label_that_is_not_finished_is_absent_everywhere() -> None:
+    """Ctrl-C keeps the labels that are finished."""
+    data = {"name": "x", "study": "fit", "model": "tests.studies.swap.models:tower", "steps": 3, "held_out": 0.5}
+    options = FitOptions.model_validate({**data, "scorers": [{"scorer": "cosine"}, {"scorer": "general"}]})
+    prepared = study.prepare(options, Progress())
+    result = study.run(prepared, Stopping("general"))
+    assert result.interrupted
+    assert result.labels == ["model", "cosine"]
+    assert {name.partition("/")[0] for name in result.parameters} == {"cosine"}
+    assert [*FitFacts.of(result).fitted.entries] == ["cosine"]
+    assert {finding.label for finding in result.findings} == {"cosine"}
+    with pytest.raises(Interrupted):
+        study.run(prepared, Stopping("model"))
+
+
+def test_texts_of_batches() -> None:
+    """Texts in Python are hashed, so that other runs know them; one in both parts gives a warning."""
+    names = [f"text {number}" for number in range(12)]
+    facts = FitFacts.of(fitted(texts=names, scorers=["cosine"])).fitted
+    assert len(facts.trained_on) == 10
+    assert facts.texts is not None
+    with pytest.raises(InputError, match="texts: got 11 texts; expected 12, one for each entry of the batches"):
+        fitted(texts=names[:-1])
+    with pytest.warns(UserWarning, match="1 text is in training and held out, too"):
+        attncli.fit(tower()[0], batches(), texts=["same"] * 12, scorers=["cosine"])
+
+
+class Unequal(torch.nn.Module):
+    """Layers of attention with heads of 8 and of 16 features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small, self.large = Heads(8), Heads(16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.large(self.small(x))
+        return result
+
+
+class Heads(torch.nn.Module):
+    """Attention of the inputs to themselves."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.view(*x.shape[:2], -1, self.size).transpose(1, 2)
+        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+
+
+def test_layers_of_other_sizes_cannot_share_parameters() -> None:
+    with pytest.raises(InputError, match=r"per: got .*all.*; the layers have queries and keys of different sizes"):
+        attncli.fit(Unequal(), batches(), scorers=["cosine"], per="all")
+    result = attncli.fit(Unequal(), batches(), scorers=["cosine"], per="layer")
+    assert result.parameters["cosine/large/scale"].shape == (2,)
