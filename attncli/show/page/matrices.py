@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from attncli.errors import printable, shortened
-from attncli.numbers import cell_decimals, number
+from attncli.numbers import cell_decimals, exact
 from attncli.results import STAGES, Result, Row, tensor_name
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means
@@ -91,10 +91,10 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
 
     def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
         """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements shown."""
-        found = [
+        stages = [
             tensors[tensor_name(*name, layer=layer)].detach().cpu().reshape(batches, heads, n, m) for layer in layers
         ]
-        return torch.stack([each[:shown] for each in found], 1)
+        return torch.stack([tensor[:shown] for tensor in stages], 1)
 
     valid = stack(result.inputs, "valid")
     cells = int(valid.sum()) * count
@@ -104,8 +104,8 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     for stage, labels in stages.items():
         tensors = [stack(result.tensors, label, stage) for label in labels]
         is_double = is_double or tensors[0].dtype == torch.float64
-        numbers[stage] = own = [_numbers(each, valid, stage in WEIGHTS, blocks, width) for each in tensors]
-        scales = {kind: _scales(own, stage, value) for kind, value in KINDS.items()}
+        numbers[stage] = matrices = [_numbers(tensor, valid, stage in WEIGHTS, blocks, width) for tensor in tensors]
+        scales = {kind: _scales(matrices, stage, value) for kind, value in KINDS.items()}
         described.append({"name": stage, "labels": [result.labels.index(label) for label in labels], "scales": scales})
     names = {
         "batch": range(shown),
@@ -115,11 +115,11 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     is_there = (True, layers != [None], len(leading) > 1)
     formulas = result.formulas
     there = {
-        axis: list(map(str, each)) for (axis, each), is_axis in zip(names.items(), is_there, strict=True) if is_axis
+        axis: list(map(str, values)) for (axis, values), is_axis in zip(names.items(), is_there, strict=True) if is_axis
     }
-    axes = [{"name": axis, "names": each} for axis, each in there.items()]
+    axes = [{"name": axis, "names": values} for axis, values in there.items()]
     findings = list(_findings(result, there))
-    first: dict[str, int] = next((each["place"] for each in findings if each["place"]), {})
+    first: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
     at = tuple(slice(first[axis], first[axis] + 1) if axis in first else slice(None) for axis in names)
     start = _start(
         [(values[at], known[at]) for values, known in numbers.get("weights") or next(iter(numbers.values()))]
@@ -152,11 +152,11 @@ def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Row
         named = {axis: printable(str(finding.numbers[axis])) for axis in axes if finding.numbers.get(axis) is not None}
         label = finding.label or finding.numbers.get("a")
         if (named or label in result.labels) and all(name in axes[axis] for axis, name in named.items()):
-            place = {axis: axes[axis].index(name) for axis, name in named.items()}
+            indices = {axis: axes[axis].index(name) for axis, name in named.items()}
             yield {
                 "index": index,
                 "label": result.labels.index(label) if label in result.labels else None,
-                "place": place,
+                "place": indices,
             }
 
 
@@ -178,8 +178,8 @@ def _numbers(values: Tensor, valid: Tensor, is_weight: bool, blocks: tuple[int, 
     if blocks != (1, 1):
         means = [block_means(*pair, *blocks) for pair in zip(values.flatten(0, 2), shown.flatten(0, 2), strict=True)]
         size = (*values.shape[:3], *means[0].shape)
-        values = torch.from_numpy(np.stack([each.data for each in means])).reshape(size)
-        shown = torch.from_numpy(np.stack([~np.ma.getmaskarray(each) for each in means])).reshape(size)
+        values = torch.from_numpy(np.stack([cells.data for cells in means])).reshape(size)
+        shown = torch.from_numpy(np.stack([~np.ma.getmaskarray(cells) for cells in means])).reshape(size)
     rounded = values.float() if width == EXACT else values.bfloat16().float()
     return rounded.numpy(), shown.numpy()
 
@@ -210,7 +210,7 @@ def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Row:
     return {
         "edges": base64.b64encode(values[1:-1].astype("<f4").tobytes()).decode(),
         "bounds": [scale.low - min(slack, ROUNDING * abs(scale.low) or slack), scale.high + slack],
-        "ticks": [[share, number(float(scale.norm.inverse(share)), 3, trim=True)] for share in TICKS],
+        "ticks": [[share, exact(float(scale.norm.inverse(share)), 3)] for share in TICKS],
         "label": scale.label(quantity),
         "decimals": cell_decimals(max(float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in numbers)),
         "diverging": scale.is_diverging,
@@ -225,13 +225,13 @@ def _tokens(
     There is a list for all, or for each of `batches`, or for each of `batches` and layer, the layers fastest.
     """
     names = [getattr(result.tokens_in(layer), of) for layer in layers]
-    if step == 1 and all(each is None for each in names):
+    if step == 1 and all(tokens is None for tokens in names):
         return None
     indices = [list(map(str, range(size)))]
-    by_layer = [indices if each is None else each for each in names]
+    by_layer = [indices if tokens is None else tokens for tokens in names]
     rows = by_layer[0][:batches]
-    if any(each != by_layer[0] for each in by_layer):
-        rows = [each[batch] if len(each) > 1 else each[0] for batch in range(batches) for each in by_layer]
+    if any(tokens != by_layer[0] for tokens in by_layer):
+        rows = [tokens[batch] if len(tokens) > 1 else tokens[0] for batch in range(batches) for tokens in by_layer]
     ends = [(first, min(first + step, size) - 1) for first in range(0, size, step)]
     shown = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in rows]
     return [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in shown]
@@ -239,7 +239,7 @@ def _tokens(
 
 def _start(numbers: Sequence[Numbers]) -> list[int]:
     """Return the indices of the cell where labels differ most, or of the largest number of a single label."""
-    values, shown = (np.stack(each) for each in zip(*numbers, strict=True))
+    values, shown = (np.stack(parts) for parts in zip(*numbers, strict=True))
     known = shown & np.isfinite(values)
     high = np.where(known, values, -np.inf).max(0)
     low = np.where(known, values, np.inf).min(0) if len(numbers) > 1 else 0.0
@@ -250,8 +250,8 @@ def _start(numbers: Sequence[Numbers]) -> list[int]:
 
 def _encoded(numbers: Sequence[Numbers], width: int) -> str:
     words = [np.where(np.isnan(values), np.float32(np.nan), values).view("<u4") for values, _ in numbers]
-    words = [np.where(shown, each, MASKED) for each, (_, shown) in zip(words, numbers, strict=True)]
-    planes = np.concatenate([each.ravel() for each in words]).astype("<u4").view(np.uint8).reshape(-1, EXACT).T
+    words = [np.where(shown, matrix, MASKED) for matrix, (_, shown) in zip(words, numbers, strict=True)]
+    planes = np.concatenate([matrix.ravel() for matrix in words]).astype("<u4").view(np.uint8).reshape(-1, EXACT).T
     packer = zlib.compressobj(strategy=zlib.Z_RLE)  # digits do not repeat, masked cells do
     packed = [packer.compress(plane.tobytes()) for plane in planes[EXACT - width :]]
     return base64.b64encode(b"".join([*packed, packer.flush()])).decode()

@@ -120,7 +120,7 @@ def sha256(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def embedded(value: Any) -> str:
+def embedded(value: object) -> str:
     """Return JSON that is safe in a script element, without `<`, `>` and `&`. NaN and infinity are null."""
     text = json.dumps(nan_to_null(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -132,7 +132,7 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
     `source` is the run's path, for commands that can read it.
     """
     result, content, config = run.result, run.content, run.config or ""
-    tables = [_table(each.title, each.columns, each.rows) for each in listings_of(result)]
+    tables = [_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     title = [] if name == result.name else [printable(result.name)]
     swept = result.swept if isinstance(result, SweepResult) else ()
@@ -157,18 +157,18 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
     }
 
 
-def _compared(found: Comparison) -> Row:
+def _compared(comparison: Comparison) -> Row:
     """Return the variables of the template for a comparison; runs have their names in place of A and B."""
-    names = {"A": printable(found.a), "B": printable(found.b)}
+    names = {"A": printable(comparison.a), "B": printable(comparison.b)}
     sentence, *notes = (
         re.sub(r"\b[AB]\b(?= (is|was|alone) )", lambda run: names[run[0]], printable(text))
-        for text in (found.sentence, *found.notes)
+        for text in (comparison.sentence, *comparison.notes)
     )
     return {
         "names": list(names.values()),
         "sentence": sentence,
         "notes": notes,
-        "tables": [_table_of(section, names) for section in sections(found)],
+        "tables": [_table_of(section, names) for section in sections(comparison)],
     }
 
 
@@ -235,7 +235,7 @@ def _plain(value: Any) -> str:
     return " and ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
 
 
-def _measured(value: Any) -> str:
+def _measured(value: object) -> str:
     return number(value, DIGITS) if isinstance(value, float) else plain(value)
 
 

@@ -48,7 +48,7 @@ def report(
         with reading(run.path):
             sections.append(_section(run, name, number, share))
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
-    compared = [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
+    compared = [replace(pair, a=named.get(pair.a, pair.a), b=named.get(pair.b, pair.b)) for pair in comparisons]
     curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
     differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
@@ -70,7 +70,7 @@ def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Compari
     for layer, stage in product(layers, STAGES):
         mask, stored = tensor_name("valid", layer=layer), tensor_name(most["label"], stage, layer=layer)
         pairs = [(run.inputs.get(mask), run.tensors.get(stored)) for run in results]
-        shapes = [[None if each is None else each.shape for each in pair] for pair in pairs]
+        shapes = [[None if tensor is None else tensor.shape for tensor in pair] for pair in pairs]
         if None not in shapes[0] and shapes[0] == shapes[1]:
             masks[mask] = a.inputs[mask] | b.inputs[mask]
             for run, name in zip(results, names, strict=True):
@@ -95,12 +95,12 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     depths = [2 if GENERIC_NAMES.fullmatch(path.name) else 1 for path in paths]
     while True:
         names = ["/".join(each[-depth:]) for each, depth in zip(parts, depths, strict=True)]
-        short = [
+        short_names = [
             names.count(name) > 1 and depth < len(each) for name, depth, each in zip(names, depths, parts, strict=True)
         ]
-        if not any(short):
+        if not any(short_names):
             return names
-        depths = [depth + more for depth, more in zip(depths, short, strict=True)]
+        depths = [depth + more for depth, more in zip(depths, short_names, strict=True)]
 
 
 def _section(run: StoredRun, name: str, number: int, budget: int) -> Row:

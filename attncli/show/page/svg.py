@@ -12,7 +12,7 @@ import numpy as np
 
 from attncli.config.looks import HeatmapLook, Theme
 from attncli.errors import printable
-from attncli.numbers import number
+from attncli.numbers import exact, number
 from attncli.results import Row
 from attncli.show.pictures.figures import METADATA, Hint, Note, Picture, applied
 
@@ -30,16 +30,16 @@ def pictures(figures: Figures, name: str, number: int | str) -> list[Row]:
 
     `name` is the run's name and `number` its index on the page, or another word that makes ids unique.
     """
-    found: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for theme in PAGE_THEMES:
         notes: list[str] = []
         for key, make in figures(HeatmapLook(theme=theme, font_size=POINTS), notes.append).items():
             if not key.startswith("heatmap"):
                 known = len(notes)
                 svg = inlined(make(), f"p{number}-{key}-{theme}-", f"Picture {key} of {printable(name)}")
-                shown = found.setdefault(key, {"name": key, "svg": {}, "notes": list(map(printable, notes[known:]))})
+                shown = by_name.setdefault(key, {"name": key, "svg": {}, "notes": list(map(printable, notes[known:]))})
                 shown["svg"][theme] = svg
-    return list(found.values())
+    return list(by_name.values())
 
 
 def inlined(figure: Picture, prefix: str, title: str) -> str:
@@ -97,7 +97,7 @@ def _points(figure: Picture) -> Iterator[Hint]:
             ends = zip(*figure.intervals.get(line, ((), ())), strict=True)
             for (x, y), (low, high) in zip_longest(points, ends, fillvalue=(math.nan, math.nan)):
                 if axes.viewLim.contains(x, y):
-                    at = number(float(x), trim=True) if _is_number(ticks.get(x, "")) else ticks[x]
+                    at = exact(float(x)) if _is_number(ticks.get(x, "")) else ticks[x]
                     interval = f" ({number([float(low), float(high)])})" if low < high else ""
                     where = ", ".join(filter(None, (title, label, f"{x_name} {at}".strip())))
                     text = f"{where}: {f'{y_name} {number(float(y))}'.strip()}{interval}"

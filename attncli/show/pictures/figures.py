@@ -116,9 +116,9 @@ def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
         InputError: the picture would have too many dots, or its font cannot be read.
     """
     sheet, first = sheet_of(look), [] if look.font is None else [font_of(Path(look.font))]
-    own = [look.title or "", look.subtitle or "", *look.words.values()]
+    own_texts = [look.title or "", look.subtitle or "", *look.words.values()]
     with applied(sheet.settings):
-        families, lost = fonts_for(map(printable, filter(None, [*texts, *own])), first)
+        families, lost = fonts_for(map(printable, filter(None, [*texts, *own_texts])), first)
     if lost:
         note(lost)
     sheet.settings["font.family"] = families

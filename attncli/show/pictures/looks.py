@@ -58,8 +58,8 @@ def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
     for label in sorted(wanted, key=lambda label: (scorers.index(label) if label in SCORERS else len(scorers), label)):
         first = scorers.index(label) % len(PALETTE) if label in SCORERS else len(CATALOGUE) + _hash(label) % len(OTHERS)
         order = sorted(range(len(PALETTE)), key=lambda colour: (colour != first, colour < len(CATALOGUE), colour))
-        places = (turn * len(PALETTE) + colour for turn in count() for colour in order)
-        chosen[label] = next(place for place in places if place not in chosen.values())
+        indices = (turn * len(PALETTE) + colour for turn in count() for colour in order)
+        chosen[label] = next(index for index in indices if index not in chosen.values())
     return {label: _look(chosen[label]) for label in wanted}
 
 
@@ -67,8 +67,8 @@ def _hash(label: str) -> int:
     return int.from_bytes(hashlib.sha256(label.encode("utf-8", "surrogatepass")).digest()[:8])
 
 
-def _look(place: int) -> LabelLook:
+def _look(index: int) -> LabelLook:
     """Return the look with this index: its colour, and how often all colours were used before."""
-    turn, colour = divmod(place, len(PALETTE))
+    turn, colour = divmod(index, len(PALETTE))
     marker, dash = MARKERS[(colour + 5 * turn) % len(MARKERS)], DASHES[turn % len(DASHES)]
     return LabelLook(*PALETTE[colour], GREYS[colour % len(GREYS)], marker, dash, DASHES[colour % len(DASHES)])

@@ -1,5 +1,6 @@
 """Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, 
 from attncli.models.call import four_axes
 from attncli.results import Matrices, Names
 from attncli.show.pictures.figures import Note
-from attncli.show.pictures.scales import QUANTITIES
+from attncli.show.pictures.scales import QUANTITIES, SCORES
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -29,7 +30,7 @@ class Panel:
     """
 
     label: str
-    place: str  # such as "batch 1, head 0"; empty if there is only one
+    row_name: str  # such as "batch 1, head 0"; empty if there is only one
     index: tuple[int, int]  # batch element and number of the head
     values: Tensor
     valid: Tensor | None
@@ -40,8 +41,10 @@ class Panel:
 
     @property
     def shown_quantity(self) -> str:
-        """The quantity, or its difference."""
-        return self.quantity if self.minus is None else f"{self.quantity} difference"
+        """The quantity, or its difference, such as `weight difference after dropout`."""
+        if self.minus is None:
+            return self.quantity
+        return re.sub(r"(?= (?:before|after|with) |$)", " difference", self.quantity, count=1)
 
 
 def select(
@@ -49,14 +52,14 @@ def select(
     labels: Sequence[str] | None,
     batches: Sequence[int] | None,
     heads: Sequence[int] | None,
-    places: Sequence[tuple[int, int]] | None,
+    indices: Sequence[tuple[int, int]] | None,
     note: Note,
 ) -> list[Panel]:
     """Return the requested panels by batch element, then head, then label; None selects all.
 
-    Axes between the first and the last two all count as heads. Heads are chosen by their numbers. `places` are pairs of
-    batch element and head, in place of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out, with
-    a call of `note`.
+    Axes between the first and the last two all count as heads. Heads are chosen by their numbers. `indices` are pairs
+    of batch element and head, instead of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out,
+    with a call of `note`.
 
     Raises:
         InputError: a label, batch element or head does not exist, or a tensor has no matrices.
@@ -70,17 +73,17 @@ def select(
     wanted_batches = _indices("batch element", batches, range(max(stack.shape[0] for stack in stacks.values())))
     numbers = matrices.heads or range(max(stack.shape[1] for stack in stacks.values()))
     wanted_heads = _indices("head", heads, numbers)
-    if places is None:
-        places = [(b, h) for b in wanted_batches for h in wanted_heads]
+    if indices is None:
+        indices = [(b, h) for b in wanted_batches for h in wanted_heads]
     there = [
         (name, b, h)
-        for b, h in places
+        for b, h in indices
         for name in stacks
         if b < len(stacks[name]) and numbers.index(h) < stacks[name].shape[1]
     ]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
-    most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a place or none
+    most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a head or none
     shown = there if len(there) <= MOST_PANELS else there[:most]
     if len(shown) < len(there):
         last, batch, head = shown[-1]
@@ -120,10 +123,10 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int,
             empty = ~valid.any(-1, keepdim=True)  # show nonzero weights of a query without valid keys
             valid = valid | (empty & (values != 0))
     has_number = heads > 1 or matrices.heads is not None
-    place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * has_number)
+    row_name = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * has_number)
     queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
     quantity = QUANTITIES.get(matrices.stage, printable(matrices.stage))
-    return Panel(printable(label), place, (batch, head), values, valid, queries, keys, quantity=quantity)
+    return Panel(printable(label), row_name, (batch, head), values, valid, queries, keys, quantity=quantity)
 
 
 def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | range:
@@ -141,34 +144,36 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
     if look.queries is None and look.keys is None:
         return list(panels)
     rows, columns = (slice(*ends_of(text or ":")) for text in (look.queries, look.keys))
-    found = []
+    zoomed = []
     for panel in panels:
         check_ranges(look, *panel.values.shape)
         valid = None if panel.valid is None else panel.valid[rows, columns]
         values = panel.values[rows, columns]
-        found.append(replace(panel, values=values, valid=valid, queries=panel.queries[rows], keys=panel.keys[columns]))
-    return found
+        zoomed.append(replace(panel, values=values, valid=valid, queries=panel.queries[rows], keys=panel.keys[columns]))
+    return zoomed
 
 
 def differences(panels: Sequence[Panel], label: str) -> list[Panel]:
     """Return the panels of all other labels, each minus the panel of `label` with the same batch element and head.
 
     Raises:
-        InputError: there is no other label, or `label` has no panel of the same shape in some place.
+        InputError: there is no other label, or `label` has no panel of the same shape somewhere.
     """
-    base = {panel.place: panel for panel in panels if panel.label == printable(label)}
-    found = list[Panel]()
+    base = {panel.row_name: panel for panel in panels if panel.label == printable(label)}
+    panels_ = list[Panel]()
     for panel in panels:
-        other = base.get(panel.place)
+        other = base.get(panel.row_name)
         if other is None or other.values.shape != panel.values.shape:
             there = f"a matrix {list(other.values.shape)}" if other else "none"
             expected = f"expected one of shape {list(panel.values.shape)} to subtract from {panel.label}"
-            raise InputError.of(got(label, f"has {there}{panel.place and f' at {panel.place}'}; {expected}"), ["minus"])
+            raise InputError.of(
+                got(label, f"has {there}{panel.row_name and f' at {panel.row_name}'}; {expected}"), ["minus"]
+            )
         if panel is not other:
-            found.append(subtracted(panel, other))
-    if not found:
+            panels_.append(subtracted(panel, other))
+    if not panels_:
         raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
-    return found
+    return panels_
 
 
 def subtracted(panel: Panel, other: Panel) -> Panel:
@@ -206,3 +211,36 @@ def block_means(
         covered.append(shares > 0)
     mask = ~torch.cat(covered)
     return np.ma.MaskedArray(torch.cat(means).masked_fill(mask, 0.0).numpy(), mask=mask.numpy())
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """The content of a picture of matrices, independent of its page.
+
+    `stage` is the stage of attention, if the matrices are of one. `sides` are the labels of the vertical and of the
+    horizontal axes, and `name` is the name of the file in notes.
+    """
+
+    panels: Sequence[Panel]
+    title: str
+    stage: str = ""
+    sides: tuple[str, str] = ("Queries", "Keys")
+    name: str = "heatmaps"
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether panels are drawn as bars, because each has a single query."""
+        return bool(self.stage) and all(len(panel.queries) == 1 for panel in self.panels)
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether panels show differences."""
+        return any(panel.minus is not None for panel in self.panels)
+
+    def groups(self, look: HeatmapLook) -> list[tuple[str, str | int]]:
+        """Return a name for each panel; panels with the same name share a colour scale."""
+        by = look.scale or ("label" if self.stage in SCORES and not self.is_difference else "shared")
+        names: list[str | int] = [
+            panel.label if by == "label" else index if by == "panel" else "" for index, panel in enumerate(self.panels)
+        ]
+        return [(panel.quantity, name) for panel, name in zip(self.panels, names, strict=True)]

@@ -80,7 +80,7 @@ def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1, *, beside: 
     (width, height), step = sheet.size or (ROW_PAGE if is_few else PAGE), count if is_few else step
     able: Sequence[int] = range(1, count + 1)
     if step > 1:
-        able = [each for each in able if count % each == 0 and (each % step == 0 or step % each == 0)]
+        able = [columns for columns in able if count % columns == 0 and (columns % step == 0 or step % columns == 0)]
     beside *= sheet.em if sheet.size else 0.0
 
     def room(columns: int) -> float:
@@ -143,8 +143,8 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         fits = _execute(figure)
     if not fits and figure.legends:
         note(f"{file}: no room for the legend")
-        for each in [*figure.legends]:
-            each.remove()
+        for legend_ in [*figure.legends]:
+            legend_.remove()
         fits = _execute(figure)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
     for axes_ in axes:  # the solver's last digits vary, and with them the bytes of files
@@ -159,8 +159,8 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         thin_ticks(axes_.yaxis)
     if not (fits and (_panel_size(figure, axes) >= smallest).all()):
         width, height = figure.get_size_inches()
-        given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
-        note(f"warning: {file}: the panels are too small to read on {given}; make the page larger")
+        size = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
+        note(f"warning: {file}: the panels are too small to read on {size}; make the page larger")
 
 
 def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
@@ -178,11 +178,11 @@ def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
             text.set_text(folded(after, widths.get(text, other), sheet))
     for axis in (axis for each in axes for axis in (each.xaxis, each.yaxis)):
         low, high = sorted(axis.get_view_interval())
-        places = [place for place in axis.get_majorticklocs().tolist() if low <= place <= high]
-        labels = axis.get_major_formatter().format_ticks(places)
+        ticks = [tick for tick in axis.get_majorticklocs().tolist() if low <= tick <= high]
+        labels = axis.get_major_formatter().format_ticks(ticks)
         translations = [figure.translation(label) for label in labels]
         if translations != labels:
-            axis.set_ticks(places, translations)
+            axis.set_ticks(ticks, translations)
 
 
 def _execute(figure: Picture) -> bool:
@@ -195,7 +195,7 @@ def _execute(figure: Picture) -> bool:
     with warnings.catch_warnings(record=True, action="always") as caught:
         layout.execute(figure)
     subtitle.set_y((figure.title.get_window_extent().y0 - padding) / height)
-    return not any("constrained_layout" in str(each.message) for each in caught)
+    return not any("constrained_layout" in str(warning.message) for warning in caught)
 
 
 def _show_whole_markers(axes: Axes) -> None:
@@ -234,24 +234,24 @@ def thin_ticks(axis: Axis) -> None:
     """Leave out numbers of an axis that would overlap: keep 0 and one in two or fewer, or only the ends."""
     low, high = sorted(axis.get_view_interval())
     ticks = zip(map(float, axis.get_majorticklocs()), axis.get_ticklabels(), strict=False)  # no labels where hidden
-    shown = [(place, label) for place, label in ticks if low <= place <= high and label.get_text()]
+    shown = [(tick, label) for tick, label in ticks if low <= tick <= high and label.get_text()]
     if len(shown) < 2 or any(
         any(map(str.isalpha, label.get_text())) or label.get_rotation() % 90 for _, label in shown
     ):
         return
-    zero = next((index for index, (place, _) in enumerate(shown) if place == 0), 0)
+    zero = next((index for index, (tick, _) in enumerate(shown) if tick == 0), 0)
     choices = [shown[zero % step :: step] for step in range(1, len(shown))]
     for kept in [*(choice for choice in choices if len(choice) > 1), [shown[0], shown[-1]]]:
         boxes = [label.get_window_extent() for _, label in kept]
         if not any(a.overlaps(b) for a, b in pairwise(boxes)):
             break
     if len(kept) < len(shown):
-        axis.set_ticks([place for place, _ in kept], [label.get_text() for _, label in kept])
+        axis.set_ticks([tick for tick, _ in kept], [label.get_text() for _, label in kept])
 
 
 def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
     """Return the least width and the least height of the panels, in inches."""
-    inches: Numbers = np.min([each.get_position().size for each in axes], axis=0) * figure.get_size_inches()
+    inches: Numbers = np.min([panel.get_position().size for panel in axes], axis=0) * figure.get_size_inches()
     return inches
 
 
@@ -299,9 +299,9 @@ def name(axes: Axes, title: str, x: str, y: str = "") -> None:
 def column_width(axes: Axes) -> float:
     """Return about the width of a panel in inches, before it is laid out."""
     figure: Any = axes.figure
-    place: Any = axes.get_subplotspec()
-    ratios = place.get_gridspec().get_width_ratios()
-    share = sum(ratios[column] for column in place.colspan) / sum(ratios)
+    spec: Any = axes.get_subplotspec()
+    ratios = spec.get_gridspec().get_width_ratios()
+    share = sum(ratios[column] for column in spec.colspan) / sum(ratios)
     return float(INNER * figure.get_figwidth() * share)
 
 
@@ -337,7 +337,7 @@ def frame(axes: Sequence[Axes], spreads: str) -> None:
     scale, figure = axes[0].yaxis.get_transform().transform, axes[0].figure
     assert isinstance(figure, Picture)
     is_log = axes[0].get_yscale() == "log"
-    values = np.concatenate([np.asarray(line.get_ydata(), float) for each in axes for line in each.lines])
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for panel in axes for line in panel.lines])
     values = values[np.isfinite(values) & ((values > 0) | (not is_log))]
     if not values.size:
         return
@@ -352,10 +352,10 @@ def frame(axes: Sequence[Axes], spreads: str) -> None:
 
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
     """Set up a logarithmic axis with ticks at sizes such as d, thinned out if there is little room."""
-    found = sorted(set(sizes))
+    ticks = sorted(set(sizes))
     axes.set_xscale("log")
-    axes.set_xlim(found[0] / 1.6, found[-1] * 1.6)
-    axes.xaxis.set_major_locator(FixedLocator(found, nbins=max(2, axes.xaxis.get_tick_space())))
+    axes.set_xlim(ticks[0] / 1.6, ticks[-1] * 1.6)
+    axes.xaxis.set_major_locator(FixedLocator(ticks, nbins=max(2, axes.xaxis.get_tick_space())))
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
 

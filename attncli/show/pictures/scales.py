@@ -85,13 +85,13 @@ def colour_scale(
         kind: the kind of scale. By default diverging colours are linear, and others linear or by the square root.
         high: the end of the colours.
     """
-    found = np.concatenate([np.ravel(each) for each in values])
-    found = found[~np.isnan(found)].astype(np.float64)
-    finite = found[np.isfinite(found)]
+    known = np.concatenate([np.ravel(numbers) for numbers in values])
+    known = known[~np.isnan(known)].astype(np.float64)
+    finite = known[np.isfinite(known)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     if stage in SCORES or is_difference or least < 0:
         top = high or max(-least, most) or 1.0
-        return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), found)
+        return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), known)
     top = high or (1.0 if stage in WEIGHTS and SMALL_WEIGHTS <= most <= 1 + ROUNDING else most) or 1.0
     if kind is None:
         is_pale = finite.size > 0 and float((finite < PALE * most).mean()) > HALF
@@ -101,7 +101,7 @@ def colour_scale(
         positive = finite[finite > 0]
         start = float(np.quantile(positive, FEW, method="inverted_cdf")) if positive.size else 0.0
         low = min(max(start, top / LONGEST), top / SHORTEST)
-    return _extended(ColourScale(kind, low, top), found)
+    return _extended(ColourScale(kind, low, top), known)
 
 
 def _extended(scale: ColourScale, values: Numbers) -> ColourScale:
@@ -115,5 +115,5 @@ def _extended(scale: ColourScale, values: Numbers) -> ColourScale:
 
 def spans_decades(values: Iterable[float]) -> bool:
     """Whether values are positive and span more than two decades, enough for a logarithmic axis."""
-    found = [value for value in values if math.isfinite(value)]
-    return bool(found) and 0 < SPAN * min(found) < max(found)
+    finite = [value for value in values if math.isfinite(value)]
+    return bool(finite) and 0 < SPAN * min(finite) < max(finite)

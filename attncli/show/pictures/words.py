@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from attncli.config.looks import Look
 from attncli.errors import InputError, Problem, did_you_mean, got, shortened
@@ -63,12 +62,12 @@ def quoted(text: str) -> str:
     return f'"{shortened(text)}"'
 
 
-def texts_in(value: Any) -> Iterator[str]:
+def texts_in(value: object) -> Iterator[str]:
     """Yield all texts in the data of a config, such as labels and tokens, also the keys of mappings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         yield from texts_in([*value, *value.values()])
     elif isinstance(value, Iterable):
-        for each in value:
-            yield from texts_in(each)
+        for item in value:
+            yield from texts_in(item)

@@ -49,7 +49,7 @@ def details(name: str, cls: type, package: str | None) -> RenderableType:
     return Group(*lines, *map(Text, [*_parameters(cls), *([package] if package else [])]))
 
 
-def _default(default: Any) -> str:
+def _default(default: object) -> str:
     return "needed" if default is ... else str(default)
 
 

@@ -22,7 +22,7 @@ class SafeConsole(Console):
 
 class _Escaping(RenderHook):
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Escaped(each) for each in renderables]
+        return [_Escaped(renderable) for renderable in renderables]
 
 
 class _Escaped:

@@ -176,29 +176,29 @@ def pivot(
     A label with one value in all rows has a line below instead. If there are more than `most` rows, the table has the
     layers and heads where the labels differ most; without layers and heads it has the first and the last rows.
     """
-    places = dict[tuple[Any, ...], dict[str, Row]]()
+    groups = dict[tuple[Any, ...], dict[str, Row]]()
     for record in records:
-        places.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
+        groups.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
 
     def shown(row: Row) -> str:
         value = _cell(metric, row.get(metric.key))
         return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
 
-    found = {label: {shown(row) for row in rows} for label, rows in by_label(records).items()}
-    level = {label: texts.pop() for label, texts in found.items() if len(texts) == 1 and len(places) > 1}
-    labels = [label for label in found if label not in level]
-    rows = _most_different(places, metric.key, most) if len(names) > 1 or names[0].text else ends([*places], most)
-    first = [next(iter(places[place].values())) for place in rows]
+    texts_of = {label: {shown(row) for row in rows} for label, rows in by_label(records).items()}
+    level = {label: texts.pop() for label, texts in texts_of.items() if len(texts) == 1 and len(groups) > 1}
+    labels = [label for label in texts_of if label not in level]
+    rows = _most_different(groups, metric.key, most) if len(names) > 1 or names[0].text else ends([*groups], most)
+    first = [next(iter(groups[group].values())) for group in rows]
     columns = [
         Cells(
             _folded(printable(label)),
-            [shown(places[place].get(label, {})) for place in rows],
+            [shown(groups[group].get(label, {})) for group in rows],
         )
         for label in labels
     ]
     if columns:
         yield from blocks(cells(names, first), columns, width)
-        yield from left_out(len(places) - len(rows), len(places))
+        yield from left_out(len(groups) - len(rows), len(groups))
     for label, text in level.items():
         yield Text(f"{printable(label)}: {text} in all rows")
 
@@ -214,16 +214,16 @@ def _folded(label: str) -> str:
 
 
 def _most_different(
-    places: Mapping[tuple[Any, ...], Mapping[str, Row]], key: str, most: int | None
+    groups: Mapping[tuple[Any, ...], Mapping[str, Row]], key: str, most: int | None
 ) -> list[tuple[Any, ...]]:
-    """Return the `most` places where the values of the labels differ most, in the order of `places`."""
+    """Return the `most` places where the values of the labels differ most, in the order of `groups`."""
 
-    def spread(place: tuple[Any, ...]) -> float:
-        values = finite(record.get(key) for record in places[place].values())
+    def spread(group: tuple[Any, ...]) -> float:
+        values = finite(record.get(key) for record in groups[group].values())
         return max(values, default=0.0) - min(values, default=0.0)
 
-    kept = set(sorted(places, key=spread, reverse=True)[:most])
-    return [place for place in places if place in kept]
+    kept = set(sorted(groups, key=spread, reverse=True)[:most])
+    return [group for group in groups if group in kept]
 
 
 def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
@@ -361,18 +361,18 @@ def _valid_keys(valid: "Tensor") -> str:
     return f"valid length{'s' * (len(listed) > 1)} {', '.join(map(str, listed.tolist()))}"
 
 
-def findings(found: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:
+def findings(sentences: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:
     """Yield the findings of a study as a list of sentences, at most `most`."""
-    if found:
+    if sentences:
         yield Text()
         yield Text("Findings", style=STRONG)
-    for each in found[:most]:
+    for each in sentences[:most]:
         item = Table.grid(padding=(0, 1, 0, 0))
         item.add_column(width=1)
         item.add_column(overflow="fold")
         item.add_row(Text("-"), Text(printable(each.text)))
         yield item
-    yield from left_out(len(found[most:]) if most is not None else 0, len(found), "findings")
+    yield from left_out(len(sentences[most:]) if most is not None else 0, len(sentences), "findings")
 
 
 def recorded(parts: Iterable[RenderableType], width: int) -> Console:

@@ -70,7 +70,7 @@ def weight_tables(
     weights: "Tensor",
     valid: "Tensor",
     output: "Tensor | None",
-    places: Sequence[Index],
+    matrices: Sequence[Index],
     tokens: Tokens,
     width: int,
     shown: Excerpt,
@@ -83,13 +83,13 @@ def weight_tables(
     weights. Batch elements with different tokens of keys have separate tables.
     """
     together = dict[tuple[str, ...], list[Index]]()
-    for place in places:
-        headings = tuple(_name(tokens.keys, place, key) for key in shown.keys)
-        together.setdefault(headings, []).append(place)
+    for matrix in matrices:
+        headings = tuple(_name(tokens.keys, matrix, key) for key in shown.keys)
+        together.setdefault(headings, []).append(matrix)
     for index, (headings, alike) in enumerate(together.items()):
         yield from [Text()] if index else []
         numbers = {1: heads} if heads else {}
-        varied = {axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1}
+        varied = {axis for axis in range(weights.ndim - 2) if len({matrix[axis] for matrix in matrices}) > 1}
         axes = sorted(varied | numbers.keys())
         names = _name_columns(weights, alike, axes, numbers, tokens.queries, shown.queries)
         columns = _key_columns(weights, valid, alike, headings, shown)
@@ -97,14 +97,14 @@ def weight_tables(
         yield from blocks(names, [*columns, *outputs], width)
 
 
-def _name(names: Names | None, place: Index, index: int) -> str:
+def _name(names: Names | None, matrix: Index, index: int) -> str:
     """Return the token at a position in its batch element, or the position if there are no tokens."""
-    return printable(names[place[0] if place else 0][index]) if names else str(index)
+    return printable(names[matrix[0] if matrix else 0][index]) if names else str(index)
 
 
 def _name_columns(
     weights: "Tensor",
-    places: Sequence[Index],
+    matrices: Sequence[Index],
     axes: Sequence[int],
     numbers: Mapping[int, Sequence[int]],
     tokens: Names | None,
@@ -115,13 +115,15 @@ def _name_columns(
     `numbers` has the numbers along an axis, if they are not the indices.
     """
     names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
-    lines = [(place, row) for place in places for row in _with_gap(rows, rows)]
+    lines = [(matrix, row) for matrix in matrices for row in _with_gap(rows, rows)]
     columns = [
-        Cells(names[axis], [str(numbers[axis][place[axis]] if axis in numbers else place[axis]) for place, _ in lines])
+        Cells(
+            names[axis], [str(numbers[axis][matrix[axis]] if axis in numbers else matrix[axis]) for matrix, _ in lines]
+        )
         for axis in axes
     ]
     if weights.shape[-2] > 1 or tokens or not columns:
-        columns.append(Cells("q", [GAP if row is None else _name(tokens, place, row) for place, row in lines]))
+        columns.append(Cells("q", [GAP if row is None else _name(tokens, matrix, row) for matrix, row in lines]))
     columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)
     return columns
 
@@ -138,15 +140,15 @@ def _with_gap(values: Sequence[int], indices: Sequence[int]) -> list[int | None]
 
 
 def _key_columns(
-    weights: "Tensor", valid: "Tensor", places: Sequence[Index], headings: Sequence[str], shown: Excerpt
+    weights: "Tensor", valid: "Tensor", matrices: Sequence[Index], headings: Sequence[str], shown: Excerpt
 ) -> list[Cells]:
     """Return a column for each key; if some are left out, also the maximum of each row and its key."""
     rows, keys = shown.queries, shown.keys
     lines, at_keys = list[list[Cell]](), list[str]()
-    for place in places:
-        matrix, allowed = weights[place][[*rows]], valid[place][[*rows]]  # n m
-        largest, peaks, least = _row_peaks(matrix, allowed)
-        numbers, may = matrix[:, [*keys]].tolist(), allowed[:, [*keys]].tolist()
+    for matrix in matrices:
+        values, allowed = weights[matrix][[*rows]], valid[matrix][[*rows]]  # n m
+        largest, peaks, least = _row_peaks(values, allowed)
+        numbers, may = values[:, [*keys]].tolist(), allowed[:, [*keys]].tolist()
         for i in _with_gap([*range(len(rows))], rows):
             if i is None:
                 lines.append([("", FAINT)] * (len(keys) + 1))
@@ -197,10 +199,10 @@ def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
     return Cells(title, [text.rjust(width) for text in texts], [style for _, style in cells])
 
 
-def _output_columns(output: "Tensor", places: Sequence[Index], rows: Sequence[int]) -> list[Cells]:
+def _output_columns(output: "Tensor", matrices: Sequence[Index], rows: Sequence[int]) -> list[Cells]:
     lines = list[list[str]]()
-    for place in places:
-        numbers = output[place][[*rows]].tolist()
+    for matrix in matrices:
+        numbers = output[matrix][[*rows]].tolist()
         for i in _with_gap([*range(len(rows))], rows):
             lines.append([""] * output.shape[-1] if i is None else [number(value, decimals=3) for value in numbers[i]])
     return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*lines, strict=True))]

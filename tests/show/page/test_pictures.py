@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 from attncli.config.looks import Look
 from attncli.numbers import number
 from attncli.show.page.svg import inlined
-from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
-from attncli.show.pictures.matrices import Panel
+from attncli.show.pictures.heatmaps import draw_heatmap
+from attncli.show.pictures.matrices import Heatmap, Panel
 from tests.cli import good
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import has_numbers, study
@@ -79,6 +79,7 @@ def test_each_study_has_the_pictures_of_its_folder(folders: dict[str, Path], fil
         assert "#161618" in dark
 
 
+@pytest.mark.slow
 def test_ids_are_unique_and_all_references_have_one(file: Path) -> None:
     page = Read(file.read_text(encoding="utf-8"))
     ids = [str(each.attributes["id"]) for each in page.elements if "id" in each.attributes]

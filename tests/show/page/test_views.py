@@ -104,6 +104,7 @@ def test_long_tokens_are_never_cut(open_page: Open, tmp_path: Path, width: int) 
 def test_the_row_is_a_table_with_all_digits(open_page: Open, file: Path, folder: Path) -> None:
     page = open_page(file, f"{FIRST}&query=9&key=0")
     page.get_by_text("This row as a table").click()
+    expect(page.locator(".stage .wide tbody tr")).to_have_count(10)  # made when the browser says that it is open
     rows = [row.locator("td").all() for row in page.locator(".stage .wide tbody tr").all()]
     tensors = load_file(folder / "tensors.safetensors")
     assert [row[1].inner_text() for row in rows] == TOKENS[:10]

@@ -22,6 +22,8 @@ from attncli.studies.attention.columns import AttentionFacts
 from tests.show.page.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 HOSTILE = [
     "</script><script>alert(1)</script>",
     "<!--<script>",

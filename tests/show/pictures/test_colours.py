@@ -29,6 +29,8 @@ from tests.show.pictures.drawn import (
     weights,
 )
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 NAN, INF = math.nan, math.inf
 
 
@@ -62,6 +64,7 @@ def uniform(n: int, *, causal: bool = False) -> tuple[Tensor, Tensor]:
     return valid / valid.sum(-1, keepdim=True), valid
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_causal_weights_of_many_keys_have_colours_by_the_square_root() -> None:
     matrix, valid = uniform(100, causal=True)
     figure = heatmap(matrix, valid=valid).figure
@@ -86,6 +89,7 @@ def test_an_even_scorer_beside_a_sharp_one_is_pale_and_the_sharp_one_nearly_whit
     assert 5 <= int((paleness["dot"] < 0.3).sum()) <= 32
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_one_scale_is_of_all_weights() -> None:
     sharp, flat = torch.eye(100), torch.full((100, 100), 0.01)
     figure = heatmap(sharp, flat).figure
@@ -158,6 +162,7 @@ def test_what_is_too_small_for_a_logarithm_has_an_arrow() -> None:
     assert panels(figure)[0].images[0].get_clim() == pytest.approx((1e-6, 1.0))
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("colours", ["linear", "root", "log"])
 @pytest.mark.parametrize("scale", ["shared", "label", "panel"])
 def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, scale: Any) -> None:
@@ -172,6 +177,7 @@ def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, 
     check_texts(heat.figure)
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("colours", ["linear", "root", "log"])
 def test_panels_with_nothing_to_show_are_drawn(colours: Any) -> None:
     look = HeatmapLook(colours=colours)
@@ -192,6 +198,7 @@ def test_vmax_ends_the_colours_with_an_arrow() -> None:
     assert len(bars(beyond)[0].patches) == 1
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_differences_are_those_of_the_tensors() -> None:
     a, b, c = (weights(2, 3, 4, seed=seed) for seed in range(3))
     valid = valid_mask((2, 3, 4), [2, 4])
@@ -212,6 +219,8 @@ def test_differences_are_those_of_the_tensors() -> None:
     assert heat.figure.get_suptitle() == "attention weight − that of b"
     assert bar_labels(heat.figure) == ["weight difference"]
     check_texts(heat.figure)
+    capped = heatmap(*stack, stage="capped", look=HeatmapLook(minus="b"))
+    assert bar_labels(capped.figure) == ["score difference after softcap"]
 
 
 def test_a_difference_names_its_scorers_once() -> None:
@@ -258,6 +267,7 @@ def test_what_cannot_be_subtracted_is_refused(stack: Any, label: str, message: s
     assert str(error.value) == message
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("minus", [None, "b"])
 @pytest.mark.parametrize("annotate", ["no", "yes"])
 def test_a_zoom_is_a_heatmap_of_the_slice(minus: str | None, annotate: Any) -> None:

@@ -19,6 +19,8 @@ from attncli.studies.attention.figure import figures, heads_figure
 from tests.show.pictures.drawn import check_texts, labels, panels, titles, values
 from tests.show.samples import grids, random_weights, result_of, run_of, shown
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 SHARP = {"scorer": "scaled_dot", "label": "sharp", "scale": 2.0}
 CAUSE = "where the scorers differ most (JS divergence)"
 
@@ -194,6 +196,7 @@ def test_of_differences_the_heads_that_differ_most_from_their_scorer_are_drawn()
     assert any("the largest difference first" in note for note in notes)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_the_picture_of_heads_has_every_figure() -> None:
     result = experiment(2, 8, scorers=["dot", "cosine", SHARP])
     notes: list[str] = []
@@ -215,6 +218,7 @@ def test_the_picture_of_heads_has_every_figure() -> None:
     check_texts(figure)
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(("batches", "heads", "names"), [(1, 12, 2), (2, 8, 4), (1, 32, 2), (12, 12, 4), (1, 2, 2)])
 def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) -> None:
     rows = compared([f"scorer_{index}" for index in range(names)], batches, heads, [0.25, 0.02, 0.5, None])

@@ -30,6 +30,8 @@ from tests.show.pictures.drawn import (
     weights,
 )
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 NAN, INF = torch.nan, torch.inf
 
 
@@ -67,6 +69,7 @@ def test_shared_limits_are_those_of_all_valid_cells() -> None:
     assert limits(heatmap(scores, stage="scores", batches=[0]).figure) == [(-99.0, 99.0)]  # panels shown
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
     scores = torch.tensor([[-3.0, 2.0], [0.5, 1.0]]).expand(2, 2, 2)
     for look, ends in ((HeatmapLook(), [3.0, 60.0]), (HeatmapLook(scale="shared"), [60.0, 60.0])):
@@ -82,6 +85,7 @@ def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
     assert (limits(alone), len(bars(alone))) == ([(-3.0, 3.0), (-60.0, 60.0)], 2)
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(("scale", "count"), [("shared", 1), ("label", 2), ("panel", 4)])
 @pytest.mark.parametrize("shape", [(2, 3, 3), (2, 1, 3)])
 def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int, shape: tuple[int, ...]) -> None:
@@ -98,6 +102,7 @@ def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int,
     check_texts(figure)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_panel_limits_have_a_bar_each() -> None:
     scores = torch.tensor([[[-3.0, 2.0]] * 2, [[0.5, 4.0]] * 2])
     figure = heatmap(scores, scores, look=HeatmapLook(scale="panel")).figure
@@ -115,6 +120,7 @@ def test_scores_have_the_diverging_colours_of_the_theme(theme: Any, cmap: str) -
     assert {axes.images[0].get_cmap().name for figure in shown for axes in panels(figure)} == {cmap}
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(
     ("stage", "quantity", "ends"),
     [
@@ -240,6 +246,7 @@ def test_numbers_contrast_with_their_cell(name: str) -> None:
         assert text.get_color() == inks[max(inks)]
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
     yes = HeatmapLook(annotate="yes", scale="shared")
     figure = heatmap(weights(30, 30), look=yes).figure
@@ -276,6 +283,7 @@ def test_means_of_blocks_do_not_overflow(dtype: torch.dtype, large: float) -> No
     np.testing.assert_allclose(block_means(torch.full((90, 90), large, dtype=dtype), None, 7, 7), large, rtol=0.01)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_a_large_matrix_is_shown_as_its_means() -> None:
     n, m = 1500, 2100
     matrix = weights(1, n, m) * 500

@@ -29,7 +29,10 @@ from tests.show.pictures.drawn import (
     weights,
 )
 
+pytestmark = pytest.mark.usefixtures("sketches")
 
+
+@pytest.mark.usefixtures("laid_out")
 def test_labels_stand_once_above_their_columns_and_batch_elements_beside_their_rows() -> None:
     figure = heatmap(weights(2, 3, 4, seed=1), weights(2, 3, 4, seed=2), weights(2, 3, 4)).figure
     assert above(figure) == ["a", "b", "c", "", "", ""]
@@ -67,6 +70,7 @@ def test_names_of_batch_elements_and_heads_where_there_are_several(shape: Any, p
     assert above(two) == ["a", "b"] + [""] * (2 * len(places) - 2)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_many_heads_stand_in_groups_of_columns() -> None:
     tensor = weights(1, 12, 5, 5)
     figure = heatmap(tensor, tensor / 2).figure
@@ -110,6 +114,7 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
     ]
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.slow
 def test_pages_have_a_limit() -> None:
     tokens = Tokens(*([[f"a long token {batch} {i}" for i in range(20)] for batch in range(8)] for _ in range(2)))
@@ -119,6 +124,7 @@ def test_pages_have_a_limit() -> None:
     check_texts(figure)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_panels_may_differ_in_shape() -> None:
     figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(2, 2, 6, 6), stage="tensors").figure
     assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 4 + [(50, 50)]
@@ -141,6 +147,7 @@ SIZE = st.integers(1, 12)
 TOKEN = st.text("aW我$_\\\n 0", max_size=9)
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(b=st.integers(1, 3), n=SIZE, m=SIZE, scale=st.sampled_from(["shared", "label", "panel"]), data=st.data())
@@ -151,6 +158,7 @@ def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale
     check_texts(heat.figure)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_numbered_ticks_are_true_indices_and_keep_their_distance() -> None:
     for m in (1, 2, 7, 31, 1000, 12345):
         (axes,) = panels(heatmap(weights(1, 2, m)).figure)
@@ -175,6 +183,7 @@ def test_tokens_name_the_ticks_of_their_batch_element() -> None:
     assert labels(panels(same)[0], "y") == ["0", "1"]
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
     names = [f"token{i}" for i in range(200)]
     heat = heatmap(weights(1, 200, 200), tokens=Tokens([names], [names]))
@@ -195,9 +204,15 @@ def test_tokens_are_drawn_as_they_are() -> None:
     assert not any(text.get_parse_math() for text in [*ticks(axes, "x"), axes.title])
 
 
-@pytest.mark.parametrize("size", [[3.3, 2.5], None, [13.33, 7.5]])
-@pytest.mark.parametrize("names", ["words", "long", "mixed"])
-def test_names_of_keys_have_one_orientation_and_do_not_collide(size: Any, names: str) -> None:
+@pytest.mark.usefixtures("laid_out")
+@pytest.mark.parametrize(
+    ("names", "size"),
+    [
+        *[("words", size) for size in ([3.3, 2.5], None, [13.33, 7.5])],
+        *[("long", [3.3, 2.5]), ("mixed", [3.3, 2.5]), ("mixed", [13.33, 7.5])],
+    ],
+)
+def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size: Any) -> None:
     tokens = {
         "words": ["the", "cat", "sat", "on", "the", "mat"],
         "long": [f"{i} attention" for i in range(6)],
@@ -213,6 +228,7 @@ def test_names_of_keys_have_one_orientation_and_do_not_collide(size: Any, names:
     assert {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "y")} == {0.0}
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("size", [[3.3, 2.5], None, [13.33, 7.5]])
 def test_labels_above_columns_have_one_orientation_and_do_not_collide(size: Any) -> None:
     names = ["model", "softmax_plus_one", "cosine", "one_over_d"]
@@ -224,6 +240,7 @@ def test_labels_above_columns_have_one_orientation_and_do_not_collide(size: Any)
     assert above(figure) == names + [""] * 4
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_one_query_is_drawn_as_bars() -> None:
     a, b = weights(2, 1, 10, seed=1), weights(2, 1, 10, seed=2)
     valid = torch.arange(10) < torch.tensor([4, 10]).reshape(2, 1, 1)

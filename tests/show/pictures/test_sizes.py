@@ -91,10 +91,10 @@ def texts_of(figure: Picture) -> list[Any]:
     ("size", "points"), [(None, 9.0), ([3.3, 2.5], 9.0), ([7.0, 5.0], 9.0), ([10.5, 6.0], 13.5), ([13.33, 7.5], 17.14)]
 )
 def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: list[float] | None, points: float) -> None:
-    for looks in ({"annotate": "no"} if make is heat else {}, {"font_size": 11.0, "annotate": "no"}):
-        looks = looks if make is heat else {key: value for key, value in looks.items() if key != "annotate"}
-        found = [text.get_fontsize() for text in texts_of(make(size=size, **looks))]
-        assert found == pytest.approx([looks.get("font_size", points)] * len(found), abs=0.01)
+    looks = {"annotate": "no"} if make is heat else {}
+    for given in (None, 11.0) if size is None else (None,):
+        found = [text.get_fontsize() for text in texts_of(make(size=size, font_size=given, **looks))]
+        assert found == pytest.approx([given or points] * len(found), abs=0.01)
 
 
 def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows() -> None:
@@ -218,18 +218,19 @@ def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | No
     assert (last.get_markevery(), last.get_linestyle()) == (None, Line2D([], [], **crossing).get_linestyle())
 
 
-@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
-@pytest.mark.parametrize("count", [2, 3])
-def test_up_to_three_heatmaps_stand_in_one_row(size: list[float] | None, count: int) -> None:
+@pytest.mark.parametrize(("count", "size"), [(2, [3.3, 2.5]), (3, None), (3, [3.3, 2.5]), (2, [13.33, 7.5])])
+def test_up_to_three_heatmaps_stand_in_one_row(count: int, size: list[float] | None) -> None:
     figure = heatmap(*(weights(8, 10, seed=seed) for seed in range(count)), look=HeatmapLook(size=size)).figure
     check_texts(figure)
     assert panels(figure)[0].get_gridspec().ncols == count  # type: ignore[union-attr]
+
+
+def test_three_wide_heatmaps_stand_one_below_the_other() -> None:
     assert panels(heatmap(*(weights(2, 20) for _ in range(3))).figure)[0].get_gridspec().nrows == 3  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
-@pytest.mark.parametrize("count", [1, 3, 4])
-def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(size: list[float] | None, count: int) -> None:
+@pytest.mark.parametrize(("count", "size"), [(1, [3.3, 2.5]), (3, None), (4, [13.33, 7.5]), (4, [3.3, 2.5])])
+def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, size: list[float] | None) -> None:
     scores = [8 * weights(6, 6, seed=seed) - 2 for seed in range(count)]
     figure = heatmap(*scores, stage="scores", look=HeatmapLook(size=size, colours="log")).figure
     check_texts(figure)

@@ -17,7 +17,7 @@ import attncli
 from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.sweeps.figure import figures as sweep_figures
 from attncli.errors import InputError
-from attncli.interactive import Result
+from attncli.interactive import InteractiveResult as Result
 from attncli.show.pictures.figures import save_figure
 from attncli.show.pictures.words import check_words
 from tests.cli import attncli as attncli_command
@@ -27,6 +27,8 @@ from tests.engine.sweeps.test_summary import attention, swept
 from tests.show.pictures.drawn import bar_labels, check_texts, heatmap, weights
 from tests.studies.train.test_shown import result_of as train
 from tests.studies.variance.test_shown import draw, result_of
+
+pytestmark = pytest.mark.usefixtures("sketches")
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"
 SERIF, BOLD = FONTS / "DejaVuSerif.ttf", FONTS / "DejaVuSans-Bold.ttf"
@@ -90,6 +92,7 @@ def test_translated_ticks_leave_the_axis_as_it_is() -> None:
     assert [label.get_text() for label in after.get_yticklabels()] == ["0.00", "ein Viertel", "0.50", "0.75", "1.00"]
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_translated_labels_of_colour_bars_are_folded_to_their_length() -> None:
     word = "Unterschied der Gewichte aller Anfragen und Schlüssel"
     figure = heatmap(*weights(3, 6, 6), look=HeatmapLook(words={"weight": word}, scale="panel", annotate="no")).figure
@@ -97,6 +100,7 @@ def test_translated_labels_of_colour_bars_are_folded_to_their_length() -> None:
     check_texts(figure)
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_a_translated_legend_has_room() -> None:
     figure = draw(
         result_of(), words={"normal density": "Normalverteilung der Theorie", "variance 1": "Varianz ist gleich 1"}
@@ -168,6 +172,10 @@ def test_words_on_the_command_line_and_in_a_config(tmp_path: Path) -> None:
             r"x.yaml:\d+:\d+: figure.words.Querys: got \"Querys\"; no text of the picture; did you", message
         )
         assert not Path("new").exists(), "the words are checked before the work"
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "a"}, "cmap": "redss"}}))
+    problems = refusal("check", "x.yaml")
+    assert "figure.words.Querys: " in problems, "all problems are reported together"
+    assert "figure.cmap: " in problems
 
 
 def font_files(figure: Any) -> set[Path]:
