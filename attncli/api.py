@@ -1,30 +1,27 @@
 """Run, load, compare and save experiments in Python. The command line is a thin user of this module."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from attncli.config.builtin import experiment_path
-from attncli.config.document import Document, document_of_data, read_document
-from attncli.config.overrides import Override, override_in_python
+from attncli.config.arguments import document_of, path_of
+from attncli.config.document import document_of_data
 from attncli.config.plans import PLAN, is_plan
 from attncli.config.scorer_entries import refuse_objects
-from attncli.engine.experiment import LoadedExperiment, compare_stored, isolated, load_experiment, look_of
+from attncli.engine.experiment import LoadedExperiment, compare_stored, load_experiment, look_of, run_in_memory
 from attncli.engine.runs.comparing import config_in
-from attncli.engine.runs.loading import StoredRun, read_run
-from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
+from attncli.engine.runs.loading import read_run
+from attncli.engine.runs.resolved import config_of, self_contained
 from attncli.engine.runs.run_folder import OptionNames
-from attncli.engine.runs.saving import fingerprint
-from attncli.engine.runs.settings import settings_of
-from attncli.errors import Collector, InputError, got
-from attncli.inputs.given import as_config_value
-from attncli.interactive import Comparison, Result, SweepResult, Warnings
+from attncli.errors import InputError, got
+from attncli.inputs.given import as_config_value, batches_of, name_of_module
+from attncli.interactive import InteractiveComparison, InteractiveSweep, Warnings
+from attncli.interactive import InteractiveResult as Result
 from attncli.results import Result as StudyResult
-from attncli.results import SweepResult as StudySweepResult
+from attncli.results import SweepResult
 from attncli.swapping import Swap as Swap
 
 if TYPE_CHECKING:
@@ -53,24 +50,25 @@ def run(
     Raises:
         InputError: the config has problems; it lists all of them. InputError is a ValueError.
     """
-    kept = {key: as_config_value(key, value) for key, value in keys.items()}
+    keys = {key: as_config_value(key, value) for key, value in keys.items()}
     if isinstance(config, Mapping):
         config = {key: as_config_value(key, value) for key, value in config.items()}
-    document = _document(config, kept, "attncli.run")
-    place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
-    experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
-    if place is not None:
+    document = document_of(config, keys, "attncli.run")
+    folder = None if out is None else path_of(out, "attncli.run: out", "expected a folder")
+    experiment = load_experiment(document, in_python=True)
+    if folder is not None:
         with document.locating():
             refuse_objects(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
-        finished = experiment.run(progress, None, place, overwrite)
-        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
-    else:
-        with isolated(document):
-            result, verdicts = experiment.work(experiment.prepare(progress), progress)
-    resolved = self_contained(config_of(experiment.options), result)
-    expectations, look = [verdict.record for verdict in verdicts], experiment.options.figure
-    more: Any = {"folder": folder, "look": look, "config": resolved, "document": document}
-    return Result(**vars(result), expectations=expectations, **more)
+    return replace(_finished(experiment, folder, overwrite), document=document)
+
+
+def _finished(experiment: LoadedExperiment, out: Path | None = None, overwrite: bool = False) -> Result:
+    """Run an experiment, and save it in the folder `out` unless that is None."""
+    options, finished = experiment.options, None if out is None else experiment.run(Warnings(), None, out, overwrite)
+    result, verdicts = (finished.result, finished.verdicts) if finished else experiment.compute(Warnings())
+    more: Any = {"folder": finished and finished.folder, "look": options.figure}
+    config, expectations = self_contained(config_of(options), result), [verdict.record for verdict in verdicts]
+    return Result(**vars(result), expectations=expectations, config=config, **more)
 
 
 def sweep(
@@ -84,7 +82,7 @@ def sweep(
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
     **keys: Any,
-) -> SweepResult:
+) -> InteractiveSweep:
     """Run a grid of experiments in processes of this machine. Failed points are left out, with a warning.
 
     Args:
@@ -116,25 +114,25 @@ def sweep(
         keys["sweep"] = {"over": axes, **({"metric": metric} if metric else {})}
     elif metric is not None:
         keys["sweep.metric"] = metric
-    document = _document(config, keys, where)
-    if "sweep" not in {*(document.written or {}), *(each.path[0] for each in document.overrides)}:
+    document = document_of(config, keys, where)
+    if "sweep" not in {*(document.written or {}), *(override.path[0] for override in document.overrides)}:
         expected = "expected `over={KEY: VALUES}`, or the key `sweep` in the config"
         raise InputError.of(f"got nothing to sweep over; {expected}", where=str(document.path))
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
-        place = Path(temporary) if out is None else _path(out, f"{where}: out", "expected a folder")
+        folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
         words, kept = OptionNames(f"{where}: out", "overwrite=True"), out is not None
         task = SweepTask(
-            plan_of(document), where, None, place, overwrite, jobs, None, timeout, pictures=kept, words=words
+            plan_of(document), where, None, folder, overwrite, jobs, None, timeout, pictures=kept, words=words
         )
         finished, problem = run_sweep(task, progress)
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
-    for each in [*failures, *([f"stopped: {problem}"] if problem else [])]:
-        progress.note(f"warning: {each}")
+    for failure in [*failures, *([f"stopped: {problem}"] if problem else [])]:
+        progress.note(f"warning: {failure}")
     expectations, look = [verdict.record for verdict in finished.verdicts], task.plan.options.figure
-    folder = finished.folder if kept else None
-    return SweepResult(**vars(result), expectations=expectations, folder=folder, look=look, config=task.plan.config)
+    more: Any = {"folder": finished.folder if kept else None, "look": look, "config": task.plan.config}
+    return InteractiveSweep(**vars(result), expectations=expectations, **more)
 
 
 def swap(
@@ -176,48 +174,21 @@ def swap(
     Raises:
         InputError: an option is wrong, the model's attention cannot be replaced, or the metric fails.
     """
-    from torch import nn
-
     from attncli.models.loading import LoadedModel
-    from attncli.studies.swap import study as swap_study
-    from attncli.studies.swap.options import SwapOptions
+    from attncli.studies.swap.study import prepare_loaded
     from attncli.swapping import listed
 
-    if not isinstance(model, nn.Module):
-        raise InputError.of(got(model, "expected a torch module"), where="attncli.swap: model")
+    name = name_of_module(model, "attncli.swap: model")
     if metric is not None and not callable(metric):
         raise InputError.of(got(metric, "expected a function of the model and a batch"), where="attncli.swap: metric")
     if isinstance(scorers, list | tuple):
         scorers = [{PLAN: entry} if is_plan(entry) else entry for entry in scorers]
-    batches = _batches(args, kwargs, "attncli.swap")
+    loaded = LoadedModel(model, batches_of(args, kwargs, "attncli.swap"))
     chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
-    data: dict[str, Any] = {"study": "swap", "model": type(model).__name__, "by": by}
+    data: dict[str, Any] = {"study": "swap", "model": name, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
-    document, progress = document_of_data("attncli.swap", data, []), Warnings()
-    options = document.validate(SwapOptions)
-    with isolated(document):
-        prepared = swap_study.prepare_loaded(options, LoadedModel(model, batches), progress, metric)
-        result = replace(swap_study.run(prepared, progress), about=options.about)
-    return Result(**vars(result), config=config_of(options))
-
-
-def _batches(args: tuple[Any, ...], kwargs: Mapping[str, Any], where: str) -> list[Any]:
-    """Return the batches that the arguments of `attncli.swap` or `attncli.fit` describe; `where` is the function.
-
-    Raises:
-        InputError: a list or loader has no batches.
-    """
-    from torch import Tensor
-
-    if kwargs or len(args) != 1:
-        return [{"args": args, **kwargs} if kwargs else args]
-    (data,) = args
-    if isinstance(data, Tensor | Mapping | tuple) or not isinstance(data, Iterable):
-        return [data]
-    batches = list(data)
-    if not batches:
-        raise InputError.of("got no batches; expected at least one", where=where)
-    return batches
+    experiment = load_experiment(document_of_data("attncli.swap", data, []), in_python=True)
+    return _finished(experiment.prepared_by(lambda options, note: prepare_loaded(options, loaded, note, metric)))
 
 
 def fit(
@@ -239,62 +210,26 @@ def fit(
         scorers: entries as in `attncli.run`, or names of normalisers.
         out: a new or empty folder to save the run in, for entries `{"fitted": out, "label": ...}`.
         overwrite: replace an earlier run in `out`.
-        keys: further keys of the study `fit`: `held_out`, `per`, `objective`, `steps`, `seed`, `layers`, `heads`.
+        keys: further keys of the study `fit`: `held_out`, `per`, `objective`, `steps`, `seed`, `layers`, `heads`; and
+            `texts`, the text of each entry of the batches, by which fitted entries know texts that they have seen.
 
     Raises:
         InputError: an option is wrong, or the model's attention cannot be read.
     """
-    from torch import nn
-
     from attncli.models.loading import LoadedModel
-    from attncli.studies.fit import study as fit_study
-    from attncli.studies.fit.options import FitOptions
+    from attncli.studies.fit.study import prepare_loaded
     from attncli.swapping import listed
 
-    if not isinstance(model, nn.Module):
-        raise InputError.of(got(model, "expected a torch module"), where="attncli.fit: model")
-    name, inputs = type(model).__name__, _batches((batches,), {}, "attncli.fit")
+    name = name_of_module(model, "attncli.fit: model")
+    loaded = LoadedModel(model, batches_of((batches,), {}, "attncli.fit"))
     data: dict[str, Any] = {"study": "fit", "model": name, **keys}
     data |= {"scorers": listed(scorers)} if scorers is not None else {}
-    document, progress = document_of_data("attncli.fit", data, []), Warnings()
-    options = document.validate(FitOptions)
-    loaded = LoadedModel(model, inputs)
-
-    def prepare(options: FitOptions, progress: Any) -> Any:
-        return fit_study.prepare_loaded(options, loaded, [], name, progress)
-
-    experiment = LoadedExperiment(document, replace(fit_study.STUDY, prepare=prepare), options)
-    if out is not None:
-        place = _path(out, "attncli.fit: out", "expected a folder")
-        finished = experiment.run(progress, None, place, overwrite)
-        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
-    else:
-        folder = None
-        with isolated(document):
-            result, verdicts = experiment.work(experiment.prepare(progress), progress)
-    expectations = [verdict.record for verdict in verdicts]
-    return Result(
-        **vars(result), expectations=expectations, folder=folder, config=config_of(options), look=options.figure
+    experiment = load_experiment(document_of_data("attncli.fit", data, []), in_python=True)
+    experiment = experiment.prepared_by(
+        lambda options, note: prepare_loaded(options, loaded, options.texts, name, note)
     )
-
-
-def _document(config: Any, keys: Mapping[str, Any], where: str) -> Document:
-    """Return the document of a config: a file, a built-in experiment or a mapping, with the overrides `keys` applied.
-
-    `where` is the place in errors about the arguments, such as `attncli.run`.
-
-    Raises:
-        InputError: there is no such experiment, or an override is invalid.
-    """
-    collector, overrides = Collector(), list[Override]()
-    for key, value in keys.items():
-        with collector.under():
-            overrides.append(override_in_python(key, value))
-    collector.check()
-    if isinstance(config, Mapping):
-        return document_of_data(where, config, overrides)
-    expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
-    return read_document(experiment_path(_path(config, where, expected)), overrides)
+    folder = None if out is None else path_of(out, "attncli.fit: out", "expected a folder")
+    return _finished(experiment, folder, overwrite)
 
 
 def load(folder: str | PathLike[str]) -> Result:
@@ -303,16 +238,15 @@ def load(folder: str | PathLike[str]) -> Result:
     Raises:
         InputError: there is no run, or it is damaged.
     """
-    path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
+    path = path_of(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path)
-    config = None if stored.config is None else config_in(stored)
-    place = path if path.is_dir() else None
-    expectations, look = stored.content["expectations"], look_of(stored)
-    kind = SweepResult if isinstance(stored.result, StudySweepResult) else Result
-    return kind(**vars(stored.result), expectations=expectations, folder=place, look=look, config=config)
+    more: Any = {"folder": path if path.is_dir() else None, "look": look_of(stored)}
+    more["config"] = None if stored.config is None else config_in(stored)
+    kind = InteractiveSweep if isinstance(stored.result, SweepResult) else Result
+    return kind(**vars(stored.result), expectations=stored.content["expectations"], **more)
 
 
-def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
+def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> InteractiveComparison:
     """Return the differences between two runs, each given as a run folder, a results.json, or a result.
 
     Raises:
@@ -320,18 +254,15 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
     """
     from attncli.modes import torch_isolated
 
-    first, second = _stored(a), _stored(b)
+    expected = "expected a result, or the folder of a run, as outputs/d2l/latest"
+    first, second = (
+        run_in_memory(run, getattr(run, "config", None))
+        if isinstance(run, StudyResult)
+        else read_run(path_of(run, "attncli.compare", expected))
+        for run in (a, b)
+    )
     with torch_isolated():
-        return Comparison(**vars(compare_stored(first, second)))
-
-
-def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
-    if not isinstance(run, StudyResult):
-        path = _path(run, "attncli.compare", "expected a result, or the folder of a run, as outputs/d2l/latest")
-        return read_run(path)
-    prints = {name: fingerprint(tensor) for name, tensor in run.inputs.items()}
-    config = dump_yaml(run.config) if isinstance(run, Result) and run.config is not None else None
-    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}, "settings": settings_of(run)}, config)
+        return InteractiveComparison(**vars(compare_stored(first, second)))
 
 
 def save(
@@ -354,23 +285,14 @@ def save(
     from attncli.models.capture import Capture
     from attncli.models.tokens import check_tokens, read_tokens
 
-    place, words = _path(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
-    check_place(place, overwrite, words)
+    path, words = path_of(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
+    check_place(path, overwrite, words)
     if not isinstance(seen, Capture):
         raise InputError.of(got(seen, "expected the calls that attncli.capture returns"), where="attncli.save: seen")
     seen.check()
     try:
         names = read_tokens(tokens)
-        check_tokens(names, [record for record in seen.records if record.problem is None])
+        check_tokens(names, [call for call in seen.records if call.problem is None])
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="attncli.save: tokens") from error
-    save_captured(place, seen, {**about, "tokens": names}, words)
-
-
-def _path(given: object, where: str, expected: str) -> Path:
-    if not isinstance(given, str | PathLike):
-        raise InputError.of(got(given, expected), where=where)
-    path = Path(given)
-    with suppress(RuntimeError):  # `~name` of an unknown user
-        path = path.expanduser()
-    return path
+    save_captured(path, seen, {**about, "tokens": names}, words)

@@ -5,7 +5,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,16 +13,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attncli.attention import Bias, EmptyRow, Rules, Valid, alibi_slopes, at_least_float32, computing_dtype
+from attncli.attention import Bias, EmptyRow, Rules, alibi_slopes, at_least_float32, computing_dtype
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges, ran_out
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges
+from attncli.guarding import OwnNormalizer, calling
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
 from attncli.inputs.fitted import read_fitted
 from attncli.inputs.seeding import seeded
+from attncli.masks import Valid
+from attncli.models.call import AttentionCall
 from attncli.normalizers import NORMALIZERS, Normalizer
 from attncli.results import NORMALIZER, Row
 from attncli.rounding import DTYPES, Rounding
@@ -45,23 +47,27 @@ def names_of(entry: ScorerEntry) -> Row:
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": names.pop() if len(names) == 1 else "several"}
 
 
-def with_model_defaults(entry: ScorerEntry, call: Any) -> ScorerEntry:
+def with_model_defaults(entry: ScorerEntry, call: AttentionCall | None) -> ScorerEntry:
     """Return the entry with the model's scale and softcap for a captured attention call; unchanged if `call` is None.
 
-    A fitted entry also gets the parameters that were fitted to this call.
+    A fitted entry also gets the parameters that were fitted to this call, and a user's scorer sees the queries with the
+    model's own factor. Built-in scorers see them without.
 
     Only `scale: model` is replaced by the model's scale, and the softcap only if the entry does not set it.
     """
-    own = dict[str, Any]()
+    updates = dict[str, Any]()
     if call is not None and entry.is_fitted:
         fitted = entry._fitted or read_fitted(str(entry.fitted))
         entry = entry.model_copy()
         entry._learnt = fitted.of_call(entry.label, call)
+    if call is not None and entry.scorer not in SCORERS and call.pre_scale != 1:
+        entry = entry.model_copy()
+        entry._factor = call.pre_scale
     if call is not None and entry.has_models_scale:
-        own["scale"] = call.scale * call.pre_scale
+        updates["scale"] = call.scale * call.pre_scale
     if call is not None and "softcap" not in entry.model_fields_set:
-        own["softcap"] = call.softcap
-    return entry.model_copy(update=own) if own else entry
+        updates["softcap"] = call.softcap
+    return entry.model_copy(update=updates) if updates else entry
 
 
 def map_entries(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
@@ -112,8 +118,12 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
 
 
 def random_labels(entries: Sequence[ScorerEntry], scorers: Sequence[Scorer]) -> list[str]:
-    """Return the labels of entries whose scorers have random parameters: drawn when built, and not read from a file."""
-    return [entry.label for entry, scorer in zip(entries, scorers, strict=False) if scorer.has_random_parameters]
+    """Return the labels of entries with random parameters, drawn when built and not read from a file.
+
+    The weights of the normaliser `uniform` do not depend on any parameters.
+    """
+    pairs = zip(entries, scorers, strict=False)
+    return [e.label for e, scorer in pairs if scorer.has_random_parameters and e.normalizer.normalizer != "uniform"]
 
 
 def stored_parameters(entry: ScorerEntry, scorer: Scorer) -> dict[str, Tensor]:
@@ -145,54 +155,6 @@ def build_normalizer(entry: ScorerEntry) -> Normalizer:
 def is_own(entry: ScorerEntry) -> bool:
     """Whether the scorer or the normaliser of an entry is a class of the user, not a built-in one."""
     return entry.scorer not in SCORERS or entry.normalizer.normalizer not in NORMALIZERS
-
-
-class OwnNormalizer(Normalizer):
-    """A user's normaliser with checks. It never sees the scores of keys that are not valid; its parameters are fixed.
-
-    Weights of queries without a valid key are set to 0.
-    """
-
-    def __init__(self, normalizer: nn.Module) -> None:
-        super().__init__()
-        self.normalizer = normalizer.eval().requires_grad_(False)
-
-    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Return the weights (..., n, m).
-
-        Raises:
-            InputError: the normaliser fails, returns no dense real tensor of this shape, writes to its arguments,
-                gives a weight to a key that is not valid, or weights that are not finite for finite scores.
-        """
-        every = torch.ones((), dtype=torch.bool, device=scores.device)
-        valid = (every if valid is None else valid).expand(scores.shape)
-        known = scores.masked_fill(~valid, 0.0)
-        version = known._version
-        with calling("the normaliser"):
-            weights: Tensor = self.normalizer(known, valid.clone())
-        _check_made(weights, scores.shape, "normaliser", "weights")
-        if known._version != version:
-            raise InputError.of("the normaliser changed its scores, which are shown, too; expected a new tensor")
-        weights = weights.to(scores.dtype).masked_fill(~valid.any(-1, keepdim=True), 0.0)
-        is_sound = known.isfinite().all(-1, keepdim=True)
-        _refuse_weights(weights, ~valid & (weights != 0) & is_sound, "for a key that is not valid; expected 0")
-        _refuse_weights(weights, ~weights.isfinite() & is_sound, "for finite scores; expected a finite number")
-        weights = weights.masked_fill(~valid, 0.0)
-        if scores.requires_grad and not weights.requires_grad:  # it rounds, or uses detach: its gradient is 0
-            weights = weights + scores.masked_fill(valid | ~valid, 0.0)
-        return weights
-
-    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor] | None:
-        """Return the steps of the user's normaliser, if it has any."""
-        steps: Callable[..., dict[str, Tensor]] | None = getattr(self.normalizer, "steps", None)
-        return None if steps is None else steps(scores, valid)
-
-
-def _refuse_weights(weights: Tensor, wrong: Tensor, expected: str) -> None:
-    if bool(wrong.any()):
-        place = wrong.nonzero()[0].tolist()
-        message = f"the normaliser gave a weight of {float(weights.detach()[*place]):.4g} {expected}"
-        raise InputError.of(message, ["weights", *place])
 
 
 def rules_of(
@@ -260,12 +222,14 @@ def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[
 
     `qk_norm` is over the features, and without a gain.
     """
+    if entry._factor != 1:
+        queries = queries * entry._factor
     if entry.qk_norm is None and entry.dtype is None:
         return queries, keys
     queries, keys = at_least_float32(queries, keys)
     if entry.qk_norm is not None:
         norm: Any = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
-        queries, keys = (norm(each, each.shape[-1:], eps=EPSILON) for each in (queries, keys))
+        queries, keys = (norm(tensor, tensor.shape[-1:], eps=EPSILON) for tensor in (queries, keys))
     rounding = rounding_of(entry)
     return rounding.vectors(queries), rounding.vectors(keys)
 
@@ -372,50 +336,6 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
-def raw_scores(scorer: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the raw scores (..., n, m), computed in float32 at least, after checks: a user's scorer may do anything.
-
-    Raises:
-        InputError: the scorer fails, returns no dense real tensor of this shape, or writes to its arguments.
-    """
-    queries, keys = at_least_float32(queries, keys)
-    shape = (*queries.shape[:-1], keys.shape[-2])
-    versions = [_version(tensor) for tensor in (queries, keys)]
-    with calling("the scorer"):
-        scores = scorer(queries, keys)
-    _check_made(scores, shape, "scorer", "scores")
-    if versions != [_version(tensor) for tensor in (queries, keys)]:
-        raise InputError.of("the scorer changed its queries or keys, which other scorers use too; expected new tensors")
-    return at_least_float32(scores)[0]
-
-
-def _check_made(made: Any, shape: tuple[int, ...], by: str, what: str) -> None:
-    """Raise an InputError unless a user's class made a dense real tensor of this shape."""
-    if not isinstance(made, Tensor) or tuple(made.shape) != shape:
-        given = f"shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
-        raise InputError.of(f"the {by} gave {given}; expected {what} of shape {list(shape)}")
-    if made.layout != torch.strided or made.device.type == "meta":
-        raise InputError.of(f"the {by} gave a {made.layout} tensor on {made.device}; expected a dense one")
-    if made.is_complex():
-        raise InputError.of(f"the {by} gave {made.dtype} {what}; expected real numbers")
-
-
-def _version(tensor: Tensor) -> int | None:
-    """Return how often a tensor was written to; None for a tensor made in inference mode, which has no counter."""
-    return None if tensor.is_inference() else tensor._version
-
-
-@contextmanager
-def calling(what: str) -> Iterator[None]:
-    """Turn any exception of the user's code into an InputError; interrupts and out-of-memory errors pass through."""
-    try:
-        yield
-    except BaseException as error:  # sys.exit among it
-        if isinstance(error, InputError | KeyboardInterrupt) or ran_out(error):
-            raise
-        raise InputError.of(f"{what} gave {raised(error)}") from error
-
-
 def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
     """Return the formula of each entry's scorer by label, then its keys such as `window`, and its normaliser's formula.
 
@@ -441,8 +361,8 @@ def _of_normalizer(entry: ScorerEntry) -> str:
     name, options = entry.normalizer.normalizer, entry.normalizer.options
     if name == DEFAULT_NORMALIZER:
         return ""
-    given = "".join(f", {key} = {value}" for key, value in options.items())
-    return f"; {name}{given}: {formula_of(entry.normalizer.implementation)}"
+    arguments = "".join(f", {key} = {value}" for key, value in options.items())
+    return f"; {name}{arguments}: {formula_of(entry.normalizer.implementation)}"
 
 
 def all_softmax(records: Iterable[Row]) -> bool:

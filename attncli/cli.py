@@ -51,8 +51,8 @@ class Cli(PlainHelp, TyperGroup):
         with _errors_shown():
             if "--help" not in args:  # it needs no working directory
                 _check_working_directory()
-            for each in args:
-                _check_text(each)
+            for argument in args:
+                _check_text(argument)
             return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:

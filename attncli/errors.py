@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 Path = tuple[str | int, ...]
 # Limits of texts in messages.
@@ -107,17 +106,17 @@ def in_ranges(numbers: Sequence[int]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def got(value: Any, expected: str, cure: str = "") -> str:
+def got(value: object, expected: str, cure: str = "") -> str:
     """Return the message `got VALUE; expected; cure` for a wrong value."""
     return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """Return text as it is, and other values as `show` does."""
     return value if isinstance(value, str) else show(value)
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Return a value as in YAML, on one line and shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -145,10 +144,11 @@ def ran_out(error: BaseException) -> bool:
 
 
 def dotted(path: Path) -> str:
-    """Return a path as text: `scorers[0].scale` for `("scorers", 0, "scale")`."""
+    """Return a path as text: `scorers[0].scale` for `("scorers", 0, "scale")`; numbers as text are numbers, too."""
     text = ""
     for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{_quoted(key)}" if text else _quoted(key)
+        is_number = isinstance(key, int) or (bool(text) and key.isdecimal())
+        text += f"[{key}]" if is_number else f".{_quoted(str(key))}" if text else _quoted(str(key))
     return text
 
 

@@ -15,11 +15,7 @@ from attncli.config.strict import validated
 from attncli.engine.runs.loading import StoredRun, read_run, reading
 from attncli.engine.sweeps.views import figures_of, frames_of, tables_of
 from attncli.errors import InputError, as_line, did_you_mean, got
-from attncli.results import MOST_KEYS, Row, single_numbers
-from attncli.results import Comparison as StudyComparison
-from attncli.results import Explanation as StudyExplanation
-from attncli.results import Result as StudyResult
-from attncli.results import SweepResult as StudySweepResult
+from attncli.results import MOST_KEYS, Comparison, Explanation, Result, Row, SweepResult, single_numbers
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study
 
@@ -32,15 +28,15 @@ WARNING = "warning: "  # begins a note that warns; other notes are for the comma
 
 
 @dataclass(frozen=True, repr=False)
-class Result(StudyResult):
-    """The result of a study or sweep. A notebook displays it as its main picture and a page to explore it.
+class InteractiveResult(Result):
+    """The result of a study or sweep: `attncli.Result`.
 
-    `records`, `comparisons`, `heads` and `head_comparisons` are lists of dicts; the last two have the metrics of
-    each `batch` and `head`. `findings` are sentences with their numbers. `tensors`, `parameters` and `inputs` are torch
-    tensors by name, such as `tensors["additive/weights"]`. `expectations` has a dict for each row that an expectation
-    checks. `folder` is the run folder, if any; `look` has the options of its pictures; `config` is the content of
-    config.yaml, None if the result is from a results.json without a run folder. `document` is the experiment as it was
-    given to `attncli.run`.
+    A notebook displays it as its main picture and a page to explore it. `records`, `comparisons`, `heads` and
+    `head_comparisons` are lists of dicts; the last two have the metrics of each `batch` and `head`. `findings` are
+    sentences with their numbers. `tensors`, `parameters` and `inputs` are torch tensors by name, such as
+    `tensors["additive/weights"]`. `expectations` has a dict for each row that an expectation checks. `folder` is the
+    run folder, if any; `look` has the options of its pictures; `config` is the content of config.yaml, None if the
+    result is from a results.json without a run folder. `document` is the experiment as it was given to `attncli.run`.
     """
 
     expectations: Sequence[Row] = ()
@@ -74,10 +70,12 @@ class Result(StudyResult):
 
                 check_words(look, figure.untranslated)
         except InputError as error:
-            raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
-        for each in notes:
-            if each.startswith(WARNING):
-                warnings.warn(each.removeprefix(WARNING), stacklevel=2)  # at the caller's line
+            raise InputError(
+                replace(problem, where=problem.where or "result.figure") for problem in error.problems
+            ) from error
+        for message in notes:
+            if message.startswith(WARNING):
+                warnings.warn(message.removeprefix(WARNING), stacklevel=2)  # at the caller's line
         return figure
 
     def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
@@ -96,7 +94,7 @@ class Result(StudyResult):
         head: int | None = None,
         layer: str | int | None = None,
         most: int | None = MOST_KEYS,
-    ) -> "Explanation":
+    ) -> "InteractiveExplanation":
         """Return how one query gets its output, step by step. A notebook displays it as a worked example.
 
         The experiment is prepared again, and the query computed as in the run.
@@ -120,9 +118,9 @@ class Result(StudyResult):
             raise InputError.of(f"got {kind}; expected a run with its config", where=where)
         document = self.document or read_document(Path(self.folder or "") / "config.yaml")
         experiment = load_experiment(document, in_python=True)
-        place = {"layer": layer, "batch": batch, "head": head, "query": query}
-        found = experiment.explain(Progress(), "result.explain: ", label=label, **place, most=most)
-        return Explanation(**vars(found))
+        position = {"layer": layer, "batch": batch, "head": head, "query": query}
+        explanation = experiment.explain(Progress(), "result.explain: ", label=label, **position, most=most)
+        return InteractiveExplanation(**vars(explanation))
 
     def to_frame(self, rows: str = "records") -> Any:
         """Return `records`, `comparisons`, `heads`, `head_comparisons` or a sweep's `summary` as a pandas DataFrame.
@@ -177,11 +175,11 @@ class Result(StudyResult):
 
 
 @dataclass(frozen=True, repr=False)
-class SweepResult(Result, StudySweepResult):
+class InteractiveSweep(InteractiveResult, SweepResult):
     """The result of a sweep; `axes` has the swept values, and `metric` the column that is drawn and described."""
 
 
-class Explanation(StudyExplanation):
+class InteractiveExplanation(Explanation):
     """One query worked out, as `Result.explain` returns it. A notebook displays it."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
@@ -191,7 +189,7 @@ class Explanation(StudyExplanation):
         return notebook.as_text(lines(self, notebook.WIDTH))
 
 
-class Comparison(StudyComparison):
+class InteractiveComparison(Comparison):
     """The differences between two runs. A notebook shows them as tables."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:

@@ -13,12 +13,11 @@ LARGEST = 1e6  # larger numbers have an exponent
 LARGEST_COUNT = 10_000_000  # larger integers are rounded, since they are too wide for a column
 
 
-def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bool = False) -> str:
+def number(value: object, digits: int = 4, decimals: int | None = None) -> str:
     """Return a number as text with `digits` significant digits and at most `decimals` decimals.
 
     Zeros at the end are kept: `1.003`, `0.5000`, `512.3`. Numbers below 0.001, and of a million or more, have an
     exponent: `9.77e-04`. No small number is rounded to `0`. An `int` below ten million has all its digits: `1,048,576`.
-    With `trim`, for exact numbers such as settings, zeros at the end are left out: `1`, `0.5`.
 
     An interval, a pair of numbers, is `0.985 to 1.010`; None is `-`, a boolean `yes` or `no`, and text stays as it is.
     """
@@ -38,8 +37,13 @@ def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bo
     if not 1e-3 <= 10.0**exponent < LARGEST:
         return f"{value:.{digits - 2 if decimals is None else 0}e}"
     shown = max(digits - 1 - exponent, 0)
-    text = f"{value:,.{shown if decimals is None else min(shown, decimals)}f}"
-    return text.rstrip("0").rstrip(".") if trim and "." in text else text
+    return f"{value:,.{shown if decimals is None else min(shown, decimals)}f}"
+
+
+def exact(value: float | None, digits: int = 4) -> str:
+    """Return an exact number, such as a setting, as `number` does but without zeros at the end: `1`, `0.5`."""
+    text = number(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 short = partial(number, digits=3)
@@ -86,7 +90,7 @@ def finite(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def distinct(a: Any, b: Any) -> tuple[str, str]:
+def distinct(a: object, b: object) -> tuple[str, str]:
     """Return two values as text, with enough digits to distinguish them."""
     if not (isinstance(a, float) and isinstance(b, float)):
         return _plain(a), _plain(b)
@@ -94,7 +98,7 @@ def distinct(a: Any, b: Any) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return number(value) if value is None or isinstance(value, float) else plain(value)
 
 

@@ -377,7 +377,7 @@ def single_numbers(row: Row) -> Row:
     return cells
 
 
-def nan_to_null(value: Any) -> Any:
+def nan_to_null(value: object) -> Any:
     """Return the value with None in place of NaN and infinity, which strict JSON does not have."""
     if isinstance(value, Mapping):
         return {key: nan_to_null(item) for key, item in value.items()}

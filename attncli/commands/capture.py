@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attncli.commands.options import OverwriteFile, Quiet, naming_options
+from attncli.commands.progress import Terminal
 from attncli.commands.streams import print_line
 from attncli.errors import InputError, Problem, got
+from attncli.numbers import several
 
 if TYPE_CHECKING:
     from attncli.models.capture import Capture
@@ -71,6 +73,7 @@ def capture(
     overwrite: OverwriteFile = False,
     quiet: Quiet = False,
 ) -> None:
+    """Run a model once, and write the inputs of its attention calls to a file."""
     from attncli.engine.runs.captured import check_place, save_captured  # load torch
     from attncli.inputs.device import resolve_device
     from attncli.models.capture import Capture
@@ -98,8 +101,7 @@ def capture(
         raise InputError.of(f'got "{model}"; {error}', where="attncli capture") from error
     save_captured(path, seen, about)
     if not quiet:
-        for line in _summary(seen):
-            print_line(line)
+        _print_summary(seen)
         print_line(str(path))
 
 
@@ -111,21 +113,28 @@ def _refuse_inputs(**options: object) -> None:
         raise InputError(Problem(got(options[name], expected), where=f"--{name}") for name in unused)
 
 
-def _summary(seen: "Capture") -> list[str]:
-    """Return lines to print: a table of the layers, the largest error of recomputed outputs, and calls not captured."""
-    good = [record for record in seen.records if record.problem is None]
-    layers = {record.layer: record for record in reversed(good)}
-    rows = [["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]]
-    for name, first in reversed(layers.items()):
-        b, h, n, d = first.queries.shape
-        calls = sum(record.layer == name for record in good)
-        sizes = map(str, (calls, b, n, first.keys.shape[-2], d, h, first.groups))
-        rows.append([name, first.kind, *sizes, f"{first.scale * first.pre_scale:.4g}"])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def _print_summary(seen: "Capture") -> None:
+    """Print a table of the layers, the largest error of recomputed outputs, and what was not captured."""
+    from rich.text import Text
+
+    from attncli.show.terminal.tables import Cells, blocks
+
+    terminal, good = Terminal(), [record for record in seen.records if record.problem is None]
+    rows = list[list[str]]()
+    for name in dict.fromkeys(record.layer for record in good):
+        calls = [record for record in good if record.layer == name]
+        b, h, n, d = calls[0].queries.shape
+        numbers = map(str, (len(calls), b, n, calls[0].keys.shape[-2], d, h, calls[0].groups))
+        rows.append([name, calls[0].kind, *numbers, f"{calls[0].scale * calls[0].pre_scale:.4g}"])
+    headings = ("layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale")
+    names, kinds, *sizes = (Cells(*each) for each in zip(headings, zip(*rows, strict=True), strict=True))
+    is_one_class = len(set(kinds.cells)) == 1  # so it needs no column
+    for table in blocks([names] if is_one_class else [names, kinds], sizes, terminal.width):
+        terminal.print(table)
     largest = max(record.error for record in good)
-    count = f"{len(good)} call{'s' * (len(good) > 1)} of {len(layers)} layer{'s' * (len(layers) > 1)}"
-    lines += ["", f"{count}; re-scored, outputs differ by {largest:.1e} at most"]
+    count = f"{several(len(good), 'call')} of {several(len(rows), 'layer')}"
+    count += f" of {kinds.cells[0]}" if is_one_class else ""
+    terminal.print(Text(f"\n{count}; re-scored, outputs differ by {largest:.1e} at most"))
     unlike = [(record.name, record.problem) for record in seen.records if record.problem is not None]
-    missed = [*unlike, *((call.layer, call.problem) for call in seen.missed)]
-    return [*lines, *(f"not captured: {name}: {problem}" for name, problem in missed)]
+    for name, problem in [*unlike, *((call.layer, call.problem) for call in seen.missed)]:
+        terminal.print(Text(f"not captured: {name}: {problem}"))

@@ -11,6 +11,7 @@ from attncli.stopping import signals
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
+    """Find all mistakes in configs without running them; the exit code is 2 if there are any."""
     from attncli.engine.experiment import load_experiment  # load torch
     from attncli.engine.sweeps.points import plan_of
 

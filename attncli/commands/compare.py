@@ -54,6 +54,7 @@ def compare(
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:
+    """Print the differences of runs from the first one."""
     from attncli.commands.experiments import print_json  # load torch
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run
@@ -109,8 +110,8 @@ def _check(
         if overrides:
             raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
         return HeatmapLook()
+    from attncli.show.pictures.cells import colour_map
     from attncli.show.pictures.figures import drawing, ignore_note, picture_ending  # loads matplotlib
-    from attncli.show.pictures.heatmaps import colour_map
 
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")

@@ -64,8 +64,9 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
     from attncli.commands.sources import load_source  # load torch and matplotlib
+    from attncli.show.pictures.cells import colour_map
     from attncli.show.pictures.figures import drawing, ignore_note, picture_ending, save_figure
-    from attncli.show.pictures.heatmaps import colour_map, heatmap_figure
+    from attncli.show.pictures.heatmaps import heatmap_figure
     from attncli.show.pictures.words import check_words
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
@@ -83,7 +84,7 @@ def heatmap(
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})
         indices = None if batches or heads else drawn.heads_drawn(scorers, look.minus, notes.append)
-        chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": indices}
+        chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "indices": indices}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
         check_words(look, figure.untranslated)
     path = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"

@@ -28,6 +28,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to c
 
 
 def init(name: Name = None, out: Out = Path()) -> None:
+    """List the built-in experiments, or copy one of them or a folder of them."""
     names = builtin_names()
     below = names if name is None else [path for path in names if name and "/" in path and path.startswith(name)]
     if name and name in names:

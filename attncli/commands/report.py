@@ -43,6 +43,7 @@ def report(
     open_: Open = False,
     quiet: Quiet = False,
 ) -> None:
+    """Write one HTML page about runs."""
     from attncli.engine.experiment import compare_stored  # load torch
     from attncli.engine.runs.loading import read_run
     from attncli.engine.runs.saving import add_files

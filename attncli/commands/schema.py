@@ -11,7 +11,7 @@ from attncli.studies import STUDIES, options_model
 
 
 def schema() -> None:
-
+    """Print the JSON Schema of experiments."""
     typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))
     if problems := all_models()[1]:  # the schema lacks what installed packages list and cannot be loaded
         raise InputError(problems)

@@ -36,6 +36,7 @@ Name = Annotated[
 
 
 def scorers(name: Name = None) -> None:
+    """Print the catalogue of scorers and normalisers, or one of them in detail."""
     from attncli.show.terminal.catalogue import catalogue, details  # loads torch
 
     packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}

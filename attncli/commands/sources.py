@@ -14,7 +14,8 @@ from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
-from attncli.config.scorer_entries import MODEL, model_entry
+from attncli.config.scorer_entries import MODEL
+from attncli.config.short_forms import model_entry
 from attncli.engine.experiment import load_experiment, look_of
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, os_errors_as_input_errors

@@ -160,6 +160,7 @@ def command_of_study(study: str) -> Any:
     """Return the command `attncli <study>`, which runs an experiment given by flags instead of a YAML file."""
 
     def command(values: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
+        """Run the study with the options that its flags give."""
         document = _document_of(study, values, sets)
         if configs:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"

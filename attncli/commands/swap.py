@@ -29,6 +29,7 @@ def command_on_model(study: str) -> Any:
         texts: Texts = None,
         sets: Sets = None,
     ) -> None:
+        """Run the study on a model and texts that flags or a config give."""
         of_texts = text_overrides(text, texts)
         import_quickly(pictures=not output.no_plots)
         from attncli.commands.experiments import run_and_show  # load torch

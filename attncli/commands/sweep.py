@@ -114,7 +114,7 @@ def sweep(
     quiet: Quiet = False,
     full: Full = False,
 ) -> None:
-
+    """Run an experiment at all points of a grid, continue a sweep, or show its progress."""
     if status is not None:
         print_line(status_of(status))
         return

@@ -16,7 +16,7 @@ from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.opening import LARGEST_CONFIG, TooLargeError, UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
-from attncli.config.scorer_entries import options_in
+from attncli.config.short_forms import options_in
 from attncli.config.short_paths import applied
 from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of

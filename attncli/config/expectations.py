@@ -41,7 +41,7 @@ def _ordered(bounds: list[float]) -> list[float]:
     return bounds
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: object) -> Any:
     if isinstance(value, list):
         check_regular(value)
     elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -21,7 +21,7 @@ Scale = Literal["shared", "label", "panel"]
 Annotate = Literal["auto", "yes", "no"]
 
 
-def _inches(value: Any) -> Any:
+def _inches(value: object) -> Any:
     """Return a size such as `6x4` as a list [width, height]; raise a `problem` if the value has another form."""
     if isinstance(value, str) and (match := SIZE.fullmatch(value)):
         return [float(side) for side in match.groups()]

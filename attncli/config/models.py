@@ -10,7 +10,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from attncli import errors
 from attncli.config.expectations import Expectation
 from attncli.config.looks import Look, is_default
-from attncli.config.scorer_entries import ScorerEntry, expand_short_forms
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.short_forms import expand_short_forms
 from attncli.config.strict import Model, problem, worded
 from attncli.config.sweep import Sweep
 from attncli.config.values import Name, Sentence
@@ -111,7 +112,8 @@ class Experiment(Model):
                 written = part.model_dump(include={key})[key]
                 if written != type(part).model_fields[key].default and key not in part.options:
                     where = "plan" if entry.is_plan else key
-                    raise problem(errors.got(written, f"this study {why}", "leave it out"), under=[index, where])
+                    shown = part.label if key == "fitted" else written  # not the path of its file
+                    raise problem(errors.got(shown, f"this study {why}", "leave it out"), under=[index, where])
         return entries
 
     @classmethod
@@ -130,7 +132,7 @@ class Experiment(Model):
 class _Schema(GenerateJsonSchema):
     """Generate a JSON Schema with all defaults, and without titles, which would only repeat the keys."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         """Return False."""
         return False
 

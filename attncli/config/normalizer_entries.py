@@ -92,7 +92,7 @@ def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[s
     return name, options
 
 
-def as_mapping(value: Any) -> Any:
+def as_mapping(value: object) -> Any:
     """Return text such as `entmax:alpha=1.3` as {normalizer: entmax, alpha: 1.3}; return other types unchanged."""
     if not isinstance(value, str):
         return value
@@ -100,7 +100,7 @@ def as_mapping(value: Any) -> Any:
     return {KEY: value} if KEY in options else {KEY: name, **options}
 
 
-def normalizer_of(value: Any) -> type[NormalizerEntry]:
+def normalizer_of(value: object) -> type[NormalizerEntry]:
     """Return the pydantic model for a normaliser, given as a mapping; raise a `problem` if there is none."""
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")

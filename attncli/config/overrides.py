@@ -86,14 +86,14 @@ def parse_override(assignment: str) -> Override:
     return replace(override(path_of(target.strip(), text), value, text), may_be_short=True)
 
 
-def override_in_python(key: str, value: Any) -> Override:
+def override_in_python(key: str, value: object) -> Override:
     """Return the override for a keyword argument such as `seed=1`; `key` may be a path such as `data.keys.fill`."""
     plain = as_yaml(value)
     text = typed(f"{key} =", errors.show(plain))
     return Override(path_of(key, text), plain, text, may_be_short=True)
 
 
-def as_yaml(value: Any) -> Any:
+def as_yaml(value: object) -> Any:
     """Return a Python value as YAML data: tensors become lists, paths and dtypes text, a Decimal a float."""
     if isinstance(value, Mapping):
         return {key: as_yaml(item) for key, item in value.items()}
@@ -123,7 +123,7 @@ def path_of(target: str, text: str) -> errors.Path:
     return tuple(path)
 
 
-def changed(data: Any, change: Override, source: Path) -> Any:
+def changed(data: object, change: Override, source: Path) -> Any:
     """Return the data with the value of an override; mappings that are missing on its path are created.
 
     Only the mappings and lists on the path are copied, so an override changes one use of a YAML alias, not all.

@@ -2,8 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import (
@@ -17,32 +16,13 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from attncli import errors
 from attncli.config import normalizer_entries
-from attncli.config.catalogue import (
-    CUSTOM,
-    as_problem,
-    class_name,
-    class_of,
-    is_custom,
-    loadable,
-    names_of,
-    reading_options,
-)
+from attncli.config.catalogue import CUSTOM, as_problem, class_name, class_of, loadable, names_of, reading_options
 from attncli.config.fitted import KEYS as FITTED_KEYS
 from attncli.config.fitted import entry_in
-from attncli.config.normalizer_entries import (
-    DEFAULT_NORMALIZER,
-    KEY,
-    Normalizer,
-    NormalizerEntry,
-    as_mapping,
-    named_options,
-    normalizer_of,
-)
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer, NormalizerEntry
 from attncli.config.signatures import options_of
 from attncli.config.strict import TEMPERATURE, Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name, relative_to_config
@@ -143,6 +123,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     ] = False
     _fitted: Any = PrivateAttr(None)  # the fitted scorers, if they are in no file
     _learnt: Any = PrivateAttr(None)  # parameters for one attention call
+    _factor: float = PrivateAttr(1.0)  # by which a model multiplied the queries of one attention call
 
     @model_validator(mode="after")
     def _beside_each_other(self) -> "ScorerEntry":
@@ -207,8 +188,8 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         """
         name, options = class_name(self.normalizer.normalizer), self.normalizer.options
         values = {f"_{text}" for value in options.values() for text in (str(value), str(value).removesuffix(".0"))}
-        rest, found, tail = self.label.rpartition(f"_{name}")
-        is_at_end = bool(found) and tail in {"", *values}
+        rest, separator, tail = self.label.rpartition(f"_{name}")
+        is_at_end = bool(separator) and tail in {"", *values}
         return rest if name != DEFAULT_NORMALIZER and is_at_end else self.label
 
 
@@ -232,8 +213,8 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         if BIAS in fields and fields[BIAS][1] is False:  # a scorer's own shares the key with the bias of positions
             about = f"{fields[BIAS][0].__metadata__[0].description}; or `alibi`, as for every scorer"
             fields[BIAS] = (Annotated[bool | Literal["alibi"] | None, Field(description=about)], False)
-        common = [each for each in ENTRY_KEYS if each != BIAS]
-        taken = next((each for each in fields if each in common or hasattr(ScorerEntry, each)), None)
+        common = [key for key in ENTRY_KEYS if key != BIAS]
+        taken = next((key for key in fields if key in common or hasattr(ScorerEntry, key)), None)
         if taken:
             raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
         fields["scorer"] = (Annotated[Literal[name], SCORER], ...)
@@ -250,7 +231,7 @@ def entry_models() -> dict[str, type[ScorerEntry]]:
     return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
 
 
-def model_of(entry: Any) -> type[ScorerEntry]:
+def model_of(entry: object) -> type[ScorerEntry]:
     """Return the pydantic model of an entry without short forms."""
     if not isinstance(entry, dict):
         raise problem("expected NAME, NAME:KEY=VALUE,... or a mapping such as {scorer: additive, num_hiddens: 8}")
@@ -281,7 +262,7 @@ def model_named(name: object) -> type[ScorerEntry]:
     return known[str(name)] if name in known else entry_model(str(name), made)
 
 
-def _model_of_object(given: Any) -> type[ScorerEntry]:
+def _model_of_object(code: object) -> type[ScorerEntry]:
     """Return the model of entries with a function, a class or a torch module, which Python allows in place of a name.
 
     A module has no options, since it is made already.
@@ -289,22 +270,22 @@ def _model_of_object(given: Any) -> type[ScorerEntry]:
     from attncli.scorers import SCORERS
     from attncli.scorers._custom import class_of_object, is_importable
 
-    made, is_class = class_of_object(given), isinstance(given, type)
+    made, is_class = class_of_object(code), isinstance(code, type)
     is_module = not is_class and not hasattr(made, "function")
-    name = f"{(made if is_class or is_module else given).__module__ or 'python'}:{made.__name__}"
-    name = next((known for known, cls in SCORERS.items() if cls is given), name)
+    name = f"{(made if is_class or is_module else code).__module__ or 'python'}:{made.__name__}"
+    name = next((known for known, cls in SCORERS.items() if cls is code), name)
     model = entry_models()[name] if name in SCORERS else entry_model(name, ModuleOptions if is_module else made)
-    named = BeforeValidator(lambda value: name if value is given else value)
+    named = BeforeValidator(lambda value: name if value is code else value)
     fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
     return _of_object(
         create_model(model.__name__, __base__=model, **fields),
         made,
-        module=given if is_module else None,
+        module=code if is_module else None,
         is_object=not (is_class and is_importable(made)),
     )
 
 
-def _of_object(model: type[ScorerEntry], implementation: type, module: Any, *, is_object: bool) -> type[ScorerEntry]:
+def _of_object(model: type[ScorerEntry], implementation: type, module: object, *, is_object: bool) -> type[ScorerEntry]:
     model.implementation, model.module, model.is_object = implementation, module, is_object
     return model
 
@@ -334,10 +315,12 @@ def _any() -> Any:
     return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry, plan_model())]
 
 
-def with_fitted(entry: Any, info: ValidationInfo) -> Any:
+def with_fitted(entry: object, info: ValidationInfo) -> Any:
     """Return an entry `{fitted: FOLDER, label: LABEL}` with the keys that it was fitted with."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("fitted"), str):
+    if not isinstance(entry, dict) or entry.get("fitted") is None:
         return entry
+    if not isinstance(entry["fitted"], str):
+        raise problem(errors.got(entry["fitted"], "expected the folder of a run of the study fit"), under=["fitted"])
     with as_problem():
         return entry_in(entry, relative_to_config(entry["fitted"], info))
 
@@ -348,114 +331,3 @@ Scorers = Annotated[
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),
     Flag("NAME[:KEY=VALUE,...]"),
 ]
-
-
-def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
-    """Return the mapping for `name:option=value,option=value`, or the text itself if it has another form.
-
-    The default label joins the scorer's name (`model` with `scale: model`), the values of the options, and the
-    normaliser, but leaves out options in `unnamed`. `/`, which labels must not contain, becomes `_over_`.
-    """
-    name, options = named_options(text, ("label",)) or (text, {})
-    if "=" in name or (":" in name and not is_custom(name)) or "scorer" in options:
-        return text
-    entry: dict[str, Any] = {"scorer": name, **options}
-    if options.keys() - {*unnamed}:
-        is_own = is_models(name, options.get("scale"))
-        named = options.keys() - {KEY, "scale" if is_own else KEY, *unnamed}
-        plain = [each for key, each in options.items() if key in named and not isinstance(each, dict | list)]
-        words = ["null" if each is None else str(each) for each in plain]
-        normalizer = as_mapping(options.get(KEY))
-        is_named = isinstance(normalizer, dict) and KEY not in unnamed
-        words += [class_name(str(each)) for key, each in normalizer.items() if key not in unnamed] if is_named else []
-        words = [word.replace("/", "_over_") for word in words]
-        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([MODEL if is_own else default_label(name), *words])))
-    return entry
-
-
-def option_paths(entry: Any, path: errors.Path, *, also_models: bool = False) -> list[errors.Path]:
-    """Return the paths inside an entry without short forms at which it may have the option `path`.
-
-    It may be an option of the scorer or of the normaliser, a key common to all entries, or several of these. A key in
-    ONCE counts only if the entry has it. Unless `also_models`, `scale: model` does not count, and neither do the keys
-    of an entry that is the model's own in everything else. A wrong entry has no options; validation reports it.
-    """
-    key, *rest = path
-    if not isinstance(entry, dict):
-        return []
-    own, of_normalizer = _fields(model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
-    if is_models(entry.get("scorer"), entry.get("scale")) and not also_models:
-        others = entry.keys() & own.keys() - {"scorer", "scale", "label"}
-        if key == "scale" or all(entry[each] == own[each].default for each in others):
-            return []
-    if key == KEY and rest:
-        return [path] if rest[0] in of_normalizer else []
-    has_key = key in entry if key in ONCE else key in own
-    return [path] * has_key + [(KEY, *path)] * (key in of_normalizer and key != KEY)
-
-
-def is_known(entry: Any) -> bool:
-    """Whether the scorer and the normaliser of an entry without short forms exist."""
-    return isinstance(entry, dict) and bool(_fields(model_of, entry) and _fields(normalizer_of, _normalizer_in(entry)))
-
-
-def _normalizer_in(entry: Mapping[str, Any]) -> Any:
-    return as_mapping(entry.get(KEY, DEFAULT_NORMALIZER))
-
-
-def _fields(choose: Callable[[Any], type[Model]], value: Any) -> Mapping[str, FieldInfo]:
-    with suppress(PydanticCustomError):
-        return choose(value).model_fields
-    return {}
-
-
-def options_in(entries: Any) -> dict[str, str]:
-    """Return the options of the scorers and normalisers of entries without short forms, with the path of the first."""
-    found = dict[str, str]()
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, dict):
-            options = [(each, each) for each in _fields(model_of, entry) if each not in ENTRY_KEYS]
-            options += [
-                (each, f"{KEY}.{each}") for each in _fields(normalizer_of, _normalizer_in(entry)) if each != KEY
-            ]
-            for option, path in options:
-                found.setdefault(option, f"scorers[{index}].{path}")
-    return found
-
-
-def model_entry(entry: Any) -> Any:
-    """Return an entry for a captured model, with `model` and the name of a normaliser replaced by mappings.
-
-    `model` stands for the model's own scores with softmax; the name of another normaliser stands for the model's own
-    scores with that normaliser. Other entries are returned unchanged.
-    """
-    if entry == MODEL:
-        return {"scorer": "scaled_dot", "scale": MODEL}
-    if isinstance(entry, str) and entry in names_of("normaliser") and entry != DEFAULT_NORMALIZER:
-        return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
-    return entry
-
-
-def _with_text_keys(plan: Any) -> Any:
-    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys."""
-    if not isinstance(plan, Mapping) or "scorer" in plan:
-        return plan
-    numbers = {key: str(key) for key in plan if isinstance(key, int) and not isinstance(key, bool)}
-    return {numbers.get(key, key): _with_text_keys(part) for key, part in plan.items()}
-
-
-def expand_short_forms(entry: Any) -> Any:
-    """Return an entry with short forms expanded: text and objects become mappings, as do normalisers with options.
-
-    An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
-    """
-    entry = scorer_of(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
-    if not isinstance(entry, dict):
-        return entry
-    if "plan" in entry:
-        return {**entry, "plan": _with_text_keys(entry["plan"])}
-    normalizer = as_mapping(entry.get(KEY))
-    if is_models(entry.get("scorer"), entry.get("scale")):
-        name = normalizer.get(KEY) if isinstance(normalizer, dict) else None
-        entry = {"label": default_label(MODEL, name if isinstance(name, str) else DEFAULT_NORMALIZER), **entry}
-    return {**entry, KEY: normalizer} if isinstance(normalizer, dict) and len(normalizer) > 1 else entry

@@ -1,6 +1,6 @@
 """Find the full paths of overrides: `data.keys.fill` for `keys.fill`, and for `scale` the scale of every scorer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,15 @@ from typing import Any
 from attncli import errors
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, changed
-from attncli.config.scorer_entries import ONCE, is_known, option_paths, scorer_of
+from attncli.config.scorer_entries import ONCE
+from attncli.config.short_forms import all_option_paths, is_known, option_paths, scorer_of
 from attncli.errors import Collector, InputError, dotted
 
 SCORERS, SCORER = "scorers", "scorer"  # the key of the entries, and its other name
 
 
 def applied(
-    data: Any, overrides: Sequence[Override], source: Path, model: type[Experiment] | None
+    data: object, overrides: Sequence[Override], source: Path, model: type[Experiment] | None
 ) -> tuple[Any, dict[int, list[Override]]]:
     """Return the data with the overrides applied, and the overrides with full paths by the index of the override.
 
@@ -39,7 +40,7 @@ def applied(
 
 
 def _with_full_paths(
-    change: Override, data: Any, model: type[Experiment] | None, names: Collection[str | int]
+    change: Override, data: object, model: type[Experiment] | None, names: Collection[str | int]
 ) -> tuple[Any, list[Override]]:
     """Return the data and the override with its full path, one override for each scorer that has the option.
 
@@ -67,7 +68,7 @@ def _with_full_paths(
     return _of_scorers(change, data, model, names)
 
 
-def _writes(entry: Any, key: str | int) -> bool:
+def _writes(entry: object, key: str | int) -> bool:
     return isinstance(entry, dict) and key in entry
 
 
@@ -90,7 +91,7 @@ def _of_scorers(
         raise InputError.of(_ambiguous(change, full), where=where)
     if not full and not all(map(is_known, entries)):  # validation reports the wrong entry
         return data, []
-    if not full and (kept := _paths(entries, change, also_models=True)):
+    if not full and (kept := _paths(entries, change, all_option_paths)):
         message = f"got {dotted(change.path)}, which entries of the model's own scores keep; expected a whole path"
         raise InputError.of(f"{message}, such as {dotted((name, *kept[0]))}", where=where)
     if written is None and any(_writes(entries[int(index)], key) for index, key, *_ in paths):
@@ -99,13 +100,15 @@ def _of_scorers(
     return {**data, name: entries} if full else data, [replace(change, path=path) for path in full] or [change]
 
 
-def _as_list(entries: Any) -> list[Any]:
+def _as_list(entries: object) -> list[Any]:
     return entries if isinstance(entries, list) else [] if entries is None else [entries]
 
 
-def _paths(entries: Sequence[Any], change: Override, **also: bool) -> list[errors.Path]:
+def _paths(
+    entries: Sequence[Any], change: Override, paths_in: Callable[[Any, errors.Path], list[errors.Path]] = option_paths
+) -> list[errors.Path]:
     """Return the paths of an option of scorers in the list of entries."""
-    return [(index, *path) for index, entry in enumerate(entries) for path in option_paths(entry, change.path, **also)]
+    return [(index, *path) for index, entry in enumerate(entries) for path in paths_in(entry, change.path)]
 
 
 def _ambiguous(change: Override, paths: Sequence[errors.Path]) -> str:

@@ -37,7 +37,9 @@ class Model(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _remember_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"], info: ValidationInfo) -> Any:
+    def _remember_known_keys(
+        cls, data: object, handler: ModelWrapValidatorHandler["Model"], info: ValidationInfo
+    ) -> Any:
         if info.context and KNOWN_KEYS in info.context:
             info.context[KNOWN_KEYS].models[id(data)] = cls
         return handler(data)
@@ -109,7 +111,7 @@ def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
     `choose` raises a `problem` if no type fits.
     """
 
-    def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
+    def validate(value: object, handler: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model):
             return value
         return _adapter(choose(value)).validate_python(value, strict=True, context=info.context)
@@ -242,7 +244,7 @@ def _expected(error: Mapping[str, Any]) -> str:
     return words.replace("'", "").replace(" 1 entries", " 1 entry")
 
 
-def _cure(kind: str, value: Any) -> str:
+def _cure(kind: str, value: object) -> str:
     """Return a suggested correction of a value for an error of pydantic's type `kind`, or empty text."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         plain = value.replace("_", "")

@@ -55,7 +55,7 @@ def _spread(terms: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether YAML can hold a value; a value from Python may be anything."""
     if isinstance(value, list | dict):
         return all(map(_is_plain, [*value, *value.values()] if isinstance(value, dict) else value))
@@ -110,7 +110,7 @@ def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: De
     return [first, *inner, last]
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     """Return the values of one swept key as a list, with ranges expanded."""
     try:
         if isinstance(value, str):
@@ -200,7 +200,7 @@ def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
     `root` is the root node of the file's YAML, which has the positions, or None if the key is not from the file.
     """
 
-    def override(index: int, key: str, number: int, value: Any) -> Override:
+    def override(index: int, key: str, number: int, value: object) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
         where = f"{path}:{line}:{column}" if depth else ""
         return Override(path_of(key, ""), value, f"{key} = {errors.plain(value)}", may_be_short=True, where=where)
@@ -238,7 +238,7 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     except InputError as error:
         raise InputError(_of_option(problem, texts) for problem in error.problems) from None
 
-    def override(index: int, key: str, number: int, value: Any) -> Override:
+    def override(index: int, key: str, number: int, value: object) -> Override:
         option = texts[index][key].partition(" ")[0]
         return Override(path_of(key, ""), value, f"{option} {key}={errors.plain(value)}", may_be_short=True)
 

@@ -144,7 +144,7 @@ class RandomLens(Model):
     random: Annotated[Range, Field(description="smallest and largest length")]
 
 
-def _kind_of_tensor(value: Any) -> Any:
+def _kind_of_tensor(value: object) -> Any:
     if isinstance(value, list):
         return Numbers
     if isinstance(value, dict) and "file" in value:
@@ -157,7 +157,7 @@ def _kind_of_tensor(value: Any) -> Any:
     return FILLS[fill]
 
 
-def _kind_of_bias(value: Any) -> Any:
+def _kind_of_bias(value: object) -> Any:
     kind = _kind_of_tensor(value)
     if kind is CorrelatedFill:
         raise problem('got "correlated"; expected a fill that depends on no other tensor', under=["fill"])
@@ -170,7 +170,7 @@ def _rows_and_features(source: Any) -> Any:
     return source
 
 
-def _kind_of_lengths(value: Any) -> Any:
+def _kind_of_lengths(value: object) -> Any:
     if isinstance(value, dict) and {"file", "random"} & set(value):
         return FileTensor if "file" in value else RandomLens
     if not isinstance(value, list) or not value:
@@ -178,7 +178,7 @@ def _kind_of_lengths(value: Any) -> Any:
     return QueryLengths if _has_lists(value) else Lengths
 
 
-def _has_lists(value: Any) -> bool:
+def _has_lists(value: object) -> bool:
     return isinstance(value, list) and any(isinstance(item, list) for item in value)
 
 
@@ -237,7 +237,7 @@ class CapturedData(Model):
         return self
 
 
-def _kind_of_data(value: Any) -> Any:
+def _kind_of_data(value: object) -> Any:
     if not isinstance(value, dict) or "capture" not in value:
         return Data
     beside = next((key for key in Data.model_fields if key in value), None)
@@ -292,7 +292,7 @@ class TokenNames(Model):
     keys: Annotated[Words | None, Field(description="names of the keys")] = None
 
 
-def _of_both_sides(value: Any) -> Any:
+def _of_both_sides(value: object) -> Any:
     """Return the names of queries and keys as a mapping; a list alone names the queries and also the keys."""
     if not isinstance(value, list | dict | TokenNames):
         raise problem("expected a list of names, or {queries: [...], keys: [...]}")

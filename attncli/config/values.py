@@ -68,7 +68,7 @@ def powers(first: int, last: int, factor: int = 2) -> list[int]:
     return sizes
 
 
-def _listed(value: Any, info: ValidationInfo) -> Any:
+def _listed(value: object, info: ValidationInfo) -> Any:
     if value is None or isinstance(value, str):
         raise problem("expected an integer, a list such as [64, 512], or a range such as {from: 1, to: 1024}")
     if isinstance(value, dict):
@@ -92,7 +92,7 @@ Sizes = Annotated[
 ]
 
 
-def as_list(value: Any) -> Any:
+def as_list(value: object) -> Any:
     """Return text or an integer as a list of one item, and anything else unchanged."""
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
@@ -104,13 +104,13 @@ Row = Annotated[list[float], Field(min_length=1)]
 Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")  # lists in lists at any depth
 
 
-def check_regular(value: Any) -> Any:
+def check_regular(value: object) -> Any:
     """Return nested lists of numbers unchanged; raise a `problem`, with the place, if lengths at one level differ."""
     sizes_of(value)
     return value
 
 
-def sizes_of(value: Any, path: Sequence[str | int] = ()) -> tuple[int, ...]:
+def sizes_of(value: object, path: Sequence[str | int] = ()) -> tuple[int, ...]:
     """Return the shape of nested lists of numbers; raise a `problem` if lists of one level differ in length.
 
     `path` is the path of `value` inside the outermost list.
@@ -131,7 +131,7 @@ def sizes_of(value: Any, path: Sequence[str | int] = ()) -> tuple[int, ...]:
     return (len(value), *first)
 
 
-def _at_least_two_levels(value: Any) -> Any:
+def _at_least_two_levels(value: object) -> Any:
     if len(sizes_of(value)) < 2:
         expected = "expected lists within lists: one inner list per row"
         raise problem(f"{expected}; for one row write [{errors.show(value)}]")

@@ -1,6 +1,6 @@
 """How an experiment is prepared, run, judged and kept, whoever asks for it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,13 +19,11 @@ from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, free_place, new_folder, writer_of
-from attncli.engine.runs.saving import FinishedRun, results_of, save_run
+from attncli.engine.runs.saving import FinishedRun, fingerprint, results_of, save_run
+from attncli.engine.runs.settings import settings_of
 from attncli.engine.sweeps.views import columns_of, drawers_of
 from attncli.errors import Collector, InputError, Problem, below, got
-from attncli.results import Comparison as StudyComparison
-from attncli.results import Explanation as StudyExplanation
-from attncli.results import Result as StudyResult
-from attncli.results import SweepResult as StudySweepResult
+from attncli.results import Comparison, Explanation, Result, Row, SweepResult
 from attncli.stopping import Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
@@ -50,6 +48,10 @@ class LoadedExperiment:
     study: Study[Any, Any]
     options: Experiment
 
+    def prepared_by(self, prepare: Callable[[Any, Progress], PreparedStudy]) -> "LoadedExperiment":
+        """Return the experiment with another way to prepare its study, such as a model that is in memory."""
+        return replace(self, study=replace(self.study, prepare=prepare))
+
     def check(self, progress: Progress) -> None:
         """Raise an InputError, with places in the file, if the experiment could not run."""
         with isolated(self.document):
@@ -70,7 +72,7 @@ class LoadedExperiment:
         collector.check()
         return prepared
 
-    def explain(self, progress: Progress, where: str, **choice: Any) -> StudyExplanation:
+    def explain(self, progress: Progress, where: str, **choice: Any) -> Explanation:
         """Return how one query gets its output. `choice` are the arguments of the study's `explain`.
 
         Raises:
@@ -126,7 +128,12 @@ class LoadedExperiment:
         picture = next((folder.target / name for name in files if name in content["files"]), None)
         return FinishedRun(result, content, folder.target, self.document, verdicts, picture)
 
-    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
+    def compute(self, progress: Progress) -> tuple[Result, list[Verdict]]:
+        """Run the study and judge its expectations, as `run` does, and write nothing."""
+        with isolated(self.document):
+            return self.work(self.prepare(progress), progress)
+
+    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[Result, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
         result = replace(self.study.run(prepared, progress), about=self.options.about)
         signals.wait()  # whatever the study has finished must be saved
@@ -161,7 +168,7 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     if stored.config is None:
         return model()
     document = read_document(stored.path / "config.yaml", overrides)
-    if isinstance(stored.result, StudySweepResult):  # its own picture ignores keys for heatmaps of its points
+    if isinstance(stored.result, SweepResult):  # its own picture ignores keys for heatmaps of its points
         model = Look
     known = [*model.model_fields, *(override.path[1] for override in overrides if len(override.path) > 1)]
     look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key
@@ -169,7 +176,14 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
         return validated(model, look, {"folder": stored.path})
 
 
-def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
+def run_in_memory(result: Result, config: Row | None) -> StoredRun:
+    """Return a result, with the content of its config.yaml if that is known, as if it were read from a run folder."""
+    prints = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
+    content = {"inputs": prints, "environment": {}, "settings": settings_of(result)}
+    return StoredRun(Path(result.name), result, content, None if config is None else dump_yaml(config))
+
+
+def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
     """Return the differences between two stored runs, by the columns of their study if this version has the study."""
     if a.result.study not in STUDIES:
         return compare_runs(a, b, {})

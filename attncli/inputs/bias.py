@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from attncli.attention import Valid
 from attncli.errors import InputError, got
 from attncli.inputs.masks import broadcasts
+from attncli.masks import Valid
 
 
 def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import Causal, Valid, checked_lengths, computing_dtype
+from attncli.attention import computing_dtype
 from attncli.config.tensors import (
     CorrelatedFill,
     Data,
@@ -31,6 +31,7 @@ from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
 from attncli.inputs.masks import broadcasts, read_mask
 from attncli.inputs.seeding import generator
+from attncli.masks import Causal, Valid, checked_lengths
 from attncli.models.call import AttentionCall
 
 ROLES = ("queries", "keys", "values")
@@ -136,7 +137,7 @@ def tensors_of(inputs: Inputs) -> dict[str, Tensor]:
     return {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, **bias}
 
 
-def saved_inputs(data: Any, inputs: Inputs, with_valid: bool = True) -> dict[str, Tensor]:
+def saved_inputs(data: object, inputs: Inputs, with_valid: bool = True) -> dict[str, Tensor]:
     """Return the inputs to store in the run folder, by name and on the CPU.
 
     `data` is the config of the tensors. If `with_valid`, `valid` is the logical and of all masks and lengths.
@@ -160,7 +161,7 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
             if isinstance(source, GivenTensor):
                 tensors[role] = source.numbers
             elif isinstance(source, FileTensor):
-                tensors[role] = _from_file(source, is_bias=role == "bias")
+                tensors[role] = (_bias_of_file if role == "bias" else _tensor_of_file)(source)
             elif isinstance(source, list):
                 tensors[role] = torch.tensor(source, dtype=torch.float64)
             elif source is not None:
@@ -177,11 +178,16 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
         raise InputError.of(message, ["data", role, "with"]) from error
 
 
-def _from_file(source: FileTensor, is_bias: bool) -> Tensor:
+def _bias_of_file(source: FileTensor) -> Tensor:
     tensor = read_tensor(Path(source.file), source.tensor)
-    if is_bias and tensor.dtype == torch.bool:
+    if tensor.dtype == torch.bool:
         raise InputError.of("got True and False; expected numbers; a mask goes under `mask: {file: ...}`", ["file"])
-    if not is_bias and (tensor.ndim < 2 or 0 in tensor.shape):
+    return tensor
+
+
+def _tensor_of_file(source: FileTensor) -> Tensor:
+    tensor = read_tensor(Path(source.file), source.tensor)
+    if tensor.ndim < 2 or 0 in tensor.shape:
         expected = "expected at least two axes, rows and features, none of size 0"
         raise InputError.of(f"got a tensor of shape {list(tensor.shape)}; {expected}", ["file"])
     return tensor

@@ -66,7 +66,7 @@ class Captured:
     def texts(self) -> Sequence[str]:
         """The texts that the model read, if they are known."""
         text = self.about.get("text")
-        return [str(each) for each in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
+        return [str(part) for part in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -78,7 +78,7 @@ class Captured:
         """The names of the calls that can be recomputed with other scorers."""
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
-    def record(self, wanted: str | int) -> AttentionCall:
+    def read(self, wanted: str | int) -> AttentionCall:
         """Return a call, given its name or its position in the file.
 
         Raises:
@@ -99,30 +99,30 @@ class Captured:
         fields |= {key: entry[key] for key in FACTS}
         fields |= {"heads": entry["heads"] and tuple(entry["heads"]), "num_heads": entry.get("num_heads")}
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
-        layer, call = (later[1], int(later[2])) if later else (name, 0)
-        record = AttentionCall(layer=layer, call=call, kind=entry["class"], number=self.numbers[name], **fields)
-        self._check(record)
-        return record
+        layer, index = (later[1], int(later[2])) if later else (name, 0)
+        call = AttentionCall(layer=layer, call=index, kind=entry["class"], number=self.numbers[name], **fields)
+        self._check(call)
+        return call
 
-    def _check(self, record: AttentionCall) -> None:
+    def _check(self, call: AttentionCall) -> None:
         try:
-            b, h, n, d = record.queries.shape
-            m, v = record.values.shape[-2:]
-            keys = b, h // record.groups, m
+            b, h, n, d = call.queries.shape
+            m, v = call.values.shape[-2:]
+            keys = b, h // call.groups, m
             shapes = {"queries": (b, h, n, d), "keys": (*keys, d), "values": (*keys, v), "output": (b, h, n, v)}
-            tensors: dict[str, Tensor] = {part: getattr(record, part) for part in shapes}
+            tensors: dict[str, Tensor] = {part: getattr(call, part) for part in shapes}
             fits = all(tensor.shape == shapes[part] and tensor.is_floating_point() for part, tensor in tensors.items())
-            fits = fits and min(b, h, n, m, d, v) > 0 and h % record.groups == 0
-            heads = [*record.head_numbers]
+            fits = fits and min(b, h, n, m, d, v) > 0 and h % call.groups == 0
+            heads = [*call.head_numbers]
             fits = fits and len(heads) == h and heads == sorted({*heads})
-            fits = fits and heads[-1] < (record.num_heads or math.inf)
-            for mask, width in ((record.valid, m), (record.bias, m), (record.sinks, 1)):
+            fits = fits and heads[-1] < (call.num_heads or math.inf)
+            for mask, width in ((call.valid, m), (call.bias, m), (call.sinks, 1)):
                 fits = fits and (mask is None or mask.expand(b, h, n, width).ndim == mask.ndim)
-            fits = fits and (record.valid is None or record.valid.dtype == torch.bool)
+            fits = fits and (call.valid is None or call.valid.dtype == torch.bool)
         except (RuntimeError, ValueError):
             fits = False
         if not fits:
-            raise broken(self.path, f"the tensors of {record.name} do not fit each other")
+            raise broken(self.path, f"the tensors of {call.name} do not fit each other")
 
 
 def is_captured(path: Path) -> bool:
@@ -177,7 +177,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         captured = read_captured(Path(data.capture))
     except InputError as error:
         raise InputError.of(error.problems[0].message, ["capture"]) from error
-    collector, records = Collector(), dict[str, AttentionCall]()
+    collector, calls = Collector(), dict[str, AttentionCall]()
     wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
     if data.layer is not None:
         wanted = [(["layer"], data.layer)]
@@ -190,54 +190,53 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     for path, layer in wanted:
         with collector.under():
             try:
-                record = captured.record(layer)
+                call = captured.read(layer)
             except InputError as error:
                 is_damaged = any(problem.path for problem in error.problems)  # the file or one of its tensors
                 raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else path) from error
-            if record.name in records:
-                raise InputError.of(
-                    got(layer, f"the layer {record.name}, which is there already; expected each once"), path
-                )
-            records[record.name] = record
+            if call.name in calls:
+                expected = f"the layer {call.name}, which is there already; expected each once"
+                raise InputError.of(got(layer, expected), path)
+            calls[call.name] = call
     collector.check()
     for index, head in enumerate(data.heads or []):
-        for name, record in records.items():
-            if head not in (heads := record.head_numbers):
+        for name, call in calls.items():
+            if head not in (heads := call.head_numbers):
                 expected = f"expected {in_ranges(heads)}, of the {len(heads)} head{'s' * (len(heads) > 1)} of {name}"
                 raise InputError.of(got(head, expected), ["heads", index])
-    calls = list[Inputs]()
-    for record in records.values():
-        chosen = record if data.heads is None else record.of_heads(data.heads)
-        calls.append(replace(inputs_of(chosen, dtype, device), tokens=_tokens(captured, record)))
-    return captured, calls
+    inputs = list[Inputs]()
+    for call in calls.values():
+        chosen = call if data.heads is None else call.of_heads(data.heads)
+        inputs.append(replace(inputs_of(chosen, dtype, device), tokens=_tokens(captured, call)))
+    return captured, inputs
 
 
-def inputs_of(record: AttentionCall, dtype: torch.dtype, device: torch.device) -> Inputs:
+def inputs_of(call: AttentionCall, dtype: torch.dtype, device: torch.device) -> Inputs:
     """Return the inputs of an experiment from a captured call, rounded to `dtype`.
 
-    Keys and values that several heads share are repeated. Queries are divided by the record's `pre_scale`, the factor
+    Keys and values that several heads share are repeated. Queries are divided by the call's `pre_scale`, the factor
     by which the model multiplied queries or keys before the call.
     """
-    (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
-    queries = queries if record.pre_scale == 1 else queries / record.pre_scale
-    keys, values = (tensor.repeat_interleave(record.groups, -3) for tensor in (record.keys, record.values))
+    (queries,), m = at_least_float32(call.queries), call.keys.shape[-2]
+    queries = queries if call.pre_scale == 1 else queries / call.pre_scale
+    keys, values = (tensor.repeat_interleave(call.groups, -3) for tensor in (call.keys, call.values))
     queries, keys, values = (tensor.to(dtype).to(device) for tensor in (queries, keys, values))
-    valid = replace(record.valid_keys, device=device)
+    valid = replace(call.valid_keys, device=device)
     if valid.mask is not None:
         valid = replace(valid, mask=valid.mask.expand(*valid.mask.shape[:-1], m).to(device))
-    if record.bias is None:
-        return Inputs(queries, keys, values, valid, call=record)
-    bias = record.bias.to(computing_dtype(dtype)).to(device)
+    if call.bias is None:
+        return Inputs(queries, keys, values, valid, call=call)
+    bias = call.bias.to(computing_dtype(dtype)).to(device)
     bias, valid = without_infinities(bias, valid, tuple(bias.shape), lambda message: None)
-    return Inputs(queries, keys, values, valid, bias, record)
+    return Inputs(queries, keys, values, valid, bias, call)
 
 
-def _tokens(captured: Captured, record: AttentionCall) -> dict[str, Sequence[Any]]:
+def _tokens(captured: Captured, call: AttentionCall) -> dict[str, Sequence[Any]]:
     """Return the names of queries and keys, if known: tokens with their positions, since a text may repeat a word."""
     try:
         tokens = read_tokens(captured.about.get("tokens")) or {}
     except InputError:  # the tokens were written by another program
         return {}
     placed = {side: names and numbered(names) for side, names in tokens.items()}
-    by_side = tokens_of(placed, record, f"{record.layer}#1" in captured.layers)
+    by_side = tokens_of(placed, call, f"{call.layer}#1" in captured.layers)
     return {side: rows if any(row != rows[0] for row in rows) else rows[0] for side, rows in by_side.items()}

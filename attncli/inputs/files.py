@@ -41,10 +41,14 @@ SAVE_TENSORS = "save tensors alone, for instance model.state_dict(), with torch.
 
 
 class Entry(NamedTuple):
-    """A tensor in a file that is not read yet: its size in bytes, and a function that reads it into new memory."""
+    """A tensor in a file that is not read yet: its size in bytes, and a function that reads it into new memory.
+
+    Text, dates and Python objects in an .npz are no numbers: their function raises an InputError.
+    """
 
     size: int
     read: Callable[[], Tensor]
+    is_numeric: bool = True
 
 
 Entries: TypeAlias = Mapping[str | None, Entry]  # by name; the name is None in formats without names
@@ -74,7 +78,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         InputError: with the path `file`, as in `read_tensor`.
     """
     file = TensorFile.opened(path)
-    return {name or path.stem: tensor for name, tensor in file.read_all(file.entries).items()}
+    return {name or path.stem: tensor for name, tensor in file.read_all(file.numeric).items()}
 
 
 @dataclass(frozen=True)
@@ -110,16 +114,21 @@ class TensorFile:
     def __contains__(self, name: str) -> bool:
         return name in self.entries
 
+    @property
+    def numeric(self) -> list[str | None]:
+        """The names of the entries that hold numbers; of all entries if none does."""
+        return [name for name, entry in self.entries.items() if entry.is_numeric] or [*self.entries]
+
     def read(self, name: str | None = None) -> Tensor:
         """Return one tensor as `read_tensor` does.
 
         Raises:
             InputError: as in `read_tensor`.
         """
-        if name is None and len(self.entries) == 1:
-            (name,) = self.entries
+        if name is None and len(self.numeric) == 1:
+            (name,) = self.numeric
         if name not in self.entries:
-            known = [entry for entry in self.entries if entry is not None]
+            known = [entry for entry in self.numeric if entry is not None]
             if name is None:
                 message, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
             elif not known:
@@ -194,8 +203,7 @@ def _named(path: Path, entries: list[tuple[str | None, Entry]]) -> Entries:
 def _npy(path: Path) -> Entries:
     dtype, entry = _array(path, path.stat().st_size, lambda: open_file(path))
     if dtype.kind not in NUMBERS:
-        content = f"Python objects, {CODE}" if dtype.kind == "O" else f"entries of type {dtype.name}"
-        raise problem(path, f"holds {content}; expected real numbers", "save an array of numbers")
+        raise _not_real(path, dtype)
     return {None: entry}
 
 
@@ -206,7 +214,23 @@ def _npz(path: Path) -> Entries:
         # Other methods may allocate gigabytes before the first byte.
         raise problem(path, "compressed in a way that NumPy does not use", "save it with numpy.savez_compressed")
     arrays = [(info.filename[:-4], *_array(path, info.file_size, partial(_member, path, info))) for info in members]
-    return _named(path, [(name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS])
+    return _named(
+        path, [(name, entry if dtype.kind in NUMBERS else _refused(path, name, dtype)) for name, dtype, entry in arrays]
+    )
+
+
+def _refused(path: Path, name: str, dtype: np.dtype[Any]) -> Entry:
+    """Return the Entry of an array that is not real; whoever reads it gets an InputError."""
+
+    def read() -> Tensor:
+        raise _not_real(path, dtype, f"its array {show(name)} ")
+
+    return Entry(0, read, is_numeric=dtype.kind == "c")
+
+
+def _not_real(path: Path, dtype: np.dtype[Any], array: str = "") -> InputError:
+    content = f"Python objects, {CODE}" if dtype.kind == "O" else f"entries of type {dtype.name}"
+    return problem(path, f"{array}holds {content}; expected real numbers", "save an array of numbers")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import torch
 from pydantic import ConfigDict
 from torch import Tensor
 
-from attncli.attention import Valid
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
@@ -17,6 +16,7 @@ from attncli.inputs.build import Inputs, Note, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import read_mask
+from attncli.masks import Valid
 
 ROLES, MASKS, LENGTHS = ("queries", "keys", "values"), ("valid", "mask"), "valid_lens"  # names of tensors in a file
 NOT_USED = "a bias is added to scores, and is not used here"

@@ -87,7 +87,7 @@ class ModuleScorer(Scorer):
         return scores
 
 
-def class_of_object(given: Any) -> type[nn.Module]:
+def class_of_object(value: Any) -> type[nn.Module]:
     """Return the class of scorers for an object of Python: a class, a torch module, or a function of queries and keys.
 
     The class for a function calls it, and has its name and docstring.
@@ -95,16 +95,16 @@ def class_of_object(given: Any) -> type[nn.Module]:
     Raises:
         InputError: it is a class of something else than torch modules.
     """
-    if isinstance(given, nn.Module):
-        return type(given)
-    if isinstance(given, type):
-        if not _is_module(given):
-            raise InputError.of(f"got the class {given.__qualname__}; expected a subclass of torch.nn.Module")
-        return given
-    name = getattr(given, "__name__", None)  # missing if it is an object with `__call__`
-    title = (name or type(given).__name__).strip("<>")  # of `<lambda>`
-    about = {"__doc__": (name and given.__doc__) or title}
-    return type(title, (FunctionScorer,), {"function": staticmethod(given), **about})
+    if isinstance(value, nn.Module):
+        return type(value)
+    if isinstance(value, type):
+        if not _is_module(value):
+            raise InputError.of(f"got the class {value.__qualname__}; expected a subclass of torch.nn.Module")
+        return value
+    name = getattr(value, "__name__", None)  # missing if it is an object with `__call__`
+    title = (name or type(value).__name__).strip("<>")  # of `<lambda>`
+    about = {"__doc__": (name and value.__doc__) or title}
+    return type(title, (FunctionScorer,), {"function": staticmethod(value), **about})
 
 
 def is_importable(cls: type) -> bool:

@@ -26,7 +26,7 @@ class HeadScorer(Scorer):
         self.depends_on_m = scorer.depends_on_m and "scale" not in learnt
 
     def _apply(self, function: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.learnt = {name: function(each) for name, each in self.learnt.items()}  # for another dtype or device
+        self.learnt = {name: function(tensor) for name, tensor in self.learnt.items()}  # for another dtype or device
         return super()._apply(function, recurse)  # type: ignore[no-untyped-call, no-any-return]
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -36,17 +36,17 @@ class HeadScorer(Scorer):
         if QUERIES in values:
             queries, keys = queries @ values[QUERIES].mT, keys @ values[KEYS].mT
         own = dict(self.scorer.named_parameters())
-        state = {name: each for name, each in values.items() if name in own}
-        options = {name: each for name, each in values.items() if name in self.scorer.learnable}
+        state = {name: tensor for name, tensor in values.items() if name in own}
+        options = {name: tensor for name, tensor in values.items() if name in self.scorer.learnable}
         if self.scorer.stacks_over_heads:
-            for name, each in options.items():
-                setattr(self.scorer, name, each[:, None, None])
+            for name, tensor in options.items():
+                setattr(self.scorer, name, tensor[:, None, None])
             scores: Tensor = functional_call(self.scorer, state, (queries, keys))
             return scores
         of_heads = list[Tensor]()
         for head in range(queries.shape[1]):
-            for name, each in options.items():
-                setattr(self.scorer, name, each[head % len(each)])
-            some = {name: each[head % len(each)] for name, each in state.items()}
+            for name, tensor in options.items():
+                setattr(self.scorer, name, tensor[head % len(tensor)])
+            some = {name: tensor[head % len(tensor)] for name, tensor in state.items()}
             of_heads.append(functional_call(self.scorer, some, (queries[:, head], keys[:, head])))
         return torch.stack(of_heads, 1)

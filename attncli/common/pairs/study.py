@@ -24,7 +24,6 @@ from attncli.building import (
     names_of,
     outline,
     random_labels,
-    raw_scores,
     rounding_of,
     scoring_of,
     stored_parameters,
@@ -37,6 +36,7 @@ from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import InputError, below
+from attncli.guarding import raw_scores
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer

@@ -63,7 +63,7 @@ def _with_layers(columns: Row, layers: Mapping[int, str]) -> Row:
     if not layers or "layer" not in columns:
         return {**columns}
 
-    def name(value: Any) -> Any:
+    def name(value: object) -> Any:
         return layers.get(value, value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     value = columns["layer"]
@@ -155,7 +155,7 @@ def _pick(table: Sequence[Row], where: Row, metric: str) -> Iterator[tuple[Row, 
         yield from ((wanted, row) for row in matching)
 
 
-def same(value: Any, wanted: Any) -> bool:
+def same(value: object, wanted: object) -> bool:
     """Whether two values are equal; 1 equals 1.0, but not True."""
     return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
 

@@ -122,7 +122,7 @@ def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
     return replace(verdict, holds=limits.accept(got), limits=limits)
 
 
-def _is_measured(figure: Any) -> bool:
+def _is_measured(figure: object) -> bool:
     return figure is not None and not (isinstance(figure, float) and not math.isfinite(figure))
 
 

@@ -68,7 +68,7 @@ def expected_words(verdict: Verdict) -> str:
     return f"{edge} {factor} x {limit}" if kind == "above" else f"{edge} {limit} / {factor}"
 
 
-def _as_written(value: Any) -> str:
+def _as_written(value: object) -> str:
     """Return a number or text as in the YAML, with at most 12 digits."""
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 

@@ -33,17 +33,17 @@ def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: 
         InputError: the file cannot be written.
     """
     tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()
-    for record in seen.records:
+    for call in seen.records:
         masks: dict[str, str | None] = dict.fromkeys(SHARED)
         for part in TENSORS:
-            tensor = getattr(record, part)
+            tensor = getattr(call, part)
             if tensor is None:
                 continue
-            name = f"{record.name}.{part}"
+            name = f"{call.name}.{part}"
             if part in masks:
                 name = masks[part] = shared.setdefault(json.dumps(fingerprint(tensor)), name)
             tensors.setdefault(name, tensor)
-        layers[record.name] = {**_entry(record), **masks}
+        layers[call.name] = {**_entry(call), **masks}
     for missed in seen.missed:
         layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
     known = {"model": None, "revision": None, "text": None, "tokens": None, "transformers": None}
@@ -52,7 +52,7 @@ def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: 
     save_file_at(target, lambda path: save_named(path, tensors, {METADATA: text}), words)
 
 
-def _entry(record: AttentionCall) -> dict[str, Any]:
-    facts = {key: getattr(record, key) for key in FACTS}
-    facts |= {} if record.heads is None else {"num_heads": record.num_heads}
-    return {"class": record.kind, **facts, "error": record.error if math.isfinite(record.error) else None}
+def _entry(call: AttentionCall) -> dict[str, Any]:
+    facts = {key: getattr(call, key) for key in FACTS}
+    facts |= {} if call.heads is None else {"num_heads": call.num_heads}
+    return {"class": call.kind, **facts, "error": call.error if math.isfinite(call.error) else None}

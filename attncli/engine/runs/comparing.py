@@ -215,7 +215,7 @@ def _fingerprints(run: StoredRun) -> Row:
     }
 
 
-def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
+def _changes(a: object, b: object, path: tuple[str, ...] = ()) -> Iterator[Row]:
     """Yield the values that differ in nested data, with their paths. Scorers are matched by label, not by order."""
     a, b = (_by_label(value) for value in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -336,7 +336,7 @@ def _cells(row: Row, key: str) -> list[Any]:
     return [nan_to_null(row.get(key)), *(nan_to_null(row.get(key + INTERVAL)) or (None, None))]
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 

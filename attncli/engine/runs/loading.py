@@ -20,13 +20,13 @@ from attncli.errors import InputError, dotted, os_errors_as_input_errors, shorte
 from attncli.results import Facts, Finding, Result, Row, SweepResult
 from attncli.studies import STUDIES, load_study
 
-OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json has only fingerprints of inputs
+OF_RESULT = {field.name for field in fields(Result)} - {"inputs"}  # results.json has only fingerprints of inputs
 CURE = "expected a run folder as it was written; run the experiment again"
 
 
-def _damaged(folder: Path, place: str) -> InputError:
-    """Return the InputError for a damaged run; `place` is the damaged file, and the key in it if it is known."""
-    return InputError.of(f'got "{folder}", whose files are damaged ({place}); {CURE}')
+def _damaged(folder: Path, where: str) -> InputError:
+    """Return the InputError for a damaged run; `where` is the damaged file, and the key in it if it is known."""
+    return InputError.of(f'got "{folder}", whose files are damaged ({where}); {CURE}')
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def read_run(path: Path) -> StoredRun:
         is_folder = results != path
         tensors: Mapping[str, Tensor] = {}
         inputs, parameters = tensors, tensors
-        if is_folder and not is_sweep:
+        if is_folder and not is_sweep and TENSORS in stored.files:
             inputs = StoredTensors(path / TENSORS, list(stored.inputs))
             made = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
             tensors = StoredTensors(path / TENSORS, made)

@@ -16,7 +16,7 @@ from attncli.results import PARAMETERS, Result
 class Dumper(yaml.SafeDumper):
     """YAML dumper without aliases that quotes text which YAML 1.1 or 1.2 would read as another type."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:

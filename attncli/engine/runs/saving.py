@@ -7,7 +7,7 @@ import json
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -131,8 +131,10 @@ def save_run(
     try:
         writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
         _save_tables(folder, records=result.records, heads=result.heads)
+        written: Future[None] | None = None
         with ThreadPoolExecutor(1) as beside:
-            written = beside.submit(save_named, folder / TENSORS, kept)  # while pictures are drawn
+            if kept or not result.parameters:
+                written = beside.submit(save_named, folder / TENSORS, kept)  # while pictures are drawn
             if (captured := captured_file(config, result)) is not None:
                 shutil.copyfile(captured, folder / CAPTURED)
             if (font := config.get("figure", {}).get("font")) is not None:
@@ -142,7 +144,8 @@ def save_run(
             if reason := save_weights_csv(folder / "weights.csv", result):
                 note(f"weights.csv is left out: {reason}")
             _draw(folder, files)
-            written.result()
+            if written is not None:
+                written.result()
         content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
         writer_of(to_json(content))(folder / RESULTS)
     except OSError as error:

@@ -57,7 +57,7 @@ class Settings(_Layer, extra="allow"):
 
     @field_validator("capture", mode="before")
     @classmethod
-    def _named(cls, capture: Any) -> Any:
+    def _named(cls, capture: object) -> Any:
         """Return facts for the name of a file alone, as version 0.3.0 wrote it for `variance` and `saturation`."""
         return {"file": capture} if isinstance(capture, str) else capture
 

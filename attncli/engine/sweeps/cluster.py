@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attncli.config.opening import UnfitFileError, check_regular
 from attncli.engine.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
@@ -114,7 +114,7 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> Non
         note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")
 
 
-def _in_words(version: Any) -> str:
+def _in_words(version: object) -> str:
     return f"none ({printable(str(version))})" if isinstance(version, BaseException) else str(version)
 
 

@@ -13,7 +13,7 @@ REPLICATES = ("seed", f"{OWN}seed")  # columns that differ between repetitions o
 NAMES = ("head", "layer", "batch")  # columns that identify a row in every study
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a swept value as text, for a cell or a sentence."""
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
 
@@ -90,7 +90,7 @@ def is_repeated(result: SweepResult) -> bool:
     return any(key in row for key in REPLICATES for row in result.records)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number, and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 

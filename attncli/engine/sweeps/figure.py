@@ -17,8 +17,8 @@ from attncli.engine.sweeps.summary import summary, summary_names
 from attncli.errors import printable
 from attncli.results import Result, Row, SweepResult
 from attncli.show.pictures.figures import Note, Picture
-from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap
-from attncli.show.pictures.matrices import Panel
+from attncli.show.pictures.heatmaps import draw_heatmap
+from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
 from attncli.show.pictures.scales import spans_decades
 from attncli.show.pictures.themes import Sheet
@@ -73,10 +73,10 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
 
     The picture has a panel for each scorer, with a line for each run over a number such as d.
     """
-    found = _as_one(results)
-    if found is None or not any(map(_is_numeric, axes_of(found).values())):
+    result = _as_one(results)
+    if result is None or not any(map(_is_numeric, axes_of(result).values())):
         return {}
-    return {"runs": partial(lines_figure, found, note, look, title="All runs")}
+    return {"runs": partial(lines_figure, result, note, look, title="All runs")}
 
 
 def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
@@ -101,12 +101,12 @@ def _metric(result: SweepResult) -> str:
 
 def _axis(result: SweepResult, key: str) -> str:
     """Return the title of an axis: its name, and below it the names of the keys that vary together with it."""
-    return "\nwith ".join(_word(result, each) for each in [key, *companions(result, key)])
+    return "\nwith ".join(_word(result, name) for name in [key, *companions(result, key)])
 
 
 def _word(result: SweepResult, key: str) -> str:
     """Return a key in words: `scale` for `scorers[0].scale`, or `scale of dot` if another scale is swept, too."""
-    words = [_last_word(result, each) for each in result.swept]
+    words = [_last_word(result, name) for name in result.swept]
     word, parent = _last_word(result, key), key.rpartition(".")[0].rpartition(".")[2]
     if words.count(word) < 2:
         return word
@@ -144,19 +144,19 @@ def _lines(
     spreads = "bars" if x == "label" or len(values) == 1 else "bands"
     facts = [f"means of {most} runs", f"{spreads}: 95 % intervals"] if most > 1 else []
     facets, step = _facets(rows, others, note)
-    figure, places = panels(sheet, len(facets), title, facts, quantities=1, step=step)
+    figure, facet_axes = panels(sheet, len(facets), title, facts, quantities=1, step=step)
     is_log = not columns_of(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)
     lines = sheet.lines(result.labels)
-    grid: Any = places[0].get_gridspec()
-    for index, (axes_, facet) in enumerate(zip(places, facets, strict=True)):
+    grid: Any = facet_axes[0].get_gridspec()
+    for index, (axes_, facet) in enumerate(zip(facet_axes, facets, strict=True)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
         about = [_named(result, key, value, of) for (key, of), value in zip(others, facet, strict=True)]
         is_lowest, is_first = index + grid.ncols >= len(facets), index % grid.ncols == 0
         name(axes_, "\n".join(about), _axis(result, x) if is_lowest else "", _metric(result) if is_first else "")
         axes_.tick_params(which="both", labelleft=is_first)
         for label, line in lines.items():
-            own = [row for row in here if row["label"] == label]
-            points = sorted(own, key=lambda row: _position(row[x], values))
+            of_label = [row for row in here if row["label"] == label]
+            points = sorted(of_label, key=lambda row: _position(row[x], values))
             where = np.array([_position(row[x], values) for row in points], dtype=float)
             mean, low, high = (np.array([row[names[end]] for row in points], float) for end in ("mean", "low", "high"))
             ends = [
@@ -164,9 +164,9 @@ def _lines(
             ]  # the mean of a single run has no interval
             draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.metric}-{label}")
         _x_axis(axes_, x, values)
-    places[0].set_yscale("log" if is_log else "linear")
-    frame(places, spreads)
-    for axes_ in places if is_log else ():
+    facet_axes[0].set_yscale("log" if is_log else "linear")
+    frame(facet_axes, spreads)
+    for axes_ in facet_axes if is_log else ():
         decades_axis(axes_)
     if x != "label":
         legend(figure, lines)
@@ -224,13 +224,13 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
         axes.tick_params(axis="x", rotation=45)
 
 
-def _named(result: SweepResult, key: str, value: Any, values: Sequence[Any]) -> str:
+def _named(result: SweepResult, key: str, value: object, values: Sequence[Any]) -> str:
     """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
     text, is_swept = _tick(key, value, values), key in result.swept and key != ENTRY
     return f"{_word(result, key)} = {text}" if is_swept or not isinstance(value, str) or key == "layer" else text
 
 
-def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
+def _tick(key: str, value: object, values: Sequence[Any]) -> str:
     """Return the tick label of a value; for a layer it is the index in `values`, as in tables."""
     return str(list(values).index(value)) if key == "layer" else shown(value)
 
@@ -243,7 +243,7 @@ def _tables(
     The values of the first of two `axes` go upwards, and of the second to the right; `mean` is the drawn column.
     """
     (y, down), (x, across) = ((key, sorted(values) if _is_numeric(values) else values) for key, values in axes)
-    found = []
+    tables = []
     for label in result.labels:
         table = torch.full((len(down), len(across)), torch.nan, dtype=torch.float64)
         for row in rows:
@@ -251,5 +251,5 @@ def _tables(
                 table[-1 - down.index(row[y]), across.index(row[x])] = row[mean]
         names = [tuple(_tick(key, value, values) for value in values) for key, values in ((y, down), (x, across))]
         sides = names[0][::-1], names[1]
-        found.append(Panel(printable(label), "", (0, 0), table, ~table.isnan(), *sides, quantity=_metric(result)))
-    return found, (_axis(result, y), _axis(result, x))
+        tables.append(Panel(printable(label), "", (0, 0), table, ~table.isnan(), *sides, quantity=_metric(result)))
+    return tables, (_axis(result, y), _axis(result, x))

@@ -10,15 +10,25 @@ from typing import Any
 
 from attncli.common.intervals import student_t
 from attncli.common.trends import FLAT, course
-from attncli.config.scorer_entries import option_paths
+from attncli.config.short_forms import option_paths
 from attncli.engine.runs.run_folder import JOURNAL
-from attncli.engine.sweeps.columns import REPLICATES, axes_of, companions, in_words, is_number, shown
+from attncli.engine.sweeps.columns import (
+    REPLICATES,
+    axes_of,
+    companions,
+    figures_of,
+    in_words,
+    is_number,
+    names_of,
+    shown,
+)
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Row, SweepResult, by_label, in_sentence
 
 MOST_FAILURES = 3  # kinds of failures that are listed
 MOST_NAMED = 3  # values of an axis that are listed
 OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer
+ONE_NUMBER = "seed changes nothing: no number of these runs is random, and every seed has the same results."
 ERRORS = 3.0  # standard errors
 SMALL = 0.1  # a share of the range; steps back up to this do not hide the direction
 
@@ -76,23 +86,34 @@ def findings_of(result: SweepResult) -> list[Finding]:
     last sentence for each swept option names the labels that do not have it.
     """
     metric, axes = result.metric, axes_of(result)
+    unchanged = [Finding(ONE_NUMBER)] if _is_the_same_for_every_seed(result) else []
     if not metric or not axes:
-        return []
+        return unchanged
     swept = [name for name in axes if name in result.swept] or [*axes]
-    found, missing = list[Finding](), {name: _labels_without(result, name) for name in swept}
+    findings, missing = list[Finding](), {name: _labels_without(result, name) for name in swept}
     for label, rows in by_label(result.records).items():
         known = [row for row in rows if finite([row.get(metric)])]
-        own = [name for name in swept if label not in missing[name]]
-        clauses = [clause for name in own if (clause := _clause(result, name, known))]
+        names = [name for name in swept if label not in missing[name]]
+        clauses = [clause for name in names if (clause := _clause(result, name, known))]
         if clauses:
             means = [point.mean for line in _lines(known, metric, axes, swept[0]).values() for point in line]
             numbers = {"lowest": min(means), "highest": max(means)}
             name = in_sentence(label, result.random)
-            found.append(Finding(f"{name}: {metric} {'; it '.join(clauses)}.", label, numbers))
+            findings.append(Finding(f"{name}: {metric} {'; it '.join(clauses)}.", label, numbers))
     for name, labels in missing.items():
         if labels:
-            found.append(Finding(f"{', '.join(labels)} {'have' if len(labels) > 1 else 'has'} no `{name}`."))
-    return found
+            findings.append(Finding(f"{', '.join(labels)} {'have' if len(labels) > 1 else 'has'} no `{name}`."))
+    return findings + unchanged
+
+
+def _is_the_same_for_every_seed(result: SweepResult) -> bool:
+    """Whether the sweep is over seeds, and rows that differ in their seed alone have the same numbers."""
+    identity, runs = names_of(result), dict[tuple[Any, ...], list[list[Any]]]()
+    for row in result.records if any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes) else ():
+        runs.setdefault(tuple(row.get(name) for name in identity), []).append(
+            [number(row[name], 6) if is_number(row.get(name)) else None for name in figures_of(result)]
+        )
+    return any(len(run) > 1 for run in runs.values()) and all(run.count(run[0]) == len(run) for run in runs.values())
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:
@@ -120,32 +141,32 @@ def _lines(
     """Return the lines along the axis `name` by the values on the other axes; numbers on the axis are sorted."""
     groups = dict[tuple[Any, ...], dict[Any, list[Row]]]()
     for row in rows:
-        place = tuple(row[other] for other in axes if other != name)
-        groups.setdefault(place, {}).setdefault(row[name], []).append(row)
+        others = tuple(row[other] for other in axes if other != name)
+        groups.setdefault(others, {}).setdefault(row[name], []).append(row)
     lines = dict[tuple[Any, ...], Line]()
-    for place, group in groups.items():
+    for others, group in groups.items():
         keys = sorted(group) if all(map(is_number, group)) else [*group]
         seeds = [{tuple(row.get(seed) for seed in REPLICATES): row[metric] for row in group[key]} for key in keys]
-        lines[place] = [CurvePoint(group[key][0], by_seed) for key, by_seed in zip(keys, seeds, strict=True)]
+        lines[others] = [CurvePoint(group[key][0], by_seed) for key, by_seed in zip(keys, seeds, strict=True)]
     return lines
 
 
 def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     """Return how the metric changes along an axis where it changes most; None if there is nothing to compare."""
     axes, together = axes_of(result), companions(result, name)
-    lines = {place: line for place, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}
+    lines = {values: line for values, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}
     if not lines:
         return None
     others = [other for other in axes if other != name]
-    place, line = max(lines.items(), key=lambda each: (not _is_constant(each[1]), _size(each[1])))
+    values, line = max(lines.items(), key=lambda item: (not _is_constant(item[1]), _size(item[1])))
     if others and _is_constant(line):
         return f"does not change with {name}"
     if not all(is_number(point.row[name]) for point in line):
-        return _by_name(name, together, line) + _where(others, place, axes)
-    text = _by_number(name, line) + _as_it_rises(name, together, line) + _where(others, place, axes)
-    opposite = {there: each for there, each in lines.items() if _direction(each) * _direction(line) < 0}
+        return _by_name(name, together, line) + _where(others, values, axes)
+    text = _by_number(name, line) + _as_it_rises(name, together, line) + _where(others, values, axes)
+    opposite = {there: other for there, other in lines.items() if _direction(other) * _direction(line) < 0}
     if opposite:
-        there, other = max(opposite.items(), key=lambda each: _size(each[1]))
+        there, other = max(opposite.items(), key=lambda item: _size(item[1]))
         text += f", but {_by_number(name, other)}{_where(others, there, axes)}"
     return text
 
@@ -169,9 +190,9 @@ def _direction(line: Line) -> int:
     return int(math.copysign(is_steady, line[-1].mean - line[0].mean))
 
 
-def _where(names: Sequence[str], place: Sequence[Any], axes: Mapping[str, Sequence[Any]]) -> str:
+def _where(names: Sequence[str], coordinates: Sequence[Any], axes: Mapping[str, Sequence[Any]]) -> str:
     """Return the values on the other axes in brackets; layers have their numbers."""
-    values = dict(zip(names, place, strict=True))
+    values = dict(zip(names, coordinates, strict=True))
     if "layer" in values:
         values["layer"] = list(axes["layer"]).index(values["layer"])
     return f" ({in_words(values)})" if values else ""
@@ -221,7 +242,7 @@ def _by_name(name: str, together: Sequence[str], line: Line) -> str:
     def at(end: CurvePoint) -> str:
         rows = [point.row for point in line if not point.differs(end)]
         names = [in_words({key: row[key] for key in (name, *together)}) for row in rows]
-        named = " and ".join([names[0], *(each if together else each.removeprefix(f"{name} = ") for each in names[1:])])
+        named = " and ".join([names[0], *(text if together else text.removeprefix(f"{name} = ") for text in names[1:])])
         return f"{end.text} at {named if len(names) <= MOST_NAMED else f'{len(names)} values of {name}'}"
 
     return f"is lowest, {at(low)}, and highest, {at(high)}"

@@ -211,7 +211,7 @@ def check_same(plan: SweepPlan, before: Document) -> None:
             raise InputError.of(f"{message}; {cure}", where=str(plan.document.path))
 
 
-def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
+def _leaves(value: object, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
     """Return the single values of a config by their dotted keys, such as `scorers[0].scale`."""
     if not isinstance(value, dict | list) or not value:
         return {dotted(path): value}
@@ -303,7 +303,7 @@ def _records(points: Iterable[GridPoint], trial: PointTrial) -> list[Row]:
     return records
 
 
-def _with_whole_paths(written: Any, resolved: Any, folder: Path) -> Any:
+def _with_whole_paths(written: object, resolved: object, folder: Path) -> Any:
     """Return the config `written`, with file paths, relative to `folder`, replaced by absolute paths of `resolved`."""
     if isinstance(written, dict) and isinstance(resolved, dict):
         return {key: _with_whole_paths(value, resolved.get(key), folder) for key, value in written.items()}

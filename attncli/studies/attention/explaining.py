@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.building import OwnNormalizer, calling, formulas_of, inputs_of_entry, raw_scores, scoring_of
+from attncli.building import formulas_of, inputs_of_entry, scoring_of, with_model_defaults
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
+from attncli.guarding import OwnNormalizer, calling, raw_scores
 from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import Normalizer
-from attncli.numbers import number
+from attncli.numbers import exact
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer, is_built_in
 from attncli.studies.attention.parts import LayerPart, PreparedAttention
@@ -162,10 +163,10 @@ def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | 
     rounded = f", rounded to {entry.dtype}" if entry.rounding in ("flash", "steps") else ""
     formulas: Row = {"score": f"{score}{rounded}" if score and entry.rounding == "steps" else score}
     if "capped" in row.stages:
-        cap = number(rules.cap, trim=True)
+        cap = exact(rules.cap)
         formulas["capped"] = f"{cap} * tanh(score / {cap})"
     if "dropped" in row.stages:
-        share = number(1.0 - entry.dropout, trim=True)
+        share = exact(1.0 - entry.dropout)
         formulas["dropped"] = f"weight / {share}, or 0 with probability {entry.dropout:g}"
     relative = " relative to the largest" if entry.rounding == "flash" else ""
     return formulas | {"weight": weight and f"{weight}{rounded}{relative}", "output": f"sum of weight * v{rounded}"}
@@ -226,7 +227,7 @@ def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, h
         """Return the matrix of the batch element and head."""
         return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(part).index(head)].cpu()
 
-    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
     score = scoring_of(entry, scorer)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights

@@ -10,8 +10,8 @@ from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
 from attncli.results import Matrices, Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture
-from attncli.show.pictures.heatmaps import Heatmap, draw_heatmap, heatmap_figure, stage_figure
-from attncli.show.pictures.matrices import Panel, select
+from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_figure
+from attncli.show.pictures.matrices import Heatmap, Panel, select
 from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_places
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
@@ -34,7 +34,7 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
         drawers["heatmaps"] = partial(_heatmaps, weights, heads, notes, note, look)
         for label in weights.tensors:
             if label != look.minus:
-                drawers[f"heatmap_{label}"] = partial(heatmap_figure, weights, look, labels=[label], places=heads)
+                drawers[f"heatmap_{label}"] = partial(heatmap_figure, weights, look, labels=[label], indices=heads)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
         drawers["heads"] = partial(heads_figure, result.head_comparisons, note, look)
     return drawers
@@ -86,7 +86,7 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     for layer, (batch, head), _ in shown:
         weights = result.matrices("weights", layer)
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
-            panels.append(replace(panel, place=f"layer {result.layers[layer]}, {panel.place or f'head {head}'}"))
+            panels.append(replace(panel, row_name=f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"))
     about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
     return stage_figure(panels, "weights", look, note, about=[about])
 
@@ -96,7 +96,7 @@ def _heatmaps(
 ) -> Picture:
     for text in notes:
         note(text)
-    return heatmap_figure(weights, look, places=heads, note=note)
+    return heatmap_figure(weights, look, indices=heads, note=note)
 
 
 def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:

@@ -39,15 +39,15 @@ def findings_of(
     text = f"{in_sentence(a, random)} and {in_sentence(b, random)} {which}: JS divergence {number(bits, 3)} bits"
     if a not in even and b not in even:
         text += f"; largest weight at the same key in {percent(agreed)} of the rows"
-    found = [*lessons, *_alike(comparisons), Finding(f"{text}.", numbers=numbers)]
+    findings = [*lessons, *_alike(comparisons), Finding(f"{text}.", numbers=numbers)]
     if head := _head(head_comparisons):
         several = len({row["batch"] for row in head_comparisons}) > 1
         where = f"head {head['head']}" + (f" of batch element {head['batch']}" if several else "")
         a, b = (in_sentence(head[key], random) for key in ("a", "b"))
         text = f"Of all heads {a} and {b} differ most in {where}"
         numbers = {key: head[key] for key in ("a", "b", "batch", "head", "js_divergence")}
-        found.append(Finding(f"{text}: JS divergence {number(head['js_divergence'], 3)} bits.", numbers=numbers))
-    return found
+        findings.append(Finding(f"{text}: JS divergence {number(head['js_divergence'], 3)} bits.", numbers=numbers))
+    return findings
 
 
 def _alike(comparisons: Sequence[Row]) -> list[Finding]:

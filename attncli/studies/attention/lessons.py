@@ -50,7 +50,7 @@ def lessons_of(
             continue
         for other in list(weights)[: list(weights).index(label)]:
             if other not in even and _holds(_is_multiple, valid, logits[label], logits[other]):
-                pair = [(logits[each], weights[each]) for each in (label, other)]
+                pair = [(logits[name], weights[name]) for name in (label, other)]
                 lessons[label] = _of_multiple(label, other, valid, *pair)
                 break
     return [lesson for lesson in lessons.values() if lesson is not None]
@@ -84,7 +84,7 @@ def _of_multiple(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Ten
 
 def _sharper(weights: Tensor, others: Tensor) -> str:
     """Return words if the largest share of weights (..., n, m) is above that of others in some rows, below in none."""
-    largest, before = (each.amax(-1) / each.sum(-1) for each in (weights, others))
+    largest, before = (rows.amax(-1) / rows.sum(-1) for rows in (weights, others))
     if not torch.equal(largest.isnan(), before.isnan()):  # all weights of one row are 0
         return ""
     rises, falls = (bool((a > b * (1 + TIE)).any()) for a, b in ((largest, before), (before, largest)))
@@ -128,6 +128,6 @@ def _is_multiple(valid: Tensor, scores: Tensor, others: Tensor) -> bool:
 
 def _factor(scores: Tensor, others: Tensor, valid: Tensor) -> float:
     """Return the factor of `others` nearest to `scores` over valid pairs by least squares; 0 if all `others` are 0."""
-    scores, others = (each.where(valid, 0).double() for each in (scores, others))
+    scores, others = (tensor.where(valid, 0).double() for tensor in (scores, others))
     squares = (others * others).sum().item()
     return (scores * others).sum().item() / squares if squares else 0.0

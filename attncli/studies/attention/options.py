@@ -15,12 +15,12 @@ from attncli.errors import did_you_mean, got
 from attncli.results import STAGES, Stage
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     """Return the value of `save` as a list: empty for `none`, with one item for a single stage."""
     return [] if value in ("none", ["none"]) else as_list(value)
 
 
-def _known(stage: Any) -> Any:
+def _known(stage: object) -> Any:
     if stage not in STAGES:
         raise problem(got(stage, "expected a stage, or none alone", did_you_mean(stage, STAGES)))
     return stage

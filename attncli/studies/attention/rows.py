@@ -7,8 +7,7 @@ matrix.
 
 import math
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from attncli.attention import Rules
 from attncli.pooling import Tile, tiles
 from attncli.results import TIE
-from attncli.threads import in_order, on_threads
+from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**19  # numbers of a tile, which is converted to float64
 SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of 0 is infinite
@@ -153,15 +152,16 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
     results = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
     workspace = Workspace(results, AT_A_TIME)
 
-    def fill(tile: Tile) -> None:
-        index = (tile[0], ..., tile[1]) if results.ndim > 2 else (..., tile[1])
-        with torch.no_grad():  # other threads have gradients on
+    @torch.no_grad()
+    def fill(some: Iterator[Tile]) -> None:
+        for tile in some:
+            index = (tile[0], ..., tile[1]) if results.ndim > 2 else (..., tile[1])
             metrics = of_tile(tile, workspace, *(matrix[*index, :] for matrix in matrices))
             for result, metric in zip(results, metrics, strict=True):
                 result[index] = metric
 
     with on_threads(1) as threads:
-        deque(in_order(fill, tiles(matrices[0].shape, AT_A_TIME), threads), 0)
+        share(fill, tiles(matrices[0].shape, AT_A_TIME), threads)
     return results
 
 

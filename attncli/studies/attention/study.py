@@ -19,7 +19,6 @@ from attncli.building import (
     map_entries,
     names_of,
     random_labels,
-    raw_scores,
     rules_of_inputs,
     scale_of,
     scoring_of,
@@ -29,6 +28,7 @@ from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
+from attncli.guarding import raw_scores
 from attncli.inputs.build import Inputs, build_inputs, check_tokens, saved_inputs
 from attncli.inputs.captured import read_calls
 from attncli.inputs.device import resolve_device
@@ -107,7 +107,7 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> La
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    entries = [with_model_defaults(entry, inputs.call) for entry in options.scorers]
+    entries = map_entries(options.scorers, lambda entry: with_model_defaults(entry, inputs.call))
     scorers = map_entries(
         entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device)
     )
@@ -335,7 +335,7 @@ def _stages_and_rows(
 ) -> tuple[Stages, ScorerRows]:
     """Return all stages on the CPU, or only the output if the option `weights` is false, and the metrics of rows."""
     scorer.train(options.train)
-    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
     with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
         if options.weights:

@@ -11,7 +11,7 @@ from rich.text import Text
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
-from attncli.numbers import MISSING, finite, number, several
+from attncli.numbers import MISSING, exact, finite, number, several
 from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, STAGES, TIE, Column, Result, Row, tensor_name
 from attncli.show.terminal.tables import (
     STRONG,
@@ -120,7 +120,7 @@ def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
 
 
 def _facts(result: Result, record: Row) -> Iterator[str]:
-    yield f"scale {number(result.scales[record['label']], trim=True)}"
+    yield f"scale {exact(result.scales[record['label']])}"
     parameters = record["parameters"]
     yield several(parameters, "parameter") if parameters else "no parameters"
     if f"{record['label']}/dropped" in result.tensors:
@@ -237,7 +237,7 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
         for record in result.records[: len(result.labels)]:
             formula = result.formulas[record["label"]]
             scales = [result.scales[tensor_name(record["label"], layer=layer)] for layer in result.layers]
-            own_scale = [f"scale {number(scale, trim=True)}" for scale in scales]
+            own_scale = [f"scale {exact(scale)}" for scale in scales]
             yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
     summary = AttentionFacts.of(result).summary
     if summary is None:  # a run of an earlier version

@@ -1,7 +1,6 @@
 """Compute outputs and the metrics of every row in tiles, without holding the weights of all queries."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -13,12 +12,12 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32
-from attncli.building import OwnNormalizer
 from attncli.errors import InputError
+from attncli.guarding import OwnNormalizer
 from attncli.pooling import Tile, is_softmax, scores_keys_alone, tiles
 from attncli.scorers import is_built_in
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
-from attncli.threads import in_order, on_threads
+from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
 FEWEST_QUERIES = 128  # of a head in a tile of several heads: matrix products with fewer are slow
@@ -58,11 +57,15 @@ def pool_with_rows(
         jobs = chain.from_iterable(map(of_heads, range(0, queries.shape[1], count)))
     if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
         with on_threads(1) as threads:
-            deque(in_order(lambda job: job(), jobs, threads), 0)
+            share(_call_all, jobs, threads)
     else:
-        for job in jobs:
-            job()
+        _call_all(jobs)
     return output, ScorerRows(*metrics)
+
+
+def _call_all(jobs: Iterator[Callable[[], None]]) -> None:
+    for job in jobs:
+        job()
 
 
 def _heads_of_tile(heads: int, m: int) -> int:
@@ -92,9 +95,8 @@ def _jobs(
     share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
     enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products with few queries are slow
     most = min(enough, pooling.WORKSPACE_BYTES // (share * queries.element_size()))
-    workspace, exact = Workspace(queries, most, 3), Workspace(metrics, most)
+    workspace, exact = Workspace(queries, most), Workspace(metrics, most)
 
-    @torch.no_grad()  # other threads have gradients on
     def fill(tile: Tile) -> None:
         elements, rows = tile
         batch = (elements, ...) if queries.ndim > 2 else (...,)
@@ -164,7 +166,7 @@ def _by_softmax(
     else:
         below = _below_largest(rules.logits(scores, *tile), valid)
     below *= LOG2_E
-    powers = torch.exp2(below, out=workspace(2, shape))  # faster than exp
+    powers = torch.exp2(below, out=workspace(0, shape))  # faster than exp; the scores are not needed any more
     powers[..., free:] *= allowed
     total = powers.sum(-1)
     output = (powers @ values).div_(total[..., None])

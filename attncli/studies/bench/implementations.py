@@ -12,18 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncli import textbook
-from attncli.attention import (
-    Bias,
-    Rules,
-    Valid,
-    alibi_slopes,
-    at_least_float32,
-    attend,
-    computing_dtype,
-    weighted_sum,
-)
-from attncli.building import compile_scorer, raw_scores
+from attncli.attention import Bias, Rules, alibi_slopes, at_least_float32, attend, computing_dtype, weighted_sum
+from attncli.building import compile_scorer
 from attncli.errors import InputError
+from attncli.guarding import raw_scores
+from attncli.masks import Valid
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.pooling import pool, pool_by_rules

@@ -20,10 +20,10 @@ from attncli.building import (
     names_of,
     outline,
     random_labels,
-    raw_scores,
     stored_parameters,
 )
 from attncli.errors import Collector, InputError, ran_out
+from attncli.guarding import raw_scores
 from attncli.inputs.device import resolve_device, too_large
 from attncli.results import Result, Row, Rows
 from attncli.scorers import SCORERS

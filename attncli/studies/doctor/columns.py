@@ -1,13 +1,11 @@
 """The columns of the study `doctor` for findings and for the numbers of each head, and its facts."""
 
 from collections.abc import Sequence
-from functools import partial
 
-from attncli.numbers import number
+from attncli.numbers import short
 from attncli.results import LABEL, LAYER, SCORER, Column, Facts, Result
 from attncli.studies.doctor.checks import CHECKS
 
-short = partial(number, digits=3)
 HEAD = Column("head", "head", "Number of the head, from 0; empty for all heads.", kind="place")
 PLACE = (SCORER, LABEL, LAYER, HEAD)
 COLUMNS = (

@@ -43,25 +43,25 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     A cell has the colour of its check, stronger for values further beyond the limit; with several findings it has a
     strip for each.
     """
-    found = cells_of(result)
-    rows = max(len(each) for each in found.values())
-    columns = max(len(heads_in(each)) for each in found.values())
+    cells = cells_of(result)
+    rows = max(len(layers) for layers in cells.values())
+    columns = max(len(heads_in(layers)) for layers in cells.values())
     values = dict[str, list[float]]()  # by letter
-    for cell in (cell for layers in found.values() for heads in layers.values() for cell in heads.values()):
+    for cell in (cell for layers in cells.values() for heads in layers.values() for cell in heads.values()):
         for letter, value in cell.items():
             values.setdefault(letter, []).append(value)
     shades = {check.letter: Shades(check, values[check.letter]) for check in CHECKS if check.letter in values}
-    with drawing([*found, look.title or ""], note, look) as sheet:
+    with drawing([*cells, look.title or ""], note, look) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
         title = f"{source_of(result)}: attention heads"
-        figure, axes = grid(sheet, len(found), columns_of(len(found), shape, sheet), title)
-        for each, (label, layers) in zip(axes, found.items(), strict=True):
+        figure, axes = grid(sheet, len(cells), columns_of(len(cells), shape, sheet), title)
+        for each, (label, layers) in zip(axes, cells.items(), strict=True):
             _draw(each, sheet, layers, shades)
             figure.hints += _hints(result, each, label, layers)
-            each.set_title(printable(label) if len(found) > 1 else "")
-        patches = [Patch(facecolor=each.colour(sheet, each.ends[1])) for each in shades.values()]
+            each.set_title(printable(label) if len(cells) > 1 else "")
+        patches = [Patch(facecolor=shade.colour(sheet, shade.ends[1])) for shade in shades.values()]
         if patches:  # each in the strongest colour of its cells
-            draw_legend(figure, [each.about for each in shades.values()], patches)
+            draw_legend(figure, [shade.about for shade in shades.values()], patches)
         lay_out(figure, shape, note, "doctor", widest=10 * shape[0] + 10, least=(LEAST[0] * columns, LEAST[1] * rows))
         return figure
 

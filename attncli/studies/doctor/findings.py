@@ -12,23 +12,27 @@ MOST_NAMED = 3
 
 def findings_of(result: Result) -> list[Finding]:
     """Return a sentence for each check with findings, for labels without findings, and for small layers."""
-    groups, found = by_label(result.records), list[Finding]()
+    groups, findings = by_label(result.records), list[Finding]()
     heads, random = by_label(result.heads), result.random
     named = heads if len(heads) > 1 else random  # labels that sentences name
     for check in CHECKS:
         for label, rows in groups.items():
-            own = [row for row in rows if row["check"] == check.key]
-            if own:
+            of_check = [row for row in rows if row["check"] == check.key]
+            if of_check:
                 prefix = f"{in_sentence(label, random)}: " if label in named else ""
-                numbers = {"count": len(own), "heads": len(heads[label]), "most": _ranked(own, check)[0]["value"]}
-                found.append(Finding(prefix + _sentence(check, own, len(heads[label]), result), label, numbers))
+                numbers = {
+                    "count": len(of_check),
+                    "heads": len(heads[label]),
+                    "most": _ranked(of_check, check)[0]["value"],
+                }
+                findings.append(Finding(prefix + _sentence(check, of_check, len(heads[label]), result), label, numbers))
     quiet = [label for label in heads if label not in groups]
     if quiet:
         with_ = ", ".join(in_sentence(label, random) for label in quiet if label in named)
         of = f" with {with_}" if with_ else ""
         what = "No fault" if DoctorFacts.of(result).unjudged else "Nothing"
-        found.append(Finding(f"{what} found in {several(len(heads[quiet[0]]), 'head')}{of}."))
-    return [*found, *_untold(result)]
+        findings.append(Finding(f"{what} found in {several(len(heads[quiet[0]]), 'head')}{of}."))
+    return [*findings, *_untold(result)]
 
 
 def _sentence(check: Check, rows: Sequence[Row], heads: int, result: Result) -> str:

@@ -85,11 +85,11 @@ def heads_of(call: Call) -> list[Head]:
     seen = call.live & (counts > 0)
     enough = call.live & (counts >= FEWEST_IN_SIGHT)
     judged = enough & (sums[..., 0] > 0) & shares.isfinite().all(-1)
-    of_heads = zip(*(each.unbind(1) for each in (shares, call.valid, judged)), strict=True)
-    heads = [_of_weights(call.first, *each) for each in of_heads]
+    of_heads = zip(*(tensor.unbind(1) for tensor in (shares, call.valid, judged)), strict=True)
+    heads = [_of_weights(call.first, *head) for head in of_heads]
     nearest = _nearest(shares, judged, [_may_be_duplicate(head) for head in heads])
     lengths = _lengths(call.output, enough)
-    found = list[Head]()
+    all_heads = list[Head]()
     for number, head in enumerate(heads):
         divergence, twin = nearest.get(number, (None, None))
         numbers = head.numbers | {
@@ -99,8 +99,8 @@ def heads_of(call: Call) -> list[Head]:
             "padding": _on_padding(call, shares[:, number], seen[:, number]),
             "overflow": float(call.largest[number].nan_to_num(math.inf, math.inf)),
         }
-        found.append(Head(numbers, head.share, twin, head.is_judged))
-    return found
+        all_heads.append(Head(numbers, head.share, twin, head.is_judged))
+    return all_heads
 
 
 def _of_weights(start: int, shares: Tensor, valid: Tensor, judged: Tensor) -> Head:
@@ -158,12 +158,12 @@ def _nearest(shares: Tensor, judged: Tensor, able: list[bool]) -> dict[int, tupl
     rows = judged[:, heads].transpose(0, 1).flatten(1).to(roots.dtype)  # heads, b * n
     overlap = (roots @ roots.mT) / (rows @ rows.mT).clamp(min=1.0)
     overlap.fill_diagonal_(-1.0)
-    found = dict[int, tuple[float, int]]()
-    for place, other in enumerate(overlap.argmax(-1).tolist()):
-        both = judged[:, heads[place]] & judged[:, heads[other]]
-        p, q = (shares[:, heads[each]][both].double() for each in (place, other))
-        found[heads[place]] = float(_js_bits(p, q).mean()), heads[other]
-    return {head: each for head, each in found.items() if not math.isnan(each[0])}
+    nearest = dict[int, tuple[float, int]]()
+    for position, other in enumerate(overlap.argmax(-1).tolist()):
+        both = judged[:, heads[position]] & judged[:, heads[other]]
+        p, q = (shares[:, heads[index]][both].double() for index in (position, other))
+        nearest[heads[position]] = float(_js_bits(p, q).mean()), heads[other]
+    return {head: distance for head, distance in nearest.items() if not math.isnan(distance[0])}
 
 
 def _js_bits(p: Tensor, q: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ def _lengths(output: Tensor, seen: Tensor) -> list[float | None]:
     middle = float(means.nanquantile(0.5))
     if len(means) < 2 or not middle > 0:
         return [None] * len(means)
-    return [None if math.isnan(each) else each / middle for each in means.tolist()]
+    return [None if math.isnan(mean) else mean / middle for mean in means.tolist()]
 
 
 def _on_padding(call: Call, shares: Tensor, seen: Tensor) -> float | None:

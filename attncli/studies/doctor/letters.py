@@ -25,16 +25,16 @@ def cells_of(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
 
     A finding without a head applies to all heads of the layer. If there is no axis of heads, the head is 0.
     """
-    found: dict[tuple[str, str | None, int | None], dict[str, float]] = {}
+    cells: dict[tuple[str, str | None, int | None], dict[str, float]] = {}
     for row in result.records:
-        found.setdefault((row["label"], row["layer"], row["head"]), {})[LETTERS[row["check"]]] = row["value"]
+        cells.setdefault((row["label"], row["layer"], row["head"]), {})[LETTERS[row["check"]]] = row["value"]
     grids = dict[str, dict[str, dict[int, Cell]]]()
     for label, rows in by_label(result.heads).items():
         for row in rows:
             layer, head = row["layer"], row["head"]
-            of_layer = found.get((label, layer, None), {}) if head is not None else {}
+            of_layer = cells.get((label, layer, None), {}) if head is not None else {}
             name = "" if layer is None else str(result.layers[layer])
-            grids.setdefault(label, {}).setdefault(name, {})[head or 0] = of_layer | found.get((label, layer, head), {})
+            grids.setdefault(label, {}).setdefault(name, {})[head or 0] = of_layer | cells.get((label, layer, head), {})
     return grids
 
 

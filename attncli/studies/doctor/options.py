@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from attncli.config.models import STUDY, About, DType, Experiment
-from attncli.config.scorer_entries import MODEL, Scorers, model_entry
-from attncli.config.strict import Flag, problem
+from attncli.config.scorer_entries import MODEL, Scorers
+from attncli.config.short_forms import model_entry
+from attncli.config.strict import problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
-from attncli.config.texts import MODEL_NAME, ModelName, Texts
+from attncli.config.texts import MODEL_NAME, ModelName, Revision, Texts, Way
 
-RUN = Flag(panel="The model")
 DEFAULT_SCORERS: list[Any] = [{"scorer": "scaled_dot"}]
 OWN_SCORER: list[Any] = [model_entry(MODEL)]  # of a captured model
 OF_DATA = ("mask", "tokens")  # keys beside queries, keys and values
@@ -31,10 +31,8 @@ class DoctorOptions(Experiment):
     )
     model: Annotated[ModelName | None, MODEL_NAME] = None
     texts: Texts
-    attn: Annotated[
-        Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN
-    ] = "auto"
-    revision: Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN] = None
+    attn: Way = "auto"
+    revision: Revision = None
     dtype: Annotated[DType | None, Field(description="dtype of the tensors or the model; default: the file's")] = None  # type: ignore[assignment]
 
     @model_validator(mode="after")
@@ -43,11 +41,11 @@ class DoctorOptions(Experiment):
             raise problem(f"got data together with a model, {BESIDE}", under=["data"])
         if self.data is None and self.model is None:
             raise problem("the key `data` or the key `model` is missing", under=["data"])
-        given, of = ("a model", OF_DATA) if self.model is not None else ("data", OF_MODEL)
+        source, of = ("a model", OF_DATA) if self.model is not None else ("data", OF_MODEL)
         of = (*of, "mask") if isinstance(self.data, CapturedData) else of
         if beside := next((key for key in of if key in self.model_fields_set), None):
-            given = "`capture`" if beside in OF_DATA and self.model is None else given
-            raise problem(f"got {beside} together with {given}, which has no use for it; leave it out", under=[beside])
+            source = "`capture`" if beside in OF_DATA and self.model is None else source
+            raise problem(f"got {beside} together with {source}, which has no use for it; leave it out", under=[beside])
         return self
 
     @classmethod

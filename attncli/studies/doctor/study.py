@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from attncli.building import (
     inputs_of_entry,
     map_entries,
     random_labels,
-    raw_scores,
     rules_of_inputs,
     scale_of,
     scoring_of,
@@ -26,6 +24,7 @@ from attncli.common.requests import request_of
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.errors import below
+from attncli.guarding import raw_scores
 from attncli.inputs.build import Inputs, build_inputs, saved_inputs
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
@@ -136,7 +135,7 @@ def _of_model(
     ]
 
 
-def _padding_in(batch: Any, b: int, m: int) -> Tensor | None:
+def _padding_in(batch: object, b: int, m: int) -> Tensor | None:
     """Return a tensor (b, m), True at padding, from a tokenizer's output; None if it is unknown or does not fit.
 
     A fast tokenizer's output has the mask even if the mask was left out of the model's inputs.
@@ -216,7 +215,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
 def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:
     """Return the attention of a scorer entry, the entry at this position, in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[position], part.scorers[position]
-    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
     with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]

@@ -43,8 +43,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         title = "Layers and heads" if layers else "Heads"
         yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
         yield from left_out(len(grid) - len(shown), len(grid), "layers")
-    found = {row["check"] for row in rows}
-    letters = [f"{check.letter} {check.key}" for check in CHECKS if check.key in found]
+    checks = {row["check"] for row in rows}
+    letters = [f"{check.letter} {check.key}" for check in CHECKS if check.key in checks]
     yield Text()
     yield Text("   ".join([*letters, f"{NOTHING} nothing found"]))
     if most is None:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
-from attncli.building import calling
 from attncli.errors import InputError
+from attncli.guarding import calling
 from attncli.normalizers import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax

@@ -128,7 +128,6 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
     gradient if one key has all weight. `random` has the labels with random parameters.
     """
-    random = {*random}.difference(row["label"] for row in records if row["normalizer"] == "uniform")
     findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
     peaked = [
         row

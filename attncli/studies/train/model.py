@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
-from attncli.building import build_normalizer, build_scorer, calling, inputs_of_entry, raw_scores
+from attncli.building import build_normalizer, build_scorer, inputs_of_entry
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
+from attncli.guarding import calling, raw_scores
 from attncli.inputs.seeding import derived_seed, seeded
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import SCORERS, Scorer

@@ -25,6 +25,7 @@ class TrainOptions(Experiment):
         "bias": "has keys in no order, and so without positions",
         "window": "has keys in no order, and so without positions",
         "dtype": "trains in float32 or float64",
+        "fitted": "trains scorers from their start",
     }
 
     study: Annotated[Literal["train"], STUDY] = "train"

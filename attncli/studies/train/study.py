@@ -129,7 +129,8 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
         states = {f"{job.name}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
         done[job.name] = FinishedTraining(rows_of(job, learnt, options.steps), curves, states)
 
-    with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
+    set_threads = torch.get_num_threads  # of a new thread; see `share`
+    with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool:
         try:
             for future in as_completed([pool.submit(work, job) for job in jobs]):
                 future.result()

@@ -107,7 +107,7 @@ def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[
     return figure, left, right
 
 
-def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) -> None:
+def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: object) -> None:
     sizes, values = curve["d"], curve["theory_variance"]
     if len(sizes) == 1:
         sizes, values = sizes * np.array([1 / 1.25, 1.25]), values.repeat(2)

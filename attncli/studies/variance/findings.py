@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.study import PreparedPairs, change, numbers_of, power_law
-from attncli.numbers import finite, number
+from attncli.numbers import exact, finite, number
 from attncli.results import Finding, Row, by_label, in_sentence
 
 SAME = 1e-6  # relative: theories that differ by less are the same
@@ -20,11 +20,13 @@ def findings_of(prepared: PreparedPairs, records: Sequence[Row], random: Collect
     `random` has the labels with random parameters.
     """
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
-    found = [_of_label(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()]
+    findings = [
+        _of_label(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()
+    ]
     pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
     known = not prepared.is_real and prepared.entries.degrees_of_freedom > 2
-    return [*found, _why(prepared.entries)] if dots and known else found
+    return [*findings, _why(prepared.entries)] if dots and known else findings
 
 
 def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:
@@ -38,7 +40,7 @@ def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Find
         text, numbers = f"{text}, like d^{power:.2f}", numbers | {"power": power}
     theory = [row["theory_variance"] for row in named]
     if len(finite(theory)) == len(named):
-        values = dict.fromkeys(number(each, trim=True) for each in theory)
+        values = dict.fromkeys(exact(value) for value in theory)
         text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(values)}"
     varied = [row for row in rows if row["row_variance"] is not None and row["variance"] > 0]
     shares = [row["row_variance"] / row["variance"] for row in varied]
@@ -74,7 +76,7 @@ def _refuted(rows: Sequence[Row], compared: int) -> str:
 def _why(entries: Entries) -> Finding:
     """Return the finding that explains the moments of q . k by the mean and variance of one product q_i k_i."""
     numbers = dict(zip(("product_mean", "product_variance"), entries.moments(1).of_product(), strict=True))
-    mean, variance = (number(each, trim=True) for each in numbers.values())
+    mean, variance = (exact(value) for value in numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
     text += f"and variance {_times(variance, 'd')}; scale 1/sqrt(d) gives mean {_times(mean, 'sqrt(d)')} and variance "
     return Finding(f"{text}{variance}, scale 1/d gives mean {mean} and variance {variance}/d.", None, numbers)

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.common.pairs.entries import PairsFacts
 from attncli.common.pairs.study import PLACE
-from attncli.numbers import number
+from attncli.numbers import exact, number
 from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
@@ -52,7 +52,7 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
         return
     for label, records in by_label(result.records).items():
         yield Text()
-        scales = dict.fromkeys(number(records[end]["scale"], trim=True) for end in (0, -1))
+        scales = dict.fromkeys(exact(records[end]["scale"]) for end in (0, -1))
         yield from heading(records[0], result.formulas[label], [f"scale {' to '.join(scales)}"])
         kinds = {record["theory"] for record in records}
         yield from blocks([D], [*RANDOM, *[THEORY] * ("limit" in kinds)], records, width, most)
@@ -61,7 +61,7 @@ def _random(result: Result, width: int, most: int | None) -> Iterator[Renderable
 
 def _real(result: Result, width: int, most: int | None) -> Iterator[RenderableType]:
     records, layers = numbered_layers(result.records, result.layers, most)
-    root = number(PairsFacts.of(result).one_over_sqrt_d, trim=True)
+    root = exact(PairsFacts.of(result).one_over_sqrt_d)
     one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
     yield Text(f"{PairsFacts.of(result).words}{one_d}. {REAL}")
     yield from remark(layers)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from attncli.building import calling
 from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
+from attncli.guarding import calling
 from attncli.scorers import Scorer
 
 

@@ -1,0 +1,137 @@
+"""Entries of scorers in short forms: names, `name:option=value`, modules; and the options that an entry may have."""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from attncli import errors
+from attncli.config.catalogue import class_name, is_custom, names_of
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, named_options, normalizer_of
+from attncli.config.scorer_entries import ENTRY_KEYS, MODEL, NOT_IN_LABELS, ONCE, default_label, is_models, model_of
+from attncli.config.strict import Model
+
+
+def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
+    """Return the mapping for `name:option=value,option=value`, or the text itself if it has another form.
+
+    The default label joins the scorer's name (`model` with `scale: model`), the values of the options, and the
+    normaliser, but leaves out options in `unnamed`. `/`, which labels must not contain, becomes `_over_`.
+    """
+    name, options = named_options(text, ("label",)) or (text, {})
+    if "=" in name or (":" in name and not is_custom(name)) or "scorer" in options:
+        return text
+    entry: dict[str, Any] = {"scorer": name, **options}
+    if options.keys() - {*unnamed}:
+        is_own = is_models(name, options.get("scale"))
+        named = options.keys() - {KEY, "scale" if is_own else KEY, *unnamed}
+        plain = [value for key, value in options.items() if key in named and not isinstance(value, dict | list)]
+        words = ["null" if value is None else str(value) for value in plain]
+        normalizer = as_mapping(options.get(KEY))
+        is_named = isinstance(normalizer, dict) and KEY not in unnamed
+        words += [class_name(str(value)) for key, value in normalizer.items() if key not in unnamed] if is_named else []
+        words = [word.replace("/", "_over_") for word in words]
+        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([MODEL if is_own else default_label(name), *words])))
+    return entry
+
+
+def option_paths(entry: object, path: errors.Path) -> list[errors.Path]:
+    """Return the paths inside an entry without short forms at which its option `path` may be changed.
+
+    `scale: model` is kept, and so are the keys of an entry that is the model's own in everything else.
+    """
+    if isinstance(entry, dict) and is_models(entry.get("scorer"), entry.get("scale")):
+        of_scorer = _fields(model_of, entry)
+        others = entry.keys() & of_scorer.keys() - {"scorer", "scale", "label"}
+        if path[0] == "scale" or all(entry[key] == of_scorer[key].default for key in others):
+            return []
+    return all_option_paths(entry, path)
+
+
+def all_option_paths(entry: object, path: errors.Path) -> list[errors.Path]:
+    """Return the paths inside an entry without short forms at which it may have the option `path`.
+
+    It may be an option of the scorer or of the normaliser, a key common to all entries, or several of these. A key in
+    ONCE counts only if the entry has it. A wrong entry has no options; validation reports it.
+    """
+    key, *rest = path
+    if not isinstance(entry, dict):
+        return []
+    of_scorer, of_normalizer = _fields(model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
+    if key == KEY and rest:
+        return [path] if rest[0] in of_normalizer else []
+    has_key = key in entry if key in ONCE else key in of_scorer
+    return [path] * has_key + [(KEY, *path)] * (key in of_normalizer and key != KEY)
+
+
+def is_known(entry: object) -> bool:
+    """Whether the scorer and the normaliser of an entry without short forms exist."""
+    return isinstance(entry, dict) and bool(_fields(model_of, entry) and _fields(normalizer_of, _normalizer_in(entry)))
+
+
+def _normalizer_in(entry: Mapping[str, Any]) -> Any:
+    return as_mapping(entry.get(KEY, DEFAULT_NORMALIZER))
+
+
+def _fields(choose: Callable[[Any], type[Model]], value: object) -> Mapping[str, FieldInfo]:
+    with suppress(PydanticCustomError):
+        return choose(value).model_fields
+    return {}
+
+
+def options_in(entries: object) -> dict[str, str]:
+    """Return the options of the scorers and normalisers of entries without short forms, with the path of the first."""
+    paths = dict[str, str]()
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict):
+            options = [(name, name) for name in _fields(model_of, entry) if name not in ENTRY_KEYS]
+            options += [
+                (name, f"{KEY}.{name}") for name in _fields(normalizer_of, _normalizer_in(entry)) if name != KEY
+            ]
+            for option, path in options:
+                paths.setdefault(option, f"scorers[{index}].{path}")
+    return paths
+
+
+def model_entry(entry: object) -> Any:
+    """Return an entry for a captured model, with `model` and the name of a normaliser replaced by mappings.
+
+    `model` stands for the model's own scores with softmax; the name of another normaliser stands for the model's own
+    scores with that normaliser. Other entries are returned unchanged.
+    """
+    if entry == MODEL:
+        return {"scorer": "scaled_dot", "scale": MODEL}
+    if isinstance(entry, str) and entry in names_of("normaliser") and entry != DEFAULT_NORMALIZER:
+        return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
+    return entry
+
+
+def _with_text_keys(plan: object) -> Any:
+    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys.
+
+    A number that is there as text, too, stays: it is an error.
+    """
+    if not isinstance(plan, Mapping) or "scorer" in plan:
+        return plan
+    is_number = {key: isinstance(key, int) and not isinstance(key, bool) and str(key) not in plan for key in plan}
+    numbers = {key: str(key) for key in plan if is_number[key]}
+    return {numbers.get(key, key): _with_text_keys(part) for key, part in plan.items()}
+
+
+def expand_short_forms(entry: object) -> Any:
+    """Return an entry with short forms expanded: text and objects become mappings, as do normalisers with options.
+
+    An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
+    """
+    entry = scorer_of(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
+    if not isinstance(entry, dict):
+        return entry
+    if "plan" in entry:
+        return {**entry, "plan": _with_text_keys(entry["plan"])}
+    normalizer = as_mapping(entry.get(KEY))
+    if is_models(entry.get("scorer"), entry.get("scale")):
+        name = normalizer.get(KEY) if isinstance(normalizer, dict) else None
+        entry = {"label": default_label(MODEL, name if isinstance(name, str) else DEFAULT_NORMALIZER), **entry}
+    return {**entry, KEY: normalizer} if isinstance(normalizer, dict) and len(normalizer) > 1 else entry
