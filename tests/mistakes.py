@@ -17,7 +17,7 @@ from pytest import MonkeyPatch  # noqa: PT013
 from torch import Tensor, nn
 
 import attncli
-from attncli import attention, textbook
+from attncli import attention, masks, textbook
 from attncli.building import inputs_of_entry, rules_of
 from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
@@ -49,7 +49,7 @@ def replace(patch: MonkeyPatch, original: Any, substitute: Any) -> None:
 
 def mask_shifted(patch: MonkeyPatch) -> None:
     """Count one key too many as valid."""
-    below = attention.below_limits
+    below = masks.below_limits
     replace(patch, below, lambda limits, m, *keys: below(limits + 1, m, *keys))
 
 
@@ -84,6 +84,7 @@ always_a_quarter = _forward_of("scaled_dot", lambda self, q, k: 0.25 * q @ k.mT)
 dot_is_scaled = _forward_of("dot", lambda self, q, k: q @ k.mT / q.shape[-1] ** 0.5)
 no_cosine = _forward_of("cosine", lambda self, q, k: self.scale * q @ k.mT)
 cosine_without_its_scale = _forward_of("cosine", lambda self, q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT)
+kernel_is_exponential = _forward_of("kernel", lambda self, q, k: (q @ k.mT * k.shape[-1] ** -0.5).clamp(max=60).exp())
 product_for_sum = _forward_of("vector_sum", lambda self, q, k: q @ k.mT)
 gaussian_without_the_two = _forward_of("gaussian", lambda self, q, k: -2.0 * self.scale * torch.cdist(q, k).square())
 

@@ -25,11 +25,12 @@ MOST_FILES, FAMILY = 25, 4
 LAYERS = (
     {"errors"},
     {"modes", "numbers", "rounding", "stopping", "textbook"},
+    {"masks"},
     {"attention", "results", "threads"},
     {"scorers", "normalizers"},
     {"pooling"},
     {"config", "models"},
-    {"inputs", "show"},
+    {"guarding", "inputs", "show"},
     {"building", "common", "engine.expect"},
     {"studies", "swapping"},  # what a study promises, and the registry
     {"common.pairs"},  # shared by variance and saturation
@@ -218,9 +219,5 @@ def test_folders_can_be_taken_in(folder: Path) -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    """Classes of `attncli.interactive` may have the name of the class that they extend for Python."""
-    classes = {(path, node.name) for path, node in NODES if isinstance(node, ast.ClassDef)}
-    facade = {name for path, name in classes if path.name == "interactive.py"}
-    names = Counter(name for path, name in classes if path.name != "interactive.py")
+    names = Counter(node.name for _, node in NODES if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
-    assert facade & names.keys() == {"Comparison", "Explanation", "Result", "SweepResult"}

@@ -14,7 +14,6 @@ import torch
 
 from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.config.signatures import options_of
-from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES
 from attncli.studies.attention.columns import COLUMNS
@@ -32,7 +31,6 @@ SEEN_IN_THE_WORK = {  # mistakes that `check` does not find
     *("a normaliser that ignores the mask", "a normaliser that divides by 0"),
     "a normaliser that writes to its scores",
     "a scale that is not positive for this number of keys",
-    "a sweep given to run",  # `check` accepts it
 }
 UNPRINTABLE = [  # with characters that are invisible in a text file
     Mistake(
@@ -40,18 +38,6 @@ UNPRINTABLE = [  # with characters that are invisible in a text file
         RUN,
         b"data:\n\tqueries: 1\n",
         "x.yaml:2:1: not valid YAML: YAML allows no tabs for indentation; use spaces",
-    ),
-    Mistake(
-        "a tab after spaces",
-        RUN,
-        b"data:\n  queries: 1\n  \tkeys: 1\n",
-        "x.yaml:3:3: not valid YAML: YAML allows no tabs for indentation; use spaces",
-    ),
-    Mistake(
-        "a tab in a list",
-        RUN,
-        b"scorers:\n- dot\n-\tscorer: dot\n\tlabel: b\n",
-        "x.yaml:3:2: not valid YAML: YAML allows no tabs for indentation; use spaces",
     ),
     Mistake("a tab within a line", RUN, b"name: a\nseed:\t[1\n", "x.yaml:2:6: not valid YAML: got a tab; use spaces"),
     Mistake(
@@ -84,7 +70,6 @@ MISTAKES = UNPRINTABLE + TOLD
 
 NAMES: dict[str, Iterable[str]] = {  # words that stand for the lists of names in texts
     "SCORERS": SCORERS,
-    "NORMALIZERS": NORMALIZERS,
     "STUDIES": STUDIES,
     "ENTRY_KEYS": ENTRY_KEYS,
     "WITH_SCALE": [name for name, cls in SCORERS.items() if "scale" in options_of(cls)],

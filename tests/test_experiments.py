@@ -15,6 +15,7 @@ from torch import Tensor
 from attncli.config.builtin import builtin_names, builtin_path
 from attncli.normalizers import NORMALIZERS
 from tests import reference
+from tests.claims import FITTED
 from tests.cli import good
 from tests.test_architecture import BASE, OF_MODULE, distributions
 
@@ -161,7 +162,8 @@ def test_the_dependencies_are_enough_for_every_experiment(tmp_path: Path) -> Non
     others = {name for name in OF_MODULE if not distributions(name) & BASE} - {"attncli", "tests"}
     assert {"transformers", "pandas", "distributed"} <= others
     assert "entmax" not in others
-    alone = [name for name in builtin_names() if name not in ("swap", "fit")]  # their model needs the extra `models`
+    of_hub = ("swap", "fit", *(f"papers/{name}" for name in FITTED))  # their model needs the extra `models`
+    alone = [name for name in builtin_names() if name not in of_hub]
     check, run = ["check", *alone], ["run", "normalizers", "claims/16a_sparse_weights"]
     for arguments in (check, [*run, "--no-plots", "--quiet"]):
         command = [sys.executable, "-c", WITHOUT, ",".join(others), *arguments]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.errors import in_bytes
-from attncli.numbers import distinct, duration, number, percent, sizes
+from attncli.numbers import distinct, duration, exact, number, percent, sizes
 
 CASES: dict[str, tuple[Any, dict[Any, str]]] = {
     "four digits": (number, {
@@ -19,7 +19,7 @@ CASES: dict[str, tuple[Any, dict[Any, str]]] = {
     "three decimals": (partial(number, decimals=3), {
         0.0: "0", 1.0: "1.000", 0.12345: "0.123", 0.0014: "0.001", 0.0006: "6e-04", 1e-45: "1e-45", 2.5e-300: "2e-300",
     }),
-    "exact": (partial(number, trim=True), {1.0: "1", 0.5: "0.5", 0.70710678: "0.7071", 100.0: "100", 1e-5: "1.00e-05"}),
+    "exact": (exact, {1.0: "1", 0.5: "0.5", 0.70710678: "0.7071", 100.0: "100", 1e-5: "1.00e-05"}),
     "integers": (number, {0: "0", 7: "7", 1048576: "1,048,576", 12_345_678: "1.23e+07"}),
     "others": (number, {None: "-", True: "yes", False: "no", "words": "words", (0.98512, 1.01): "0.9851 to 1.010"}),
     "times": (duration, {

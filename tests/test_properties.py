@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attncli import pooling
-from attncli.attention import Bias, Rules, Valid, attend, masked_softmax, weighted_sum
+from attncli.attention import Bias, Rules, attend, masked_softmax, weighted_sum
 from attncli.errors import InputError
+from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS

@@ -28,6 +28,8 @@ from attncli.results import SweepResult
 from tests import cli
 from tests.studies.bench.small import hurry
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 SMALL: dict[str, Any] = {
     "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]},
     "scorers": ["dot", {"scorer": "gaussian", "sigma": 2.0}],

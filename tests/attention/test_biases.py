@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from attncli.attention import ALL, Bias, alibi_slopes
+from attncli.attention import Bias, alibi_slopes
+from attncli.masks import ALL
 from tests import reference
 from tests.experiments import result_of
 from tests.scorers.catalogue import normal

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from attncli.attention import ALL, Valid, masked_softmax
+from attncli.attention import masked_softmax
 from attncli.errors import InputError
+from attncli.masks import ALL, Valid
 
 
 def read_only(array: Any) -> Any:

@@ -138,7 +138,20 @@ def seen(*layers: str, lost: str | None = "relu", said: Mapping[str, object] = C
     return save(tensors, {"attncli": json.dumps({"version": 1, "layers": entries})})
 
 
+def fitted(**changes: object) -> bytes:
+    """Write a file of the study `fit` with two scorers, for one head of a layer, and for another size of queries."""
+    layer = {"number": 0, "heads": [1], "query_size": 4, "key_size": 4}
+    layers = {"encoder.0": layer, "encoder.1": {**layer, "query_size": 5}}
+    entries = {"dot": {"scorer": "scaled_dot"}, "cosine": {"scorer": "cosine"}}
+    facts = {"model": "other", "texts": None, "trained_on": [], "layers": layers, "entries": entries, **changes}
+    scales = {f"{label}/{name}/scale": torch.ones(1) for label in entries for name in layers}
+    return save(scales, {"attncli_fitted": json.dumps(facts)})
+
+
 FILES: dict[str, bytes] = {
+    "ran/fitted.safetensors": fitted(),
+    "cut/fitted.safetensors": fitted(layers=None),
+    "unlike/fitted.safetensors": SAFE,
     "seen.safetensors": seen("encoder.0", "encoder.1"),
     "lost.safetensors": seen(),
     "layerless.safetensors": seen(lost=None),
@@ -153,7 +166,6 @@ FILES: dict[str, bytes] = {
     "words.npy": array(np.array([["a"]])),
     "complex.npy": array(np.ones((2, 2), dtype=complex)),
     "flat.npy": array(np.ones(3)),
-    "rowless.npy": array(np.ones((0, 3))),
     "renamed.npy": NPZ,
     "two.npz": zipped({"a.npy": NPY, "b.npy": NPY}),
     "cut.npz": NPZ[:-30],
@@ -162,20 +174,15 @@ FILES: dict[str, bytes] = {
     "code.pt": pickled(call("os", "getcwd")),
     "cut.pt": PT[:-100],
     "none.pt": pt({"epoch": 3}),
-    "page.pt": b"<!DOCTYPE html><html></html>",
     "header.csv": b"x,y\n1,2\n",
     "word.csv": b"1,2\n3,four\n",
     "ragged.csv": b"1,2\n3\n",
     "comment.csv": b"# nothing\n",
     "binary.csv": b"\xff\xfe\x00",
-    "lens.npy": array(np.array([2, 6])),
     "halves.npy": array(np.array([2.5, 5])),
-    "numbers.npy": array(np.ones((3, 5))),
     "slopes.npy": array(np.full((3, 5), -0.5)),
     "threes.npy": array(np.full((3, 5), 3)),
     "turned.npy": array(np.ones((5, 3), dtype=bool)),
-    "lower.pt": pt({"w.weight": torch.ones(4, 4)}),
-    "narrow.pt": pt({"W.weight": torch.ones(4, 3)}),
     "general.pt": pt({"W.weight": torch.ones(4, 4)}),
     "additive.pt": pt(
         {"W_q.weight": torch.ones(8, 4), "W_k.weight": torch.ones(9, 4), "w_v.weights": torch.ones(1, 8)}
@@ -192,9 +199,7 @@ FILES: dict[str, bytes] = {
     "one_key.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((1, 4)))}),
     "only_keys.npz": zipped({"keys.npy": array(np.ones((3, 4)))}),
     "vector.npz": zipped({"queries.npy": array(np.ones(4)), "keys.npy": array(np.ones((3, 4)))}),
-    "none.npz": zipped({"queries.npy": array(np.ones((0, 4))), "keys.npy": array(np.ones((3, 4)))}),
     "pairs.yaml": b"study: saturation\n",
-    "mistakes.yaml": b"data: {queries: {shape: [2, 0, 4]}, keys: {shape: [2, 5, 4]}}\nscorers: [{scorer: dott}]\n",
     "lengths.yaml": b"data:\n  queries: {shape: [2, 3, 4]}\n  keys: {shape: [2, 5, 4]}\n  valid_lens: [2, 9]\n"
     b"scorers: [{scorer: dot}]\n",
 }

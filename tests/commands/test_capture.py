@@ -27,6 +27,22 @@ def named():
 def runs():
     nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
 
+class Multi(nn.MultiheadAttention):
+    pass
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.the_first_attention_of_the_encoder = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.the_second_attention = Multi(16, 4, batch_first=True)
+
+    def forward(self, x):
+        y, _ = self.the_first_attention_of_the_encoder(x, x, x)
+        return self.the_second_attention(y, y, y)[0] + relu()
+
+def odd():
+    return Odd(), x
+
 def mlp():
     return nn.Linear(16, 4), x
 
@@ -102,9 +118,9 @@ def content_of(path: Path | str) -> dict[str, object]:
 
 def test_a_function_of_the_users_own(own: Path) -> None:
     lines = good("capture", "own:module").splitlines()
-    assert lines[0].split() == ["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
-    assert lines[1].split() == ["layers.0.self_attn", "MultiheadAttention", "1", "2", "3", "3", "4", "4", "1", "0.5"]
-    assert lines[-2].startswith("3 calls of 3 layers; re-scored, outputs differ by ")
+    assert lines[0].split() == ["layer", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
+    assert lines[2].split() == ["layers.0.self_attn", "1", "2", "3", "3", "4", "4", "1", "0.5"]
+    assert " ".join(lines[6:-1]).startswith("3 calls of 3 layers of MultiheadAttention; re-scored, outputs differ by ")
     assert lines[-1] == "module.safetensors"
     assert names_in(own) == ["module.safetensors", "own.py"]
     content = content_of("module.safetensors")
@@ -140,8 +156,8 @@ def test_choices_and_places(own: Path) -> None:
     good("capture", "own:module", "--layers", "0,2", "--heads", "1-2", "--out", "new/some.safetensors")
     captured = read_captured(Path("new/some.safetensors"))
     assert captured.usable == ["layers.0.self_attn", "layers.2.self_attn"]
-    assert captured.record("layers.2.self_attn").queries.shape == (2, 2, 3, 4)
-    assert captured.record("layers.2.self_attn").heads == (1, 2)
+    assert captured.read("layers.2.self_attn").queries.shape == (2, 2, 3, 4)
+    assert captured.read("layers.2.self_attn").heads == (1, 2)
     before = Path("new/some.safetensors").read_bytes()
     exists = '--out: got "new/some.safetensors", which exists; expected a new file; --overwrite replaces it'
     assert refusal("capture", "own:module", "--out", "new/some.safetensors") == exists
@@ -156,7 +172,7 @@ REFUSED = {
     "place of a softmax between two matrix products",
     "own:fails": 'got "own:fails"; it gave RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x16 and 3x4); fix '
     "the function",
-    "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 26 of own.py); fix the function',
+    "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 42 of own.py); fix the function',
     "own:missing": 'got "own:missing"; own has no function missing; known: ',
     "own:modul": 'got "own:modul"; own has no function modul; did you mean `module`?',
     "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
@@ -222,6 +238,23 @@ def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: s
     assert names_in(here) == ["empty"]
 
 
+@pytest.mark.parametrize("command", ["swap", "fit", "capture"])
+def test_a_captured_file_is_no_model(command: str, own: Path) -> None:
+    good("capture", "own:module", "--out", "a.safetensors")
+    line = refusal(command, "a.safetensors")
+    assert 'got "a.safetensors", a file; expected a folder with a model, a name of the hub, or module:function' in line
+    assert line.endswith("; captured files are for `attncli run a.safetensors`, heatmap and doctor")
+
+
+def test_no_line_is_longer_than_the_terminal(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = good("capture", "own:odd").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
+    assert "not captured: Odd: relu in place of a softmax between two matrix products" in " ".join(lines)
+    assert "2 calls of 2 layers; re-scored" in " ".join(lines)
+
+
 @pytest.mark.parametrize("attention", ["auto", "eager"])
 def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
     printed = good("capture", minilm, "--text", TEXT, "--attn", attention, "--out", "mini.safetensors")
@@ -234,7 +267,7 @@ def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
     captured = read_captured(Path("mini.safetensors"))
     assert len(captured.usable) == 6
     assert all(0 <= captured.layers[name]["error"] <= 1e-5 for name in captured.usable)
-    record = captured.record("encoder.layer.0.attention.self")
+    record = captured.read("encoder.layer.0.attention.self")
     assert record.how == ("steps" if attention == "eager" else "function")
     assert tensors["encoder.layer.0.attention.self.queries"].shape == (1, 12, len(tokens), 32)
     # A head that looks at the token before: its weights, and the variance of its products.
@@ -273,7 +306,7 @@ def test_a_model_that_writes(here: Path) -> None:
     good("capture", "gpt", "--text", "the cat sat", "--generate", "3")
     captured = read_captured(Path("gpt.safetensors"))
     assert captured.usable[-1] == "transformer.h.1.attn#2"
-    assert captured.record("transformer.h.1.attn#2").keys.shape == (1, 2, 5, 8)
+    assert captured.read("transformer.h.1.attn#2").keys.shape == (1, 2, 5, 8)
     tokens = captured.about["tokens"]["keys"]
     assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
     good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
@@ -319,7 +352,7 @@ def test_an_encoder_and_a_decoder(here: Path) -> None:
     good("capture", "t5", "--text", "the cat sat", "--text2", "the cat")
     captured = read_captured(Path("t5.safetensors"))
     assert captured.usable == layers
-    assert captured.record(layers[2]).weights().shape == (1, 2, 2, 3)
+    assert captured.read(layers[2]).weights().shape == (1, 2, 2, 3)
     assert captured.about["tokens"] == {"queries": ["the", "cat"], "keys": ["the", "cat", "sat"]}
     good("capture", "t5", "--text", "the cat sat", "--generate", "1", "--overwrite")
     assert read_captured(Path("t5.safetensors")).usable == layers
@@ -335,4 +368,4 @@ def test_a_picture(here: Path) -> None:
     Image.new("RGB", (20, 30), "red").save("red.png")
     good("capture", "vit", "--image", "red.png")
     (name,) = read_captured(Path("vit.safetensors")).usable
-    assert read_captured(Path("vit.safetensors")).record(name).queries.shape == (1, 2, 5, 8)
+    assert read_captured(Path("vit.safetensors")).read(name).queries.shape == (1, 2, 5, 8)

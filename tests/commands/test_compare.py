@@ -16,6 +16,8 @@ from attncli.show.terminal.tables import recorded
 from tests.cli import attncli as command
 from tests.cli import experiment, good, refusal, run
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -15,6 +15,8 @@ from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError
 from tests.cli import experiment, good, refusal
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 
 def size(path: Path) -> tuple[int, int]:
     with Image.open(path) as image:

@@ -15,6 +15,8 @@ from attncli.commands.sources import load_source
 from attncli.inputs.captured import read_captured
 from tests.cli import attncli, experiment, good, refusal
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 CONFIG = """\
 data:
   queries: {shape: [2, 3, 4], fill: normal}
@@ -197,7 +199,7 @@ def test_a_captured_file_has_the_weights_of_the_model(folder: Path, layer: str) 
     """The weights are computed from the captured tensors as the capture itself does; only this layer is computed."""
     drawn = load_source(MINILM, None, layer, [], [], quiet=True)
     assert (drawn.layer, drawn.name, drawn.matrices.layer) == (LAYER.format(3), "minilm", "layer 3")
-    weights = read_captured(MINILM).record(3).weights()
+    weights = read_captured(MINILM).read(3).weights()
     torch.testing.assert_close(dict(drawn.matrices.tensors), {"model": weights})
     scores = load_source(MINILM, "scores", layer, [], [], quiet=True).matrices.tensors["model"]
     torch.testing.assert_close(scores.softmax(-1), weights)

@@ -7,6 +7,7 @@ import yaml
 
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
+from tests.claims import FITTED
 from tests.cli import good, names_in, refusal
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -37,7 +38,7 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     tensors = {
         **{same: f"{same}.npz" for same in ("own_tensors", "12_perceptron")},
         **dict.fromkeys(("minilm", "captured_scales", "rounding", "doctor", "xiao_2023"), "minilm.safetensors"),
-        "fit": "sentences.txt",
+        **dict.fromkeys(("fit", *FITTED), "sentences.txt"),
     }.get(name)
     also = f", with {tensors}" if tensors else ""
     data = read_document(here / f"{name}.yaml").data
@@ -47,8 +48,8 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     if tensors:
         assert (here / tensors).read_bytes() == next(builtin_folder().rglob(tensors)).read_bytes()
     text = builtin_path(builtin).read_text(encoding="utf-8")
-    assert (here / f"{name}.yaml").read_text(encoding="utf-8") == text.replace("../minilm", "minilm")
-    if name in ("swap", "fit"):  # its model is on the hub
+    assert (here / f"{name}.yaml").read_text(encoding="utf-8") == text.replace("../", "")
+    if name in ("swap", "fit", *FITTED):  # its model is on the hub
         return
     told = good("check", f"{name}.yaml")
     assert told.startswith(f"{name}.yaml: good, study {data.get('study', 'attention')}")

@@ -23,6 +23,8 @@ import attncli as package
 from attncli.stopping import Interrupted, Keeping, Mode, signals
 from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 KEPT = "interrupted; what was finished is kept, nothing else\n"
 CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 MODULE = """

@@ -11,6 +11,8 @@ from tests.cli import attncli as run_command
 from tests.cli import experiment, good, names_in, refusal, run
 from tests.show.page.reading import Read
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

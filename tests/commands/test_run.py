@@ -19,7 +19,7 @@ from attncli.errors import InputError
 from attncli.studies.attention import study as attention
 from tests.cli import attncli, experiment, good, names_in, refusal
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("sketches", "here")
 
 ENOUGH = "out of memory; use fewer queries, keys or batch elements, or smaller scorers"
 

@@ -5,15 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.cells import cell_len
 
-import attncli
-from attncli.engine.sweeps.views import tables_of
-from attncli.show.terminal.tables import SCREEN, findings, recorded
+from attncli.show.terminal.tables import SCREEN
 from tests import cli
 from tests.cli import good
 from tests.studies.bench.small import hurry
-from tests.test_python import STUDIES
 
 MINILM = Path(__file__).parents[2] / "experiments" / "minilm.safetensors"
 MANY_SCORERS = [f"--scorer=scaled_dot:scale={scale}" for scale in range(1, 21)]
@@ -50,8 +46,13 @@ COMMANDS: dict[str, list[Any]] = {
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        *((name, 80) for name in COMMANDS),
+        *((name, 120) for name in ("d2l", "many scorers", "variance", "swap", "init")),
+    ],
+)
 def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
     monkeypatch.setenv("COLUMNS", str(width))
@@ -63,19 +64,6 @@ def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.Mo
     assert wide == [] or name == "init", "paths and commands are not folded"
     if COMMANDS[name][0] in ("variance", "saturation", "train", "swap", "fit", "doctor"):
         assert lines.index("Findings") > len(lines) / 4
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_narrow_screens(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers may be cut where there is no room, but every table and every finding is printed."""
-    hurry(monkeypatch)
-    result = attncli.run({"study": study, **STUDIES[study]})
-    for width in (1, 7, 10, 13, 20, 31, 47):
-        for most in (SCREEN, None):
-            parts = [*tables_of(result)(width=width, most=most, csv=None)]
-            text = recorded([*parts, *findings(result.findings)], width).export_text()
-            assert text.count("\n") > len(parts)
-            assert max(map(cell_len, text.splitlines())) <= width
 
 
 @pytest.mark.usefixtures("here")

@@ -104,6 +104,7 @@ def test_text_that_no_file_can_have_as_its_name(before: list[str], text: str) ->
     assert re.fullmatch(rf'attncli: got "a.*b"; {expected}', refusal(*before, text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["", "run", "train"])
 def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
     reading, writing = os.pipe()

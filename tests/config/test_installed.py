@@ -270,6 +270,7 @@ def test_the_first_copy_of_a_package_on_the_path_counts(
     assert "(its_module:Quarter)" in good("scorers", "quarter")
 
 
+@pytest.mark.slow
 def test_a_wheel_that_pip_installs(here: Path, site: Path) -> None:
     install_wheel(site, install(here / "packed", scorers=f"quarter = {OWN}", its_module=MODULE))
     assert (site / "its_module.py").is_file()
@@ -300,6 +301,7 @@ app(sys.argv[1:], prog_name="attncli")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "scans"), [("--help", 0), ("--version", 0), ("init", 0), ("run --help", 0), ("scorers quarter", 1)]
 )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from attncli.config.scorer_entries import ENTRY_KEYS, entry_model, scorer_of
+from attncli.config.scorer_entries import ENTRY_KEYS, entry_model
+from attncli.config.short_forms import scorer_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options

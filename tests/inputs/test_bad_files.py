@@ -82,7 +82,16 @@ NO_NUMBERS = [
     ("q.npy", npy("T", (2,), bytes(32)), f"holds entries of type StringDType128; {ARRAY}"),
     ("q.npy", array(np.array(["2024"], "M8[D]")), f"holds entries of type datetime64[D]; {ARRAY}"),
     ("q.npy", array(np.zeros(2, [("x", "f4"), ("\x1b[31m", "f4")])), f"holds entries of type void64; {ARRAY}"),
-    ("q.npz", zipped({"words.npy": array(np.array(["the"]))}), "holds no tensors; expected at least one"),
+    (
+        "q.npz",
+        zipped({"words.npy": array(np.array(["the"]))}),
+        f'its array "words" holds entries of type str96; {ARRAY}',
+    ),
+    (
+        "q.npz",
+        zipped({"q.npy": array(np.ones(2) * 1j)}),
+        f'its array "q" holds entries of type complex128; {ARRAY}',
+    ),
     (
         "q.safetensors",
         safetensors({"q": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),

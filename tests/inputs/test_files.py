@@ -135,6 +135,29 @@ def test_text_beside_the_tensors_of_an_npz_is_passed_over(tmp_path: Path) -> Non
     same(read_tensor(tmp_path / "q.npz"), QUERIES)
 
 
+@pytest.mark.parametrize(
+    ("array", "content"),
+    [
+        (np.ones(2) * 1j, "entries of type complex128"),
+        (np.array(["a"]), "entries of type str32"),
+        (np.array([{}], dtype=object), "Python objects, which are not loaded, as they may run code"),
+    ],
+)
+def test_an_array_of_an_npz_that_is_not_real_is_refused_by_its_name(
+    tmp_path: Path, array: "np.ndarray[Any, Any]", content: str
+) -> None:
+    np.savez(tmp_path / "q.npz", queries=array, keys=QUERIES.numpy())
+    with pytest.raises(InputError) as refused:
+        read_tensor(tmp_path / "q.npz", "queries")
+    message = f'its array "queries" holds {content}; expected real numbers; save an array of numbers'
+    assert str(refused.value) == f'file: got "q.npz"; {message}'
+    if np.iscomplexobj(array):
+        with pytest.raises(InputError, match="complex128"):
+            read_tensors(tmp_path / "q.npz")
+    else:
+        same(read_tensor(tmp_path / "q.npz"), QUERIES)
+
+
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".pt", ".csv"])
 def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"q{ending}"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.building import OwnNormalizer
 from attncli.engine.runs.resolved import config_of
+from attncli.guarding import OwnNormalizer
 from attncli.normalizers import NORMALIZERS
 from attncli.studies.attention.options import AttentionOptions
 from tests.cli import attncli, swept

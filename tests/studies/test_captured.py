@@ -22,6 +22,8 @@ from tests.cli import good, refusal
 from tests.models.test_families import FAMILIES, built
 from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 GROUPS, CAP = 2, 1.5
 SINKS = normal(4)
 
@@ -132,7 +134,7 @@ def test_weights_of_all_layers_are_those_that_models_report(family: str, tmp_pat
 @pytest.mark.parametrize("weights", [True, False])
 def test_softcap_groups_and_sinks_stay_the_models(weights: bool, tmp_path: Path) -> None:
     file = saved(tmp_path, Layer(capped))
-    assert read_captured(Path(file)).record("0.layer").groups == GROUPS
+    assert read_captured(Path(file)).read("0.layer").groups == GROUPS
     result = run(file, layer="0.layer", weights=weights)
     assert_close(result.tensors["model/output"], capped(QUERIES, KEYS, VALUES), rtol=0, atol=1e-5)
     assert_close(result.tensors["one_over_d/output"], capped(QUERIES * D**-0.5, KEYS, VALUES), rtol=0, atol=1e-5)

@@ -19,7 +19,7 @@ from torch.testing import assert_close
 import attncli
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
-from attncli.interactive import Result
+from attncli.interactive import InteractiveResult as Result
 from attncli.results import Row
 from attncli.show.page.matrices import views
 from attncli.studies.attention.columns import AttentionFacts
@@ -29,6 +29,8 @@ from tests.show.page.reading import numbers
 from tests.studies.slow import slow_comparison, slow_record
 from tests.studies.test_captured import CAP, Layer, capped
 from tests.studies.test_captured import run as run_captured
+
+pytestmark = pytest.mark.usefixtures("sketches")
 
 Heads = tuple[int, ...]
 B, H, GROUPS, N, D = 2, 6, 3, 9, 4  # each head of keys is shared by GROUPS heads of queries
@@ -256,7 +258,7 @@ def test_slopes_of_alibi_need_the_number_of_heads() -> None:
     assert (
         'got "alibi"; its slopes depend on the model\'s number of heads, which the captured file does not have' in lines
     )
-    assert read_captured(Path("full.safetensors")).record("first").num_heads is None
+    assert read_captured(Path("full.safetensors")).read("first").num_heads is None
 
 
 # ---- everything that is looked at

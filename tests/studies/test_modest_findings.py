@@ -73,6 +73,8 @@ def test_weights_that_ignore_scores_do_not_depend_on_random_parameters(study: st
     found = texts(study, [{"scorer": "general", "normalizer": "uniform"}, "general"], **data)
     assert any("general (random parameters)" in text for text in found)
     assert not any("general_uniform (random parameters)" in text for text in found)
+    scorers = [{"scorer": "general", "normalizer": "uniform"}, "general"]
+    assert attncli.run({"study": study, **PAIRS.get(study, {}), "scorers": scorers, **data}).random == ["general"]
 
 
 def test_why_heads_are_checked_for_faults_only() -> None:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.attention import Rules, Valid
+from attncli.attention import Rules
+from attncli.masks import Valid
 from attncli.studies.attention.columns import FIGURES
 from attncli.studies.attention.rows import pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from attncli.attention import Valid
 from attncli.building import inputs_of_entry, rules_of, scoring_of
 from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.masks import Valid
 from attncli.pooling import pool_by_rules
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS

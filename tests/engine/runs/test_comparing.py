@@ -19,6 +19,8 @@ from attncli.engine.runs import comparing
 from attncli.errors import InputError
 from tests.cli import good
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 ROOT = Path(__file__).parents[3]
 TENSORS = {
     "queries": {"shape": [2, 3, 4, 8]},

@@ -15,6 +15,8 @@ from attncli.engine.runs import saving
 from tests.cli import attncli as command
 from tests.cli import experiment, good, names_in, refusal, run
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 KEYS: dict[str, Any] = {
     "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}},
     "scorers": [{"scorer": "dot", "softcap": 1.0, "bias": "alibi"}, {"scorer": "gaussian", "dropout": 0.5}],

@@ -13,6 +13,8 @@ from attncli.engine.runs.settings import settings_of
 from attncli.results import SweepResult
 from tests.test_python import SMALL, STUDIES
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 FACTS = ("formulas", "scales", "layers", "capture", "save", "facts")
 TOKENS = {"queries": ["a", "b", "c"], "keys": [*"vwxyz"]}
 

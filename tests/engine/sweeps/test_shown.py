@@ -24,6 +24,8 @@ from attncli.studies import STUDIES, load_study
 from tests.engine.sweeps.test_summary import NOISE, attention, swept
 from tests.show.page.reading import Read
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 Over = list[dict[str, list[Any]]]
 SEEDS = {"seed": [0, 1, 2]}
 MEAN = sum(NOISE.values()) / 3

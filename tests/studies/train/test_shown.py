@@ -19,6 +19,8 @@ from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import findings_of, summary
 from tests.show.samples import drawn, many_scorers, shown
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 SIZES, LABELS, STEPS = (16, 64, 256, 1024), ("dot", "scaled_dot", "additive"), torch.arange(0, 801, 8)
 FACTS: Row = {
     "keys": 8, "vocabulary": 16, "classes": 8, "embedding": 64, "steps": 800, "batch": 64, "optimizer": "adam",

@@ -21,6 +21,8 @@ from attncli.studies.variance.figure import MOST_PANELS, figures
 from attncli.studies.variance.study import _with_densities
 from tests.common.pairs.samples import swept
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 SIZES = (4, 16, 64, 256)
 STDS: dict[str, Callable[[float], float]] = {
     "dot": math.sqrt,
@@ -76,6 +78,7 @@ def depth(colour: Any, ground: str) -> float:
     return math.dist(to_rgb(colour), to_rgb(ground))
 
 
+@pytest.mark.usefixtures("laid_out")
 def test_variances_with_their_intervals_and_theory() -> None:
     result = result_of()
     left, right = panels(draw(result))
@@ -167,6 +170,7 @@ def test_scores_far_outside_do_not_widen_the_axis() -> None:
     assert panels(draw(result))[1][0].get_xlim()[1] < 50
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 12, 14])
 def test_many_labels_have_a_panel_each_that_can_be_read(count: int) -> None:
     notes = list[str]()
