@@ -181,7 +181,6 @@ FILES: dict[str, bytes] = {
     "binary.csv": b"\xff\xfe\x00",
     "halves.npy": array(np.array([2.5, 5])),
     "slopes.npy": array(np.full((3, 5), -0.5)),
-    "threes.npy": array(np.full((3, 5), 3)),
     "turned.npy": array(np.ones((5, 3), dtype=bool)),
     "general.pt": pt({"W.weight": torch.ones(4, 4)}),
     "additive.pt": pt(

@@ -21,7 +21,7 @@ from attncli.scorers import SCORERS
 from attncli.show.pictures.looks import looks_of
 from tests.cli import attncli, experiment, good, refusal
 from tests.config.packages import MODULE, install, install_wheel
-from tests.studies.bench.small import hurry
+from tests.studies.swap.models import tower
 
 OWN, D = "its_module:Quarter", 16
 SAME = {"scorer": "scaled_dot", "scale": D**-0.25, "label": "same"}  # the built-in scorer with the same scores
@@ -131,27 +131,7 @@ def test_a_run_of_attention_and_its_folder(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("quarter")
-@pytest.mark.parametrize(
-    ("command", "columns"),
-    [
-        (["variance", "--d", D, "--samples", 20], ["variance", "mean"]),
-        (["saturation", "--d", D, "--rows", 8], ["entropy", "max_weight"]),
-        (["bench", "--n", 4, "--d", D, "--measure", "scores"], ["n"]),
-        (["train", "--d", D, "--steps", 2, "--seeds", 1], ["d"]),  # it learns its gain
-        (["swap", "tests.studies.swap.models:tower", "--by", "all"], ["relative_l2"]),
-    ],
-    ids=lambda value: value[0],
-)
-def test_every_study(command: list[Any], columns: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-    scale = (8 if command[0] == "swap" else D) ** -0.25  # its model has heads of size 8
-    scorers = ["--scorer", "quarter", "--scorer", f"scaled_dot:scale={scale},label=same"]
-    good(*command, *scorers, "--out", "out", "--no-plots", "--quiet")
-    same_rows(package.load("out").records, *columns)
-
-
-@pytest.mark.usefixtures("quarter")
-def test_doctor_explain_and_a_sweep_in_processes(here: Path) -> None:
+def test_other_studies_and_the_processes_of_a_sweep(here: Path) -> None:
     config = experiment(here / "x.yaml", data=NORMALS, scorers=["quarter", SAME])
     quiet = ("--no-plots", "--quiet", "--out")
     good("doctor", config, "--set", "data.keys.fill=ones", *quiet, "doctor")
@@ -160,14 +140,10 @@ def test_doctor_explain_and_a_sweep_in_processes(here: Path) -> None:
     good("sweep", config, "--over", "power=0.25,0.5", "--jobs", 2, *quiet, "sweep")
     swept = [row for row in package.load("sweep").records if row["power"] == 0.25]
     same_rows(swept, "entropy", "score_std")
-
-
-@pytest.mark.usefixtures("quarter")
-def test_swap_applies_an_installed_normaliser_to_the_scores_of_the_model() -> None:
-    good("swap", "tests.studies.swap.models:tower", "--scorer", "halved", "--by", "all", "--out", "out", "--quiet")
-    (row,) = (row for row in package.load("out").records if row["label"] == "halved")
-    assert (row["scorer"], row["normalizer"]) == ("scaled_dot", "halved")
-    assert row["relative_l2"] > 0.01
+    scorers = ["quarter", f"scaled_dot:scale={8**-0.25},label=same", "halved"]  # the model has heads of size 8
+    by_label = {row["label"]: row for row in package.swap(*tower(), scorers=scorers, by="all").records}
+    assert by_label["quarter"]["relative_l2"] == pytest.approx(by_label["same"]["relative_l2"], rel=1e-5)
+    assert (by_label["halved"]["scorer"], by_label["halved"]["normalizer"]) == ("scaled_dot", "halved")
 
 
 @pytest.mark.usefixtures("quarter")
@@ -229,12 +205,6 @@ def test_names_that_two_packages_have(here: Path, site: Path) -> None:
     assert (result.exit_code, result.stderr.splitlines()) == (2, [dot, same, sparsemax])
     assert {"fine", "additive", "softmax"} <= {*result.stdout.split()}
     assert not {"same", "dot", "sparsemax"} & {line.partition(" ")[0] for line in result.stdout.splitlines()}
-
-
-def test_a_package_may_have_a_name_once_for_scorers_and_normalisers(here: Path, site: Path) -> None:
-    install(site, scorers="both = its_module:Quarter", normalizers="both = its_module:Halved", its_module=MODULE)
-    message = refusal("check", experiment(here / "x.yaml", scorers=["both"]))
-    assert "which the packages quarter-power and quarter-power both have" in message
 
 
 def test_options_that_yaml_cannot_hold(here: Path, site: Path) -> None:

@@ -16,12 +16,12 @@ from tests.cli import experiment
 from tests.experiments import CPU
 from tests.scorers.peaks import peak_of
 
-NEEDS = r"data: needs .*; 2\.0 GiB of memory is available; use fewer queries, keys or batch elements"
+NEEDS = r"data: needs .*; 64\.0 MiB of memory is available; use fewer queries, keys or batch elements"
 
 
 @pytest.fixture(autouse=True)
-def two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2 * 2**30))
+def memory_of_64_mebibytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**26))
 
 
 def config(queries: list[int], keys: list[int] | None = None, **more: Any) -> dict[str, Any]:
@@ -32,12 +32,12 @@ def config(queries: list[int], keys: list[int] | None = None, **more: Any) -> di
 @pytest.mark.parametrize(
     "keys",
     [
-        config([1, 20_000, 8]),  # its scores, not its inputs
-        config([1, 10_000_000, 64]),
+        config([1, 4_000, 8]),  # its scores, not its inputs
+        config([1, 1_000_000, 64]),
         config([1, 10**10, 10**10]),  # more than torch can count
         config([10**30, 1, 1]),
-        config([1, 2**27, 8], weights=False),
-        config([1, 20_000, 8], study="doctor"),
+        config([1, 2**22, 8], weights=False),
+        config([1, 4_000, 8], study="doctor"),
     ],
     ids=str,
 )
@@ -50,14 +50,14 @@ def test_too_large_is_refused_before_anything_large_is_made(keys: dict[str, Any]
 
 
 def test_a_source_that_is_too_large(tmp_path: Path) -> None:
-    path = experiment(tmp_path / "large.yaml", data=config([1, 10_000_000, 64])["data"])
+    path = experiment(tmp_path / "large.yaml", data=config([1, 1_000_000, 64])["data"])
     with pytest.raises(ValueError, match=NEEDS):
         attncli.run({"study": "variance", "from": str(path)})
 
 
 @pytest.mark.parametrize(
     "keys",
-    [config([24, 1024, 64]), config([1, 2**20, 32], weights=False), config([1, 2**12, 8], [1, 2**14, 8])],
+    [config([24, 192, 64]), config([1, 2**15, 32], weights=False), config([1, 2**9, 8], [1, 2**12, 8])],
     ids=str,
 )
 def test_what_fits_is_not_refused(keys: dict[str, Any]) -> None:
@@ -68,5 +68,5 @@ def test_the_memory_of_the_device_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (123, 456))
     assert too_large(124, torch.device("cuda:1")) == "needs 124 bytes; 123 bytes of memory is available"
     assert too_large(123, torch.device("cuda:1")) is None
-    assert too_large(2 * 2**30, CPU) is None
-    assert too_large(2 * 2**30 + 1, CPU) == "needs 2.0 GiB; 2.0 GiB of memory is available"
+    assert too_large(2**26, CPU) is None
+    assert too_large(2**26 + 1, CPU) == "needs 64.0 MiB; 64.0 MiB of memory is available"
