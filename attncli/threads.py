@@ -1,8 +1,7 @@
 """Work in small parts on all cores, with the same result on any number of them."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
@@ -14,7 +13,7 @@ from attncli.stopping import signals
 
 Job = TypeVar("Job")
 Part = TypeVar("Part")
-AHEAD = 8  # parts begun per thread: none idles while this thread waits for a busy core, and memory stays bounded
+TOGETHER = 32  # results of each thread that `in_order` holds at most
 
 
 @contextmanager
@@ -31,28 +30,17 @@ def on_threads(wanted: int | None) -> Iterator[int]:
         torch.set_num_threads(threads)
 
 
-def in_order(
-    work: Callable[[Job], Part], jobs: Iterable[Job], threads: int, pool: ThreadPoolExecutor | None = None
-) -> Iterator[Part]:
-    """Compute `work(job)` on the threads of the pool, and yield the results in the order of the jobs.
+def in_order(work: Callable[[Job], Part], jobs: Iterable[Job], threads: int) -> Iterator[Part]:
+    """Compute `work(job)` on several threads, as `share` does, and yield the results in the order of the jobs."""
+    left = iter(jobs)
+    while some := list(islice(left, TOGETHER * threads)):
+        parts = dict[int, Part]()
 
-    torch must be set to one thread. Without a pool, `threads` threads are started and ended.
-    """
-    if pool is None:
-        with ThreadPoolExecutor(threads, initializer=torch.get_num_threads) as started:  # as in `share`
-            yield from in_order(work, jobs, threads, started)
-        return
-    waiting = iter(jobs)
-    begun: deque[Future[Part]] = deque(pool.submit(work, job) for job in islice(waiting, AHEAD * threads))
-    try:
-        while begun:
-            part = begun.popleft().result()
-            signals.check()
-            begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
-            yield part
-    finally:
-        for future in begun:
-            future.cancel()
+        def fill(taken: Iterator[tuple[int, Job]], parts: dict[int, Part] = parts) -> None:
+            parts.update((index, work(job)) for index, job in taken)
+
+        share(fill, enumerate(some), threads)
+        yield from (parts[index] for index in range(len(some)))
 
 
 def share(
@@ -63,9 +51,8 @@ def share(
 ) -> None:
     """Call `work` on this thread and on `threads - 1` of the pool; each takes the next job when it is ready.
 
-    To hand over results takes a fraction of a millisecond, so this suits shorter jobs than `in_order`. torch must be
-    set to one thread. It computes gradients on all threads if it does on this one. Of several errors, the one in the
-    earliest job is raised. Without a pool, the threads are started and ended.
+    torch must be set to one thread. It computes gradients on all threads if it does on this one. Of several errors, the
+    one in the earliest job is raised. Without a pool, the threads are started and ended.
     """
     if pool is None and threads > 1:
         with ThreadPoolExecutor(threads - 1) as started:

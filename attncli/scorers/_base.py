@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from attncli.modes import outside_autocast
 from attncli.scorers._theory import Moments, Theory
 
 POSITIVE, REAL = (0.0, math.inf), (-math.inf, math.inf)  # ranges of learnable options
@@ -15,8 +16,8 @@ class Scorer(nn.Module):
     """A scoring function; a subclass overrides the facts that differ for it.
 
     A scorer is made with the sizes of a query and a key and with its options. Its `forward` takes queries (..., n, q)
-    and keys (..., m, k) and returns raw scores (..., n, m). A factor of the scores is its attribute `scale`. Classes of
-    users need not inherit from this one: `with_facts` adds the defaults.
+    and keys (..., m, k) and returns raw scores (..., n, m); dot products need `as_dot` only. A factor of the scores is
+    its attribute `scale`. Classes of users need not inherit from this one: `with_facts` adds the defaults.
     """
 
     depends_on_m = False  # scores depend on the number of keys, so keys that no query may attend to count, too
@@ -37,6 +38,16 @@ class Scorer(nn.Module):
     def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor] | None:
         """A function of queries and keys that computes the scores as a textbook does; None if there is none."""
         return None
+
+    @outside_autocast
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores, the dot product of `as_dot`."""
+        product = self.as_dot(queries, keys)
+        if product is None:
+            raise NotImplementedError("no method `forward` or `as_dot`")
+        queries, keys, scale = product
+        is_one = isinstance(scale, float) and scale == 1.0  # a tensor has a scale for each head
+        return (queries if is_one else queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """Return queries, keys and a factor if the scores are their dot product times the factor, else None."""

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from attncli.attention import at_least_float32
 from attncli.errors import below
-from attncli.modes import outside_autocast
 from attncli.scorers._base import POSITIVE, Scorer
 from attncli.scorers._expression import Expression, positive
 from attncli.scorers._sizes import require_equal_sizes
@@ -41,11 +40,6 @@ class Cosine(Scorer):
         require_equal_sizes(query_size, key_size)
         self.scale = scale if isinstance(scale, str) else float(scale)
         self.depends_on_m = isinstance(scale, str)
-
-    @outside_autocast
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys, scale = self.as_dot(queries, keys)
-        return (queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys = at_least_float32(queries, keys)

@@ -1,7 +1,6 @@
 from torch import Tensor
 
 from attncli.attention import at_least_float32
-from attncli.modes import outside_autocast
 from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
@@ -23,11 +22,6 @@ class Dot(Scorer):
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
-
-    @outside_autocast
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys, _ = self.as_dot(queries, keys)
-        return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys = at_least_float32(queries, keys)

@@ -1,7 +1,6 @@
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
-from attncli.modes import outside_autocast
 from attncli.scorers._base import Scorer
 from attncli.scorers._theory import Moments, Theory
 
@@ -20,11 +19,6 @@ class General(Scorer):
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
         self.W = nn.Linear(key_size, query_size, bias=False)
-
-    @outside_autocast
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys, _ = self.as_dot(queries, keys)
-        return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)

@@ -5,7 +5,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
-from attncli.modes import outside_autocast
 from attncli.scorers._base import Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
@@ -48,11 +47,6 @@ class Kernel(Scorer):
         if phi in LEARNT:  # features of queries and keys multiply to a kernel of q . k / sqrt(d) at first
             self.A_q, self.A_k = (nn.Parameter(torch.eye(key_size) * key_size**-0.25) for _ in range(2))
             self.a_q, self.a_k = (nn.Parameter(torch.zeros(key_size)) for _ in range(2))
-
-    @outside_autocast
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys, _ = self.as_dot(queries, keys)
-        return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys = at_least_float32(queries, keys)

@@ -7,7 +7,6 @@ from torch import Tensor
 from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.errors import InputError, got
-from attncli.modes import outside_autocast
 from attncli.scorers._base import POSITIVE, Scorer
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._steps import steps_of_dot
@@ -47,11 +46,6 @@ class ScaledDot(Scorer):
         named = {"1/sqrt(d)": key_size**-0.5, "1/d": 1.0 / key_size}
         self.scale = named[scale] if isinstance(scale, str) else float(scale)
         self._standard = scale == "1/sqrt(d)"
-
-    @outside_autocast
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys, scale = self.as_dot(queries, keys)
-        return (queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys = at_least_float32(queries, keys)

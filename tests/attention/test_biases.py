@@ -28,11 +28,9 @@ def test_published_slopes() -> None:
         assert slopes(3) == [1 / 16, 1 / 256, 1 / 4]
 
 
-@pytest.mark.parametrize("heads", range(1, 70))
-def test_slopes_of_any_number_of_heads(heads: int) -> None:
-    slopes = alibi_slopes(heads)
-    assert slopes == pytest.approx(reference.alibi_slopes(heads), rel=1e-12)
-    assert len(set(slopes)) == heads
+def test_slopes_of_any_number_of_heads() -> None:
+    for heads in range(1, 70):
+        assert alibi_slopes(heads) == pytest.approx(reference.alibi_slopes(heads), rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 4, 6), (2, 3, 4, 6), (2, 2, 3, 4, 6), (2, 8, 1, 1), (1, 12, 5, 2)])

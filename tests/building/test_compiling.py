@@ -23,6 +23,7 @@ logging.getLogger(cpp_extension.__name__).warning("another")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_build_for_cuda_does_not_warn_of_a_missing_gpu(ours: bool, tmp_path: Path) -> None:
     environment = {**os.environ, "CUDA_HOME": str(tmp_path), "PYTHONPATH": str(Path(attncli.__file__).parents[1])}

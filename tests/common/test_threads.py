@@ -1,6 +1,5 @@
-"""Parts of the work on several threads: results in order, few parts at a time, and jobs that threads share."""
+"""Parts of the work on several threads: jobs that threads share, and results in order, few at a time."""
 
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -9,33 +8,22 @@ import pytest
 import torch
 
 from attncli.stopping import Interrupted, signals
-from attncli.threads import AHEAD, in_order, share
+from attncli.threads import TOGETHER, in_order, share
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_parts_come_in_the_order_of_their_jobs(threads: int) -> None:
-    randomness = random.Random(4)
-    delays = [randomness.random() / 200 for _ in range(60)]
+def test_results_come_in_the_order_of_their_jobs_and_few_are_held(threads: int) -> None:
+    begun: list[int] = []
 
     def work(job: int) -> int:
-        time.sleep(delays[job])
+        begun.append(job)
+        time.sleep(job * 7 % 3 / 2000)
         return job * job
 
-    assert list(in_order(work, range(60), threads)) == [job * job for job in range(60)]
-
-
-def test_few_parts_are_begun_ahead() -> None:
-    begun: list[int] = []
-    for done, _ in enumerate(in_order(begun.append, range(100), 2), start=1):
-        assert len(begun) <= done + 2 * AHEAD
-    assert sorted(begun) == list(range(100))
-
-
-def test_an_error_in_a_part_is_raised_in_its_turn() -> None:
-    parts = in_order(lambda job: 1 / (7 - job), range(100), 3)
-    assert [next(parts) for _ in range(7)] == [1 / (7 - job) for job in range(7)]
-    with pytest.raises(ZeroDivisionError):
-        next(parts)
+    for done, result in enumerate(in_order(work, range(400), threads)):
+        assert result == done * done
+        assert len(begun) <= done + TOGETHER * threads
+    assert sorted(begun) == list(range(400))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -4,7 +4,6 @@ import errno
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from attncli.config.document import default_name, read_document
@@ -113,12 +112,3 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError) as caught:
         read_document(path)
     assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"
-
-
-def test_tensors_in_place_of_an_experiment(tmp_path: Path) -> None:
-    path = tmp_path / "mine.npz"
-    np.savez(path, queries=np.ones((2, 3)))
-    with pytest.raises(
-        InputError, match="got a tensor file; expected a YAML file that names its tensors, with `data: "
-    ):
-        read_document(path)

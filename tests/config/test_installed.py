@@ -282,6 +282,7 @@ def test_packages_are_scanned_only_when_needed_and_once(quarter: Path, command: 
     assert process.stderr.count("scanned") == scans
 
 
+@pytest.mark.slow
 def test_completion_imports_no_package(site: Path) -> None:
     install(site, scorers="half = broken:Half", broken=BROKEN)
     complete = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers ", "COMP_CWORD": "2"}

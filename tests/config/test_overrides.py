@@ -66,12 +66,5 @@ def test_paths_that_make_no_sense(target: str) -> None:
         parse_override(f"{target}=1")
 
 
-def test_a_value_with_a_key_twice() -> None:
-    with pytest.raises(InputError) as caught:
-        parse_override("a.b={c: 1, c: 2}")
-    message = "not valid YAML: the key `c` appears twice, first in line 1; leave out one"
-    assert str(caught.value) == f"--set a.b={{c: 1, c: 2}}: {message}"
-
-
 def test_long_options_are_cut() -> None:
     assert typed("--set", "a=" + "x" * 100) == "--set a=" + "x" * 57 + "…"

@@ -54,6 +54,7 @@ ACCEPTED = [
     "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, scale: model}]",
     "data: {capture: a.safetensors}\nscorers: [{scorer: dot, softcap: null}, {scorer: cosine, softcap: 2}]",
     experiment(),
+    experiment(more="sweep: {over: [{seed: 0..4}, {train: [true, false], batch: [[0], [1]]}], metric: entropy}"),
     *(experiment(more=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
     *map(experiment, (
         "{shape: [1, 2], fill: eye}", "{shape: [1, 2], fill: rademacher}", "{shape: [2, 3, 4, 5]}",
@@ -103,6 +104,7 @@ ACCEPTED = [
     )),
 ]  # fmt: skip
 REFUSED = [
+    experiment(more="sweep: {over: []}"),
     *(f"data: {{capture: a.safetensors, {wrong}}}" for wrong in (
         "layer: -1", "layer: 1.5", "layers: []", "layers: [[1]]", "heads: [-1]", "queries: [[1]]", "file: b.npy",
     )),

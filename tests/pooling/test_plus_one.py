@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 import torch
 from torch.testing import assert_close
 
@@ -11,6 +10,7 @@ from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
+from tests.combinations import varied
 
 SHAPE = (2, 3, 7, 9)
 MASK = torch.rand(2, 1, 7, 9, generator=torch.Generator().manual_seed(1)) > 0.4
@@ -25,9 +25,7 @@ VALID: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("scorer", ["scaled_dot", "cosine", "additive"])
-@pytest.mark.parametrize("name", VALID)
+@varied(name=[*VALID], scorer=["scaled_dot", "cosine", "additive"], has_bias=[False, True])
 def test_outputs_and_gradients_are_those_of_the_formula(name: str, scorer: str, has_bias: bool) -> None:
     torch.manual_seed(0)
     queries, keys, values = torch.randn(2, 3, 7, 8), torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8)

@@ -256,19 +256,6 @@ def test_a_run_has_one_call_without_the_other_keys(monkeypatch: pytest.MonkeyPat
         calls.clear()
 
 
-def test_runs() -> None:
-    """Runs have elements of equal lengths, at most `together`; elements with few scores are not separated."""
-    lengths = torch.tensor([3, 3, 3, 1, 3, 3])
-    for n, together, wanted in [
-        (2**15, 9, [(0, 3), (3, 4), (4, 6)]),
-        (2**15, 2, [(0, 2), (2, 3), (3, 4), (4, 6)]),
-        (2**10, 9, [(0, 6)]),
-        (2**10, 4, [(0, 4), (4, 6)]),
-    ]:
-        found = pooling.runs(Valid((6, n, 3), lengths), together)
-        assert [(each.start, each.stop) for each in found] == wanted
-
-
 @every_scorer
 def test_values_of_another_dtype(name: str) -> None:
     """No digits are lost if only one tensor is float64."""
@@ -375,40 +362,19 @@ def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: py
     assert calls[5:] == ["plain"], "what needs no mask needs no tiles"
 
 
-@varied(
-    name=DOTS,
-    why=[
-        *("softcap", "normaliser", "sinks", "empty row", "NaN in values", "NaN in keys", "infinity", "overflow"),
-        *("overflow of negative queries", "overflow of the bias", "infinite bias", "unequal sizes", "axes"),
-    ],
-)
+@pytest.mark.parametrize("name", DOTS)
+@pytest.mark.parametrize("why", ["normaliser", "sinks", "negative queries", "unequal sizes", "axes"])
 def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> None:
+    """Other reasons, such as NaN and a softcap, would change the outputs of the tests above."""
     queries, keys, values = tensors((2, 3, 2) if why == "axes" else (2,), 3 if why == "unequal sizes" else D)
     rules = Rules(Valid((2, 3, 2, N, M)) if why == "axes" else Valid((2, N, M), torch.tensor([3, M])))
     match why:
-        case "softcap":
-            rules = replace(rules, cap=1.0)
         case "normaliser":
             rules = replace(rules, normalizer=NORMALIZERS["ssmax"]())
         case "sinks":
             rules = replace(rules, sinks=torch.zeros(1, 1, 1))
-        case "empty row":
-            rules = replace(rules, valid=Valid((2, N, M), torch.tensor([0, M])))
-        case "NaN in values":
-            values[0, -1] = torch.nan
-        case "NaN in keys":
-            keys[0, -1] = torch.nan
-        case "infinity":
-            values[0, -1, 0] = -torch.inf
-        case "overflow":
-            queries, keys = queries * 1e25, keys * 1e25
-            name = "dot" if name == "cosine" else name  # its vectors have length 1
-        case "overflow of negative queries":
+        case "negative queries":  # whose products with keys overflow
             queries, keys, name = -queries.abs() * 1e25, keys * 1e25, "dot"
-        case "overflow of the bias":
-            rules = replace(rules, bias=Bias((2, N, M), torch.full((1, 1, M), -1e300, dtype=torch.float64)))
-        case "infinite bias":
-            rules = replace(rules, bias=Bias((2, N, M), torch.full((1, N, 1), -torch.inf)))
     pool_by_rules(make(name, D), queries, keys, values, rules)
     assert calls == []
 

@@ -176,20 +176,6 @@ def test_no_tanh_per_pair(n: int, h: int, spread: float, tanhs: int) -> None:
     assert tanhs_of(lambda: scorer(rows, rows)) == tanhs
 
 
-@pytest.mark.parametrize("cache", [2**17, 2**20, 0, None])
-def test_the_size_of_the_cache_changes_no_bit(cache: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    scorer, queries, keys = make("additive", 6, num_hiddens=32), normal(3, 70, 6), normal(3, 90, 6, seed=1)
-    wanted, sizes = scorer(queries, keys), {"SC_LEVEL3_CACHE_SIZE": cache}
-
-    def sysconf(name: str) -> int | None:
-        if cache is None:
-            raise ValueError("unrecognized configuration name")
-        return sizes[name]
-
-    monkeypatch.setattr(os, "sysconf", sysconf)
-    assert same_bits(scorer(queries, keys), wanted)
-
-
 @varied(
     workspace=[2**14, 2**24],
     stranger=[math.nan, math.inf, -math.inf, 1e30, -3e38],
