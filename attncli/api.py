@@ -102,7 +102,7 @@ def sweep(
     """
     from attncli.engine.sweeps.findings import failures_of
     from attncli.engine.sweeps.points import plan_of
-    from attncli.engine.sweeps.running import SweepTask, run_sweep
+    from attncli.engine.sweeps.running import LoadedSweep
     from attncli.modes import torch_isolated
 
     where, progress = "attncli.sweep", Warnings()
@@ -120,18 +120,15 @@ def sweep(
         raise InputError.of(f"got nothing to sweep over; {expected}", where=str(document.path))
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
-        words, kept = OptionNames(f"{where}: out", "overwrite=True"), out is not None
-        task = SweepTask(
-            plan_of(document), where, None, folder, overwrite, jobs, None, timeout, pictures=kept, words=words
-        )
-        finished, problem = run_sweep(task, progress)
+        loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout)
+        finished = loaded.run(progress, None, folder, overwrite, pictures=out is not None)
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
-    for failure in [*failures, *([f"stopped: {problem}"] if problem else [])]:
+    for failure in [*failures, *([f"stopped: {finished.problem}"] if finished.problem else [])]:
         progress.note(f"warning: {failure}")
-    expectations, look = [verdict.record for verdict in finished.verdicts], task.plan.options.figure
-    more: Any = {"folder": finished.folder if kept else None, "look": look, "config": task.plan.config}
+    expectations, look = [verdict.record for verdict in finished.verdicts], loaded.options.figure
+    more: Any = {"folder": finished.folder if out is not None else None, "look": look, "config": loaded.plan.config}
     return InteractiveSweep(**vars(result), expectations=expectations, **more)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.commands.options import OverwriteFile, Quiet, naming_options
+from attncli.commands.options import ModelName, OverwriteFile, Quiet, Text, naming_options
 from attncli.commands.progress import Terminal
 from attncli.commands.streams import print_line
 from attncli.errors import InputError, Problem, got
@@ -14,14 +14,6 @@ from attncli.numbers import several
 if TYPE_CHECKING:
     from attncli.models.capture import Capture
 
-Model = Annotated[
-    str,
-    typer.Argument(metavar="MODEL", help="A folder or a name of the Hugging Face hub; or module:function of your own."),
-]
-Text = Annotated[
-    list[str] | None,
-    typer.Option("--text", metavar="TEXT", help="Text for the model; several are padded (repeatable)."),
-]
 Text2 = Annotated[
     str | None,
     typer.Option("--text2", metavar="TEXT", help="A second text; for a decoder, its text so far."),
@@ -57,7 +49,7 @@ Out = Annotated[
 
 
 def capture(
-    model: Model,
+    model: ModelName,
     text: Text = None,
     text2: Text2 = None,
     image: Image = None,

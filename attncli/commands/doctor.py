@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Output, Sets, Text, Texts, import_quickly, overrides_of, text_overrides
+from attncli.commands.options import Output, Sets, Text, Texts, overrides_of, text_overrides
 from attncli.commands.streams import FAILED
-from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags, with_flags
+from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags, run_document, with_flags
 from attncli.config.builtin import experiment_path
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
@@ -40,10 +40,6 @@ def doctor(
     sets: Sets = None,
 ) -> None:
     """Check the attention of every head for faults and remarkable patterns."""
-    import_quickly(pictures=not output.no_plots)
-    from attncli.commands.experiments import run_and_show  # load torch
-    from attncli.engine.experiment import load_experiment
-
     overrides = [*overrides_of(sets), *overrides_of_flags(values)]
     of_texts = text_overrides(text, texts)
     if of_texts and source.lower().endswith(ENDINGS):
@@ -54,8 +50,8 @@ def doctor(
         document = document_of_data("attncli doctor", {"study": "doctor"}, [*overrides, model, *of_texts])
     else:
         document = _of_config(Path(source), overrides)
-    runs = run_and_show([load_experiment(document)], output)
-    if fail and any(row["kind"] == "fault" for run in runs for row in run.result.records):
+    (finished,) = run_document(document, output)
+    if fail and any(row["kind"] == "fault" for row in finished.result.records):
         raise typer.Exit(FAILED)
 
 

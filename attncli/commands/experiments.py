@@ -8,10 +8,10 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 from rich.padding import Padding
@@ -22,7 +22,7 @@ from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, Document, read_document
-from attncli.config.models import DEFAULT_STUDY, Experiment
+from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.engine.expect.tables import failure, verdict_tables
 from attncli.engine.experiment import LoadedExperiment, load_experiment
@@ -35,55 +35,21 @@ from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings
 from attncli.stopping import Progress, signals
 
 if TYPE_CHECKING:
-    from attncli.engine.sweeps.points import SweepPlan
+    from attncli.engine.sweeps.running import LoadedSweep
 
+Loaded: TypeAlias = "LoadedExperiment | LoadedSweep"
 WEIGHTS = "weights"
 VERDICT_LINES, HOLDING_LINES = 24, 10  # most lines for the expectations of one run; if all hold
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
 
 
-@dataclass(frozen=True)
-class LoadedSweep:
-    """A validated config with a sweep, given to `attncli run`; a counterpart of `Loaded`, a single experiment."""
-
-    plan: "SweepPlan"
-
-    @property
-    def document(self) -> Document:
-        return self.plan.document
-
-    @property
-    def options(self) -> Experiment:
-        return self.plan.options
-
-    def check(self, progress: Progress) -> None:
-        """Do nothing, since the points were checked when the plan was made."""
-
-    def run(
-        self, progress: Progress, command: str, out: Path | None, overwrite: bool, pictures: bool, report: bool
-    ) -> FinishedRun:
-        """Run the sweep as `attncli sweep` does without options, and save it; `command` is recorded in the results.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
-        from attncli.engine.sweeps.running import SweepTask, run_sweep  # only sweeps need it
-
-        task = SweepTask(self.plan, command, out=out, overwrite=overwrite, pictures=pictures)
-        finished, problem = run_sweep(task, progress)
-        if problem is not None:
-            progress.note(f"stopped: {problem}")
-        return finished
-
-
-def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[LoadedExperiment | LoadedSweep]:
+def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
     """Return the validated experiments of the files; raise InputError with the problems of all before anything runs."""
-    collector, experiments = Collector(), list[LoadedExperiment | LoadedSweep]()
+    collector, experiments = Collector(), list[Loaded]()
     for path in configs:
         with collector.under():
-            document = read_document(experiment_path(path), overrides)
-            experiments.append(_load_sweep(document) if document.sweep()[0] else load_experiment(document))
+            experiments.append(_load(read_document(experiment_path(path), overrides)))
     collector.check()
     if len(experiments) > 1:  # a single one is checked when it runs
         for experiment in experiments:
@@ -93,15 +59,16 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     return experiments
 
 
-def _load_sweep(document: Document) -> LoadedSweep:
+def _load(document: Document) -> Loaded:
+    if not document.sweep()[0]:
+        return load_experiment(document)
     from attncli.engine.sweeps.points import plan_of  # only sweeps need it
+    from attncli.engine.sweeps.running import LoadedSweep
 
     return LoadedSweep(plan_of(document))
 
 
-def run_and_show(
-    experiments: Sequence[LoadedExperiment | LoadedSweep], output: Output, stage: str | None = None
-) -> list[FinishedRun]:
+def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | None = None) -> list[FinishedRun]:
     """Run experiments one after the other, save each in its run folder, and print the results. Return the runs.
 
     `stage` is the stage of attention that the tables show in place of the weights.
@@ -115,7 +82,7 @@ def run_and_show(
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
     for experiment in experiments:
-        path, swept, study = experiment.document.path, isinstance(experiment, LoadedSweep), experiment.options.study
+        path, swept, study = experiment.document.path, experiment.is_sweep, experiment.options.study
         if output.report and swept:
             message = f"got {path}, a sweep; leave it out, and use `attncli report` on its folder"
             raise InputError.of(message, where="--report")
@@ -129,36 +96,39 @@ def run_and_show(
         while waiting and not interrupted:
             experiment = waiting.pop(0)
             name = experiment.options.name
-            with working(name, output) as progress:
+            with _working(name, output) as progress:
                 runs.append(
                     experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
                 )
             interrupted = runs[-1].result.interrupted or signals.first is not None
-            show_run(runs[-1], output, len(experiments), stage)
+            _show_run(runs[-1], output, len(experiments), stage)
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
             runs[-1] = replace(runs[-1], result=shown)
     finally:
-        show_results(runs, output, as_list=len(experiments) > 1)
+        _show_results(runs, output, as_list=len(experiments) > 1)
         if waiting:
             print_note(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
-    failed = print_failures(runs)
+    failed = [_print_failures(finished) for finished in runs]
     if interrupted:
-        print_note(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
+        last, folder = runs[-1].result, shortest(runs[-1].folder)
+        again = f"; {_again(folder)}" if isinstance(last, SweepResult) else ""
+        drawing = f"; `attncli figure {folder}` draws it" if again and last.records else ""
+        print_note(f"interrupted; what was finished is in {folder}/{again}{drawing}")
         raise typer.Exit(signals.exit_code)
-    if failed:
+    if any(failed):
         raise typer.Exit(FAILED)
-    check_verdicts(runs)
+    _check_verdicts(runs)
     return runs
 
 
 @contextmanager
-def working(name: str, output: Output) -> Iterator[Progress]:
+def _working(name: str, output: Output) -> Iterator[Progress]:
     """Show the progress of the `with` block on stderr, and redirect the prints of custom scorers to stderr."""
     with redirect_stdout(ErrorStream()), running(name, output.quiet, output.json) as progress:
         yield progress
 
 
-def show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
+def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
     """Print the tables, findings and folder of a run; open it if --open is given.
 
     If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given. So it is after a
@@ -223,7 +193,7 @@ def shortest(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def show_results(runs: Sequence[FinishedRun], output: Output, as_list: bool = False) -> None:
+def _show_results(runs: Sequence[FinishedRun], output: Output, as_list: bool = False) -> None:
     """Print the verdicts on the expectations of runs, and the contents of results.json if --json is given.
 
     If `as_list`, for several runs, the verdicts are in a table and the JSON is a list. Otherwise only failed
@@ -255,15 +225,21 @@ def _show_verdicts(runs: Sequence[FinishedRun], output: Output, *, table: bool) 
                 print_error(problem)
 
 
-def print_failures(runs: Sequence[FinishedRun]) -> bool:
-    """Print on stderr which points of sweeps failed; return whether there are any."""
-    lines = [line for finished in runs for line in failures_of(finished.content.get("sweep", {}).get("points", ()))]
+def _print_failures(finished: FinishedRun) -> bool:
+    """Print on stderr which points of a sweep failed, and why it stopped early; return whether either is so."""
+    lines = failures_of(finished.content.get("sweep", {}).get("points", ()))
+    if finished.problem is not None:
+        lines.append(f"stopped: {finished.problem}; {_again(shortest(finished.folder))}")
     for line in lines:
         print_note(line)
     return bool(lines)
 
 
-def check_verdicts(runs: Sequence[FinishedRun]) -> None:
+def _again(folder: Path) -> str:
+    return f"`attncli sweep --resume {folder}` goes on"
+
+
+def _check_verdicts(runs: Sequence[FinishedRun]) -> None:
     """Raise an exception if an expectation of the runs does not hold.
 
     Raises:

@@ -1,7 +1,7 @@
 """Commands with lazy imports: `attncli --help` does not load the modules of the commands."""
 
 import functools
-import importlib
+import importlib.util
 from typing import Any
 
 import typer
@@ -11,7 +11,6 @@ from attncli.commands.command import PlainHelp, typer_command
 from attncli.errors import did_you_mean, got
 from attncli.studies import STUDIES
 
-WITH_ARGUMENTS = ("swap", "fit", "doctor")  # studies with a command of their own, since it has arguments
 NUMBERS = {  # expected values, by pydantic's type of error
     "float_parsing": "a number",
     "int_parsing": "a whole number",
@@ -23,14 +22,14 @@ CHOICES = " is not one of "  # in typer's message, before the names
 class LateCommand(PlainHelp, TyperCommand):
     """A stand-in that loads the real command on first use.
 
-    If the name is a study that is not in WITH_ARGUMENTS, `command_of_study` makes the real command. Otherwise the real
-    command is `COMMAND` of the module attncli.commands.<name>, or is made of the function <name> in that module.
+    The real command is `COMMAND` of the module attncli.commands.<name>, or is made of the function <name> in it. For
+    studies without such a module, `command_of_study` makes the command.
     """
 
     @functools.cached_property
     def _loaded(self) -> Any:
         name = str(self.name)
-        if name in STUDIES and name not in WITH_ARGUMENTS:
+        if name in STUDIES and importlib.util.find_spec(f"attncli.commands.{name}") is None:
             from attncli.commands.study_flags import command_of_study  # loads pydantic
 
             return command_of_study(name)

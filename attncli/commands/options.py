@@ -46,6 +46,10 @@ Scorers = Annotated[
         autocompletion=scorer_names,
     ),
 ]
+ModelName = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A folder or a name of the Hugging Face hub; or module:function of your own."),
+]
 Text = Annotated[
     list[str] | None,
     typer.Option("--text", metavar="TEXT", help="Text for the model; several are padded (repeatable)."),

@@ -5,14 +5,23 @@ import typing
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import typer
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from attncli.commands.command import typer_command
-from attncli.commands.options import Output, Sets, import_quickly, overrides_of
+from attncli.commands.options import (
+    ModelName,
+    Output,
+    Sets,
+    Text,
+    Texts,
+    import_quickly,
+    overrides_of,
+    text_overrides,
+)
 from attncli.commands.scorers import scorer_names
 from attncli.config.document import Document, document_of_data
 from attncli.config.looks import Look
@@ -21,6 +30,9 @@ from attncli.config.overrides import Override, override, typed
 from attncli.config.strict import Flag
 from attncli.errors import Collector, InputError, show
 from attncli.studies import options_model
+
+if TYPE_CHECKING:
+    from attncli.engine.runs.saving import FinishedRun
 
 NO_FLAGS = ("study", "name", "about", "data", "expect", "figure", "sweep")
 LONGEST_LIST = 4  # longer defaults are abbreviated
@@ -161,23 +173,38 @@ def command_of_study(study: str) -> Any:
 
     def command(values: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
         """Run the study with the options that its flags give."""
-        document = _document_of(study, values, sets)
+        overrides = [*overrides_of(sets), *overrides_of_flags(values)]
         if configs:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
-        import_quickly(pictures=not output.no_plots)
-        from attncli.commands.experiments import run_and_show  # load torch
-        from attncli.engine.experiment import load_experiment
+        run_document(document_of_data(f"attncli {study}", {"study": study}, overrides), output)
 
-        run_and_show([load_experiment(document)], output)
+    def command_on_model(
+        values: Mapping[StudyFlag, Any],
+        output: Output,
+        model: ModelName,
+        text: Text = None,
+        texts: Texts = None,
+        sets: Sets = None,
+    ) -> None:
+        """Run the study on a model and texts."""
+        of_model = [Override(("model",), model, typed("MODEL", model)), *text_overrides(text, texts)]
+        overrides = [*overrides_of(sets), *overrides_of_flags(values), *of_model]
+        run_document(document_of_data(f"attncli {study}", {"study": study}, overrides), output)
 
-    return with_flags(study, command, flags_of(study))
+    flags = flags_of(study)
+    if "texts" in options_model(study).model_fields:
+        return with_flags(study, command_on_model, [flag for flag in flags if flag.key not in ("model", "texts")])
+    return with_flags(study, command, flags)
 
 
-def _document_of(study: str, values: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
-    """Return the experiment that flags and --set describe."""
-    overrides = overrides_of(sets)
-    return document_of_data(f"attncli {study}", {"study": study}, overrides + overrides_of_flags(values))
+def run_document(document: Document, output: Output) -> "list[FinishedRun]":
+    """Run the experiment of a document, and print its results."""
+    import_quickly(pictures=not output.no_plots)
+    from attncli.commands.experiments import run_and_show  # load torch
+    from attncli.engine.experiment import load_experiment
+
+    return run_and_show([load_experiment(document)], output)
 
 
 def _split(text: str) -> list[str]:

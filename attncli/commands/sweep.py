@@ -1,8 +1,6 @@
 """`attncli sweep`: run a grid of experiments over keys of one config, on this machine or a Dask cluster."""
 
 import json as stdjson
-import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +23,7 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
-from attncli.commands.streams import FAILED, print_line, print_note
+from attncli.commands.streams import print_line, print_note
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.builtin import experiment_path
 from attncli.config.document import read_document
@@ -33,10 +31,8 @@ from attncli.config.sweep import typed_axes
 from attncli.engine.sweeps.journal import config_of, status_of
 from attncli.errors import InputError, as_line
 from attncli.numbers import several
-from attncli.stopping import signals
 
 if TYPE_CHECKING:
-    from attncli.engine.runs.saving import FinishedRun
     from attncli.engine.sweeps.points import SweepPlan
 
 ORDER = "attncli.sweep.order"  # key in the command's context: the order of --over and --with
@@ -131,7 +127,7 @@ def sweep(
     overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(values)]
     document = read_document(path, overrides)
     import_quickly(pictures=not (no_plots or dry_run))
-    from attncli.commands.experiments import show_results, show_run, working  # load torch
+    from attncli.commands.experiments import run_and_show  # loads torch
     from attncli.engine.sweeps.points import check_same, plan_of
 
     plan = plan_of(document, axes, metric, elsewhere=cluster is not None)
@@ -144,16 +140,10 @@ def sweep(
         from attncli.engine.sweeps.cluster import check_cluster  # loads torch
 
         check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before the folder is created
-    from attncli.engine.sweeps.running import SweepTask, run_sweep  # loads torch
+    from attncli.engine.sweeps.running import LoadedSweep  # loads torch
 
-    output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
-    command = shlex.join(["attncli", *sys.argv[1:]])
-    task = SweepTask(plan, command, resume, out, overwrite, jobs, cluster, timeout, fail_fast, pictures=not no_plots)
-    with working(plan.options.name, output) as progress:
-        finished, problem = run_sweep(task, progress)
-    show_run(finished, output)
-    show_results([finished], output)
-    _end(finished, problem)
+    loaded = LoadedSweep(plan, resume, jobs, cluster, timeout, fail_fast)
+    run_and_show([loaded], Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full))
 
 
 def _check_without_processes(**options: float | None) -> None:
@@ -174,24 +164,6 @@ def _list_points(plan: "SweepPlan", json: bool) -> None:
     for point in plan.points:
         print_line(as_line(point.text))
     print_line(several(len(plan.points), "point"))
-
-
-def _end(finished: "FinishedRun", problem: str | None) -> None:
-    """Print which points failed and why the sweep stopped early (`problem`), if it did; raise typer.Exit on failure."""
-    from attncli.commands.experiments import check_verdicts, print_failures, shortest  # loads torch
-
-    folder, counts = shortest(finished.folder), finished.content["settings"]["points"]
-    print_failures([finished])
-    again = f"`attncli sweep --resume {folder}` goes on"
-    if finished.result.interrupted:
-        drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""
-        print_note(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
-        raise typer.Exit(signals.exit_code)
-    if problem is not None:
-        print_note(f"stopped: {problem}; {again}")
-    if problem is not None or counts["failed"] or counts["died"]:
-        raise typer.Exit(FAILED)
-    check_verdicts([finished])
 
 
 COMMAND = with_flags("sweep", sweep, look_flags(), SweepCommand)

@@ -54,7 +54,10 @@ LARGE = 2**30  # bytes of tensors above which a note says how large the run is
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run. `content` is the content of its results.json, `picture` the path of its main picture, if any."""
+    """A finished run: its result, the content of its results.json, and the path of its main picture, if any.
+
+    `problem` is the reason why a sweep stopped before its last point, if it did.
+    """
 
     result: Result
     content: Row
@@ -62,6 +65,7 @@ class FinishedRun:
     document: Document
     verdicts: Sequence[Verdict]
     picture: Path | None
+    problem: str | None = None
 
 
 def results_of(

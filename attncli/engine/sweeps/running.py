@@ -8,7 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
+from attncli.config.document import Document
+from attncli.config.models import Experiment
 from attncli.config.sweep import as_data
 from attncli.engine.expect.judging import judge
 from attncli.engine.runs.run_folder import COMMAND_LINE, JOURNAL, OptionNames
@@ -31,74 +34,89 @@ NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's
 
 
 @dataclass(frozen=True)
-class SweepTask:
-    """The plan of a sweep and the options of the command; `command` is the command line, which results.json records.
+class LoadedSweep:
+    """A sweep with valid points, and where to compute them; the counterpart of `LoadedExperiment`.
 
     `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
-    `jobs` processes of this machine, each point for at most `timeout` seconds. `words` are the names of options in
-    errors, which differ between the command line and Python.
+    `jobs` processes of this machine, each point for at most `timeout` seconds.
     """
 
+    is_sweep: ClassVar = True
     plan: SweepPlan
-    command: str
     resume: Path | None = None
-    out: Path | None = None
-    overwrite: bool = False
     jobs: int | None = None
     cluster: str | None = None
     timeout: float | None = None
     fail_fast: bool = False
-    pictures: bool = True
-    words: OptionNames = COMMAND_LINE
 
+    @property
+    def document(self) -> Document:
+        return self.plan.document
 
-def run_sweep(task: SweepTask, progress: Progress) -> tuple[FinishedRun, str | None]:
-    """Run all points that are not done, write the results, and return the run and the reason for an early stop or None.
+    @property
+    def options(self) -> Experiment:
+        return self.plan.options
 
-    Raises:
-        InputError: the folder or the journal cannot be written, or is in use.
-    """
-    plan, started = task.plan, datetime.now().astimezone()
-    folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config, task.words)
-    folder, problem = folder.absolute(), None
-    journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
-    with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
-        if task.resume is not None:
-            save_config(folder, plan.config)
-        waiting = [point for point in plan.points if point.key not in journal.done]
-        done = f"; {len(journal.done)} done already" if journal.done else ""
-        again = journal.outdated
-        other = f"; {again} done by another version of attncli, which run again" if again else ""
-        progress.note(f"{several(len(plan.points), 'point')}{done}{other}")
-        if waiting:
-            problem = journal_rows(_rows(task, waiting, progress), journal, progress, task.fail_fast)
-    progress.step(0, 1, "writing the results")
-    result, points = result_of(plan, folder, kept.interrupted)
-    verdicts = judge(result, plan.options.expect, plan.rows)
-    pictures = task.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
-    drawn = drawers_of(result, plan.options.figure, progress.note) if pictures else {}
-    content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
-    save_sweep(folder, result, content, points, summary(result), drawn)
-    picture = next((folder / name for name in drawn if name in content["files"]), None)
-    return FinishedRun(result, content, folder, plan.document, verdicts, picture), problem
+    def check(self, progress: Progress) -> None:
+        """Do nothing, since the points were checked when the plan was made."""
 
+    def run(
+        self,
+        progress: Progress,
+        command: str | None,
+        out: Path | None,
+        overwrite: bool = False,
+        pictures: bool = True,
+        report: bool = False,
+    ) -> FinishedRun:
+        """Run all points that are not done, and write the results; the arguments are those of `LoadedExperiment.run`.
 
-def _rows(task: SweepTask, points: Sequence[GridPoint], progress: Progress) -> Generator[Row]:
-    """Compute points on this machine or on a cluster, and yield their rows."""
-    code, plan = code_version(), task.plan
-    heads = plan.keeps_heads
-    jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
-    if not heads:
-        cure = "`heads: [...]` and `batch: [...]` in the config choose some"
-        progress.note(f"metrics by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
-    alone = plan.options.measures_time
-    if alone and task.jobs != 1:
-        progress.note("points of a study that measures time run one at a time")
-    if task.cluster is not None:
-        return on_cluster(jobs, task.cluster, alone, progress.note, task.fail_fast)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    wanted = 1 if alone else task.jobs or cores or 1
-    return on_processes(jobs, min(wanted, len(jobs)), task.timeout, task.fail_fast)
+        Raises:
+            InputError: the folder or the journal cannot be written, or is in use.
+        """
+        assert not report, "commands refuse the report of a sweep"
+        plan, started = self.plan, datetime.now().astimezone()
+        words = COMMAND_LINE if command else OptionNames("attncli.sweep: out", "overwrite=True")
+        folder = self.resume or begin_sweep(plan.options.name, out, overwrite, started, plan.config, words)
+        folder, problem = folder.absolute(), None
+        journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
+        with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
+            if self.resume is not None:
+                save_config(folder, plan.config)
+            waiting = [point for point in plan.points if point.key not in journal.done]
+            done = f"; {len(journal.done)} done already" if journal.done else ""
+            again = journal.outdated
+            other = f"; {again} done by another version of attncli, which run again" if again else ""
+            progress.note(f"{several(len(plan.points), 'point')}{done}{other}")
+            if waiting:
+                problem = journal_rows(self._rows(waiting, progress), journal, progress, self.fail_fast)
+        progress.step(0, 1, "writing the results")
+        result, points = result_of(plan, folder, kept.interrupted)
+        verdicts = judge(result, plan.options.expect, plan.rows)
+        is_drawn = pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
+        drawn = drawers_of(result, plan.options.figure, progress.note) if is_drawn else {}
+        command = command or "attncli.sweep"
+        content = results_of(result, verdicts, plan.options.seed, plan.device, started, command)
+        save_sweep(folder, result, content, points, summary(result), drawn)
+        picture = next((folder / name for name in drawn if name in content["files"]), None)
+        return FinishedRun(result, content, folder, plan.document, verdicts, picture, problem)
+
+    def _rows(self, points: Sequence[GridPoint], progress: Progress) -> Generator[Row]:
+        """Compute points on this machine or on a cluster, and yield their rows."""
+        code, plan = code_version(), self.plan
+        heads = plan.keeps_heads
+        jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
+        if not heads:
+            cure = "`heads: [...]` and `batch: [...]` in the config choose some"
+            progress.note(f"metrics by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
+        alone = plan.options.measures_time
+        if alone and self.jobs != 1:
+            progress.note("points of a study that measures time run one at a time")
+        if self.cluster is not None:
+            return on_cluster(jobs, self.cluster, alone, progress.note, self.fail_fast)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        wanted = 1 if alone else self.jobs or cores or 1
+        return on_processes(jobs, min(wanted, len(jobs)), self.timeout, self.fail_fast)
 
 
 def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
