@@ -12,8 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
-from attncli.commands.command import PlainHelp
-from attncli.commands.late import LateCommand
+from attncli.commands.command import LateCommand, PlainHelp
 from attncli.commands.streams import WRONG_INPUT, discard, discard_closed_terminal, print_error
 from attncli.errors import InputError, got, ran_out, refusal
 from attncli.stopping import MESSAGE, signals

@@ -12,6 +12,7 @@ from attncli.config.document import Document, read_document
 from attncli.config.looks import PLAIN, Look
 from attncli.config.overrides import as_yaml
 from attncli.config.strict import validated
+from attncli.engine.experiment import NO_QUERIES, load_experiment
 from attncli.engine.runs.loading import StoredRun, read_run, reading
 from attncli.engine.sweeps.views import figures_of, frames_of, tables_of
 from attncli.errors import InputError, as_line, did_you_mean, got
@@ -21,8 +22,6 @@ from attncli.studies import STUDIES, load_study
 
 if TYPE_CHECKING:
     from attncli.show.pictures.figures import Picture
-
-from attncli.engine.experiment import NO_QUERIES, load_experiment
 
 WARNING = "warning: "  # begins a note that warns; other notes are for the command line
 

@@ -2,7 +2,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from hypothesis import settings
 from torch.backends.cpu import get_cpu_capability
 
 from attncli.commands import progress
+from attncli.engine.sweeps import running
+from attncli.engine.sweeps.work import Job, run_point
 from attncli.normalizers import NORMALIZERS
+from attncli.results import Row
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES
 
@@ -105,6 +108,18 @@ def restored_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def points_in_this_process() -> Iterator[None]:
+    """Compute the points of sweeps here: starting other processes, which load torch, takes most of a small sweep."""
+
+    def compute(jobs: Iterable[Job], *_: object) -> Iterator[Row]:
+        yield from map(run_point, jobs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "on_processes", compute)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from matplotlib.text import Text
 import attncli
 from attncli.engine import experiment
 from attncli.engine.runs.loading import StoredTensors
+from attncli.engine.runs.settings import settings_of
 from attncli.errors import InputError
 from attncli.results import SweepResult
 from tests import cli
@@ -64,6 +65,17 @@ def same(a: attncli.Result, b: attncli.Result) -> None:
         torch.testing.assert_close(a.tensors[name], b.tensors[name], rtol=0, atol=0, equal_nan=True)
 
 
+def same_facts(result: attncli.Result) -> None:
+    """Assert that a run that was kept is read with the facts that it had, as results.json has them."""
+    assert result.folder is not None
+    again = attncli.load(result.folder)
+    facts = ("formulas", "scales", "layers", "capture", "save", "facts")
+    assert {key: getattr(again, key) for key in facts} == {key: getattr(result, key) for key in facts}
+    assert {key: [*map(list, names)] for key, names in result.tokens.items()} == again.tokens
+    kept = json.loads((result.folder / "results.json").read_text())["settings"]
+    assert [json.loads(json.dumps(settings_of(each))) for each in (result, again)] == [kept, kept]
+
+
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_study_runs_is_kept_loads_and_shows_itself(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +84,7 @@ def test_every_study_runs_is_kept_loads_and_shows_itself(
     result = attncli.run({"study": study, "name": "small", **STUDIES[study]}, out=tmp_path / "run")
     loaded = attncli.load(tmp_path / "run")
     same(result, loaded)
+    same_facts(result)
     for each in (result, loaded):
         assert isinstance(each.figure(), Figure)
         shown = each._repr_mimebundle_()
@@ -241,8 +254,7 @@ def variants() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", variants())
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize(("kind", "dtype"), [*((kind, "float64") for kind in variants()), ("learnable", "bfloat16")])
 def test_a_tensor_is_what_its_lists_are(kind: str, dtype: str, tmp_path: Path, no_pictures: None) -> None:
     """A tensor gives the same results as its nested lists; the run folder has the tensor in place of the lists."""
     given = variants()[kind]

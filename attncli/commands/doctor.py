@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Output, Sets, Text, Texts, overrides_of, text_overrides
+from attncli.commands.options import Output, Sets, Text, Texts, find_source, overrides_of, text_overrides
 from attncli.commands.streams import FAILED
 from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags, run_document, with_flags
-from attncli.config.builtin import experiment_path
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
-from attncli.errors import InputError, got, os_errors_as_input_errors
+from attncli.errors import InputError, got
 from attncli.studies import STUDIES, options_model
 
 Source = Annotated[
@@ -67,9 +66,7 @@ def _of_config(source: Path, overrides: list[Override]) -> Document:
     Raises:
         InputError: there is no such file, or its study has no queries and keys.
     """
-    path = experiment_path(source.parent if source.name == "results.json" else source)
-    with os_errors_as_input_errors(path, "SOURCE"):
-        is_folder = path.is_dir()
+    path, is_folder = find_source(source)
     if is_folder and not (path / "config.yaml").is_file():
         latest = path / "latest"
         cure = f"did you mean `{latest}`?" if latest.is_dir() else "a model needs --text"

@@ -12,14 +12,14 @@ from attncli.commands.options import (
     Scorers,
     Seed,
     Sets,
+    find_source,
     in_place_of_scorers,
     overrides_of,
     without_expectations,
 )
 from attncli.commands.progress import Terminal, running
-from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
-from attncli.errors import InputError, os_errors_as_input_errors
+from attncli.errors import InputError
 from attncli.results import MOST_KEYS, nan_to_null
 from attncli.show.terminal.explanation import lines
 from attncli.show.terminal.tables import SCREEN
@@ -61,10 +61,7 @@ def explain(
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     overrides += in_place_of_scorers(scorers) if scorers else []
-    path = builtin_path("d2l") if source is None else experiment_path(source)
-    path = path.parent if path.name == "results.json" else path
-    with os_errors_as_input_errors(path, "SOURCE"):
-        is_run = path.is_dir()
+    path, is_run = find_source(source)
     if is_run and overrides:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if is_run:

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from attncli.commands.scorers import scorer_names
+from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.overrides import Override, override, parse_override, typed
-from attncli.errors import Collector, InputError
+from attncli.errors import Collector, InputError, os_errors_as_input_errors
 
 Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
@@ -127,6 +128,21 @@ def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
 def without_expectations() -> Override:
     """Return the override that removes all expectations, for commands that judge none."""
     return Override(("expect",), [], "")
+
+
+def find_source(source: Path | None) -> tuple[Path, bool]:
+    """Return the path of a source, and whether it is a folder.
+
+    None is the built-in experiment `d2l`, and a results.json stands for its folder.
+
+    Raises:
+        InputError: the path cannot be read.
+    """
+    if source is None:
+        return builtin_path("d2l"), False
+    path = experiment_path(source.parent if source.name == "results.json" else source)
+    with os_errors_as_input_errors(path, "SOURCE"):
+        return path, path.is_dir()
 
 
 def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Override]:

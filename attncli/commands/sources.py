@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.commands.options import without_expectations
+from attncli.commands.options import find_source, without_expectations
 from attncli.commands.progress import running
-from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
@@ -18,7 +17,7 @@ from attncli.config.scorer_entries import MODEL
 from attncli.config.short_forms import model_entry
 from attncli.engine.experiment import load_experiment, look_of
 from attncli.engine.runs.loading import read_run
-from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, os_errors_as_input_errors
+from attncli.errors import InputError, did_you_mean, got, in_ranges, listed
 from attncli.inputs.captured import is_captured, read_captured
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.numbers import several
@@ -71,9 +70,7 @@ def load_source(
     Raises:
         InputError: the source does not exist, has an unknown format, or does not fit the options.
     """
-    source = builtin_path("d2l") if source is None else experiment_path(source)
-    with os_errors_as_input_errors(source, "SOURCE"):
-        is_folder = source.is_dir()
+    source, is_folder = find_source(source)
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture
     if overrides and not from_config:

@@ -61,9 +61,8 @@ def test_default_place_is_numbered_and_never_reused(folder: Path) -> None:
     assert [(folder / place).read_bytes()[:4] for place in places] == [b"\x89PNG"] * 2
 
 
-@pytest.mark.parametrize("train", ["false", "true"])
-def test_run_folder_gives_the_same_picture_as_its_config(folder: Path, train: str) -> None:
-    change = ["--set", f"train={train}"]
+def test_run_folder_gives_the_same_picture_as_its_config(folder: Path) -> None:
+    change = ["--set", "train=true"]
     good("run", "small.yaml", "--quiet", *change)
     heatmap("small.yaml", "--out", "config.png", *change)
     assert heatmap("outputs/small/latest", "--out", "folder.png").exit_code == 0

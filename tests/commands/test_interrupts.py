@@ -22,6 +22,7 @@ import pytest
 import attncli as package
 from attncli.stopping import Interrupted, Keeping, Mode, signals
 from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
+from tests.studies.bench.small import hurry
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -81,34 +82,33 @@ class NeverEnds(Signalled):
 
 class Backward(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, queries, name):
-        ctx.name = name
+    def forward(ctx, queries, action):
+        ctx.action = action
         return queries.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        if ctx.name == "signalled":
-            signalled()
-        if ctx.name == "quits":
-            sys.exit(3)
-        if ctx.name == "raises":
-            raise ValueError("no gradient today")
+        ctx.action()
         return gradient, None
 
 
+def failing():
+    raise ValueError("no gradient today")
+
+
 class SignalledBackward(Signalled):
+    action = staticmethod(signalled)
+
     def forward(self, queries, keys):
-        return Backward.apply(queries, "signalled") @ keys.mT
+        return Backward.apply(queries, self.action) @ keys.mT
 
 
-class QuitsBackward(Signalled):
-    def forward(self, queries, keys):
-        return Backward.apply(queries, "quits") @ keys.mT
+class QuitsBackward(SignalledBackward):
+    action = staticmethod(lambda: sys.exit(3))
 
 
-class RaisesBackward(Signalled):
-    def forward(self, queries, keys):
-        return Backward.apply(queries, "raises") @ keys.mT
+class RaisesBackward(SignalledBackward):
+    action = staticmethod(failing)
 
 
 class Quits(Signalled):
@@ -168,7 +168,6 @@ GROWING = {  # a second size, at which the scorers `...ByFour` are stopped, and 
 }
 STUDIES = {name: [name, *flags, "--no-plots", "--quiet", "--scorer"] for name, flags in SMALL.items()}
 WITH_GRADIENTS = ("train", "saturation")
-EACH = pytest.mark.parametrize("number", CODES, ids=["SIGINT", "SIGTERM", "SIGHUP"])
 Own = Callable[[int], None]
 
 
@@ -200,12 +199,12 @@ def kept(folder: str = "out") -> dict[str, Any]:
     return content
 
 
-@EACH
 @pytest.mark.parametrize(
-    ("study", "scorer"),
+    ("study", "scorer", "number"),
     [
-        *itertools.product(STUDIES, ["Signalled", "SignalledWhenMade"]),
-        *itertools.product(WITH_GRADIENTS, ["SignalledBackward"]),
+        *itertools.product(STUDIES, ["Signalled", "SignalledWhenMade"], [signal.SIGINT]),
+        *itertools.product(WITH_GRADIENTS, ["SignalledBackward"], [signal.SIGTERM]),
+        ("variance", "Signalled", signal.SIGHUP),
     ],
 )
 def test_without_rows_nothing_is_written(study: str, scorer: str, number: int, here: Path, own: Own) -> None:
@@ -219,10 +218,10 @@ def test_without_rows_nothing_is_written(study: str, scorer: str, number: int, h
         assert (result.stderr, names_in(here)) == (KEPT, ["own.py"])
 
 
-@EACH
-@pytest.mark.parametrize("study", GROWING)
-def test_rows_are_kept(study: str, number: int, here: Path, own: Own) -> None:
+@pytest.mark.parametrize(("study", "number"), zip(GROWING, CODES, strict=True))
+def test_rows_are_kept(study: str, number: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     own(number)
+    hurry(monkeypatch)
     flags, column = GROWING[study]
     result = attncli(study, *flags, "--scorer=own:SignalledByFour", "--out=out")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (
@@ -235,13 +234,12 @@ def test_rows_are_kept(study: str, number: int, here: Path, own: Own) -> None:
     assert content["files"] == names_in(here / "out")
 
 
-@EACH
-def test_attention_keeps_the_scorers_that_are_finished(number: int, here: Path, own: Own) -> None:
-    own(number)
+def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> None:
+    own(signal.SIGINT)
     experiment(here / "a.yaml", scorers=[{"scorer": each} for each in ("dot", "gaussian", "own:Signalled", "cosine")])
     experiment(here / "b.yaml")
     result = attncli("run", "a.yaml", "b.yaml")
-    assert result.exit_code == CODES[number]
+    assert result.exit_code == 130
     assert result.stderr.splitlines()[-2].startswith("not run: b.yaml")
     assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
     content = kept("outputs/a/latest")
@@ -252,8 +250,9 @@ def test_attention_keeps_the_scorers_that_are_finished(number: int, here: Path, 
 
 
 @pytest.mark.parametrize("study", GROWING)
-def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own) -> None:
+def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     own(0)
+    hurry(monkeypatch)
     flags, column = GROWING[study]
     keys = dict[str, Any]()
     for flag, value in zip(flags[::2], flags[1::2], strict=True):
@@ -281,29 +280,25 @@ def test_in_python_comparisons_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert [(row["a"], row["b"]) for row in result.comparisons] == [("dot", "cosine")]
 
 
-@EACH
 @pytest.mark.parametrize(
-    ("command", "scorer"),
-    [("heatmap", "Signalled"), ("heatmap", "SignalledWhenMade"), ("check", "SignalledWhenMade")],
+    ("command", "source", "number"),
+    [
+        ("heatmap", "Signalled", signal.SIGINT),
+        ("heatmap", "SignalledWhenMade", signal.SIGTERM),
+        ("check", "SignalledWhenMade", signal.SIGHUP),
+        ("capture", None, signal.SIGTERM),
+    ],
 )
-def test_commands_without_rows(command: str, scorer: str, number: int, here: Path, own: Own) -> None:
+def test_commands_without_rows(command: str, source: str | None, number: int, here: Path, own: Own) -> None:
     own(number)
-    experiment(here / "some.yaml", scorers=[{"scorer": "dot"}, {"scorer": f"own:{scorer}"}])
-    result = attncli(command, "some.yaml")
-    assert (result.exit_code, result.stderr) == (CODES[number], KEPT)
+    experiment(here / "some.yaml", scorers=[{"scorer": "dot"}, {"scorer": f"own:{source}"}])
+    result = attncli(command, "some.yaml" if source else "own:model")
+    assert (result.exit_code, result.stdout, result.stderr) == (CODES[number], "", KEPT)
     assert names_in(here) == ["own.py", "some.yaml"]
 
 
-@EACH
-def test_a_signal_in_a_function_that_is_captured(number: int, here: Path, own: Own) -> None:
-    own(number)
-    result = attncli("capture", "own:model")
-    assert (result.exit_code, result.stdout, result.stderr) == (CODES[number], "", KEPT)
-    assert names_in(here) == ["own.py"]
-
-
 @pytest.mark.slow
-@EACH
+@pytest.mark.parametrize("number", CODES, ids=["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
     """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
     own(0)
@@ -520,15 +515,14 @@ def test_a_terminal_that_is_closed(
     assert [name for name in names_in(here) if name.startswith(".")] == []
 
 
-@EACH
-def test_a_signal_that_the_caller_ignores_is_ignored(number: int, here: Path, own: Own) -> None:
-    own(number)
-    signal.signal(number, signal.SIG_IGN)
+def test_a_signal_that_the_caller_ignores_is_ignored(here: Path, own: Own) -> None:
+    own(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert attncli(*STUDIES["variance"], "own:Signalled").exit_code == 0
-        assert signal.getsignal(number) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
@@ -545,8 +539,8 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
     ("study", "scorer", "message"),
     [
         *((study, "Quits", "the scorer gave SystemExit: 3") for study in STUDIES),
-        *((study, "Unusual", "the scorer gave Reason: not today") for study in STUDIES),
-        *((study, "QuitsWhenRead", "whose options cannot be written in YAML: 3") for study in STUDIES),
+        ("train", "Unusual", "the scorer gave Reason: not today"),
+        ("bench", "QuitsWhenRead", "whose options cannot be written in YAML: 3"),
         *((study, "QuitsWhenMade", "gave SystemExit: 3") for study in STUDIES),
         *((study, "QuitsBackward", "the gradient of the scorer gave SystemExit: 3") for study in WITH_GRADIENTS),
         *((study, "RaisesBackward", "the scorer gave ValueError: no gradient today") for study in WITH_GRADIENTS),

@@ -149,23 +149,9 @@ def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:
     assert names_in(here) == ["bad.yaml", "good.yaml", "worse.yaml"]
 
 
-def interrupted(*args: object) -> None:
-    raise KeyboardInterrupt
-
-
 def work_of_attention(monkeypatch: pytest.MonkeyPatch, work: Callable[..., Any]) -> None:
     """Replace the work of the study attention."""
     monkeypatch.setattr(attention, "STUDY", replace(attention.STUDY, run=work))
-
-
-@pytest.mark.parametrize("out", [[], ["--out", "a/b"]])
-def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment(here / "own.yaml")
-    work_of_attention(monkeypatch, interrupted)
-    result = attncli("run", "own.yaml", "--no-plots", *out)
-    assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "interrupted; what was finished is kept, nothing else\n"
-    assert names_in(here) == ["own.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -236,17 +222,3 @@ def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.Monk
     lines = result.stderr.splitlines()
     assert lines[:2] == ["own: inputs (0 of 2 done)", "own: dot (0 of 2 done)"]
     assert attncli("run", "own.yaml", "--no-plots", "--quiet").stderr == ""
-
-
-def test_torch_of_the_caller_is_left_alone(here: Path) -> None:
-    data = {"queries": {"shape": [2, 3, 4], "fill": "student_t", "df": 3}, "valid_lens": {"random": [1, 5]}}
-    experiment(here / "own.yaml", data=data, scorers=[{"scorer": "additive", "dropout": 0.5}], train=True)
-
-    def state() -> list[object]:
-        numbers = torch.random.get_rng_state().tolist()
-        return [torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype(), numbers]
-
-    torch.manual_seed(3)
-    before = state()
-    good("run", "own.yaml", "--no-plots", "--quiet")
-    assert state() == before

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 import yaml
 
 import attncli as package
-from attncli.engine.sweeps import points
+from attncli.engine.sweeps import points, running
 from attncli.errors import InputError
-from attncli.results import SweepResult
+from attncli.results import Row, SweepResult
 from tests.cli import attncli, experiment, good, refusal
 from tests.engine.sweeps.jobs import table, without_time
 
@@ -287,6 +288,23 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
     package.run(path, sweep=None)
     wrong = experiment(here / "y.yaml", sweep={"over": [{"dtype": ["float32", "float8"]}]})
     assert 'dtype: got "float8"' in refusal("check", wrong)
+
+
+def test_how_many_points_run_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than there are points, and one if the study measures time."""
+    numbers = list[int]()
+
+    def engine(jobs: Sequence[Any], number: int, *_: object) -> Generator[Row]:
+        numbers.append(number)
+        for job in jobs:
+            yield {"key": job["key"], "status": "done", "error": None, "seconds": 1, "host": "", "records": []}
+
+    monkeypatch.setattr(running, "on_processes", engine)
+    Path("bench.yaml").write_text("study: bench\nscorers: [{scorer: dot}]\n")
+    result = attncli("sweep", "bench.yaml", "--over", "seed=0..3", "--jobs", 4)
+    assert "bench: points of a study that measures time run one at a time" in result.stderr
+    good("sweep", experiment(here / "x.yaml"), "--over", "seed=0..1", "--jobs", 8)
+    assert numbers == [1, 2]
 
 
 @pytest.mark.parametrize(

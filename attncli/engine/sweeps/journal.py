@@ -1,7 +1,8 @@
 """The file points.jsonl, the journal of a sweep: one process writes a line for each point as points finish."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -13,7 +14,6 @@ from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, indices_of
 from attncli.engine.runs.locks import lock
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, is_written
-from attncli.engine.sweeps.tally import Tally, name_of
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
 from attncli.results import Row
 
@@ -35,6 +35,73 @@ class PointRow(BaseModel):
     records: list[Row]
     heads: list[Row] = []  # lines of earlier versions have none
     random: list[str] = []  # labels of scorers with random parameters
+
+
+class Tally:
+    """Counts the points of a sweep by state, and estimates the time left."""
+
+    def __init__(self, points: Iterable[Row]) -> None:
+        """Start with no finished point; `points` has the swept values of every point."""
+        self._open = {name_of(point) for point in points}
+        self.total = len(self._open)
+        self._states = dict[str, str]()
+        self._busy = 0.0  # seconds of computing, without pauses before the sweep was resumed
+        self._until = float("-inf")
+
+    def add(self, row: Row) -> None:
+        """Count the row of a point, in place of an earlier row of the same point."""
+        name = name_of(row["sweep"])
+        if name not in self._open and name not in self._states:
+            return
+        self._open.discard(name)
+        self._states[name] = row["status"]
+        finished = datetime.fromisoformat(row["finished"]).timestamp()
+        begun = max(self._until, finished - row["seconds"])
+        self._busy += max(0.0, finished - begun)
+        self._until = max(self._until, finished)
+
+    @property
+    def finished(self) -> int:
+        """Return the number of points that are done, failed or died."""
+        return len(self._states)
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the estimated time left in seconds, if points go on finishing as fast as before."""
+        return self._busy / max(self.finished, 1) * len(self._open)
+
+    @property
+    def words(self) -> str:
+        """Return failures and the time left in words: `1 failed, 1 died, about 3 min left`."""
+        left = [f"about {_duration(self.seconds_left)} left"] if self._open and self._states else []
+        return ", ".join([*self._failed, *left])
+
+    @property
+    def _failed(self) -> list[str]:
+        counts = Counter(self._states.values())
+        return [f"{counts[state]:,} {state}" for state in ("failed", "died") if counts[state]]
+
+    def line(self, running: bool | None, again: str) -> str:
+        """Return a line such as `12 of 40 points done, 1 failed, about 3 min left`; without the time unless `running`.
+
+        `running` is None if unknown. `again` is the command that resumes the sweep, for the line of a stopped sweep.
+        """
+        done = f"{Counter(self._states.values())['done']:,} of {self.total:,} points done"
+        line = ", ".join(part for part in (done, *([self.words] if running else self._failed)) if part)
+        return f"{line}; stopped; `{again}` goes on" if running is False and self._open else line
+
+
+def name_of(swept: Row) -> str:
+    """Return swept values as text that identifies a point, equal for values of the plan and of the journal."""
+    return json.dumps(swept, sort_keys=True)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as text in a fitting unit, such as `3 min`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def rows_of(folder: Path) -> Iterator[Row]:

@@ -27,7 +27,7 @@ from attncli.studies import STUDIES, load_study, options_model
 
 MOST_POINTS = 100_000
 MOST_HEADS = 250_000  # rows by head of all points together; they take about 60 MB in results.json
-MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with one value changed, with several
+MOST_TRIED = 400  # points prepared before the work
 
 
 @dataclass(frozen=True)
@@ -258,24 +258,18 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, Grid
     return PointTrial(rows, next(iter(devices), torch.device("cpu")))
 
 
-def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> list[GridIndex]:
-    """Choose the points to prepare: first, last, all that differ from the first in one axis, and other combinations.
+def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> Sequence[GridIndex]:
+    """Choose the points to prepare: of points that differ only in the seed the first.
 
-    Of points that differ only in the seed, only the first is considered. Of more than MOST_SINGLE points that differ
-    in one axis, or MOST_SEVERAL other combinations, a random sample is chosen, always the same.
+    Of more than MOST_TRIED points, the first, the last, and a random sample of the others, always the same.
     """
     distinct = dict[str, GridIndex]()
     for index, point in points.items():
         distinct.setdefault(_seedless(point), index)
-    (first, *others), last = distinct.values(), distinct[_seedless(points[max(points)])]
-    single = [index for index in others if sum(map(bool, index)) == 1]
-    several = [index for index in others if sum(map(bool, index)) > 1]
-    chosen = {first, last, *_sample(single, MOST_SINGLE), *_sample(several, MOST_SEVERAL)}
-    return sorted(chosen)
-
-
-def _sample(indices: Sequence[GridIndex], most: int) -> Sequence[GridIndex]:
-    return indices if len(indices) <= most else random.Random(0).sample(indices, most)
+    first, *others = distinct.values()
+    if len(others) < MOST_TRIED:
+        return [first, *others]
+    return [first, *random.Random(0).sample(others[:-1], MOST_TRIED - 2), others[-1]]
 
 
 def _seedless(point: GridPoint) -> str:

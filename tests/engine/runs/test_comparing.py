@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import attncli
 from attncli.engine.runs import comparing
 from attncli.errors import InputError
 from tests.cli import good
+from tests.studies.bench.small import hurry
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -40,13 +41,15 @@ OF_TABLES = ("records", "comparisons", "heads", "head_comparisons")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a folder with a run of each study, and a run of the study attention with another seed."""
     folder = tmp_path_factory.mktemp("runs")
-    for study, config in STUDIES.items():
-        stored(config, folder / study)
-    stored({**STUDIES["attention"], "seed": 1}, folder / "other")
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        for study, config in STUDIES.items():
+            stored(config, folder / study)
+        stored({**STUDIES["attention"], "seed": 1}, folder / "other")
+        yield folder
 
 
 def stored(config: dict[str, Any], place: Path, /, **more: Any) -> None:

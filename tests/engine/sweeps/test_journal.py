@@ -10,8 +10,7 @@ import pytest
 from attncli.engine.runs import run_folder
 from attncli.engine.runs.locks import is_locked
 from attncli.engine.runs.run_folder import JOURNAL
-from attncli.engine.sweeps.journal import Journal, rows_of
-from attncli.engine.sweeps.tally import Tally
+from attncli.engine.sweeps.journal import Journal, Tally, rows_of
 from attncli.errors import InputError
 from attncli.results import Row
 

@@ -155,8 +155,7 @@ def test_two_keys_are_heatmaps_on_one_scale() -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.90"] * 3 + ["0.900"] * 3
 
 
-@pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18, theme="dark")])
-@pytest.mark.parametrize("steep", [1.0, 3.0])
+@pytest.mark.parametrize(("look", "steep"), [(Look(), 1.0), (Look(size=[13.33, 7.5], font_size=18, theme="dark"), 3.0)])
 def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Look, steep: float) -> None:
     over: Over = [{"scale": [1.0, 2.0]}, {"d": [*range(12)]}]
     result = swept("saturation", over, attention(over), "jacobian_median")
@@ -180,8 +179,10 @@ def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Loo
     figure.canvas.draw()
 
 
-@pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18)])
-@pytest.mark.parametrize(("metric", "factor"), [("score_std", 1), ("score_std", 1000), ("entropy", 1000)])
+@pytest.mark.parametrize(
+    ("look", "metric", "factor"),
+    [(Look(), "score_std", 1), (Look(size=[13.33, 7.5], font_size=18), "score_std", 1000), (Look(), "entropy", 1000)],
+)
 def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, metric: str, factor: float) -> None:
     """The axis is logarithmic over more than two decades, unless the metric has an upper end, as an entropy has.
 
