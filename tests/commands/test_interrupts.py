@@ -218,7 +218,7 @@ def test_without_rows_nothing_is_written(study: str, scorer: str, number: int, h
         assert (result.stderr, names_in(here)) == (KEPT, ["own.py"])
 
 
-@pytest.mark.parametrize(("study", "number"), zip(GROWING, CODES, strict=True))
+@pytest.mark.parametrize(("study", "number"), list(zip(GROWING, CODES, strict=True)))
 def test_rows_are_kept(study: str, number: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     own(number)
     hurry(monkeypatch)
