@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.cli import attncli, experiment, good, names_in
-from tests.combinations import others_slow
 
 pytestmark = pytest.mark.usefixtures("here")
 D2L: dict[str, Any] = {
@@ -163,8 +162,7 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", others_slow(["--full", "--json"]))
-@pytest.mark.parametrize("closed", others_slow(["stdout", "stderr"]))
+@pytest.mark.parametrize(("option", "closed"), [("--full", "stderr"), ("--json", "stderr"), ("--json", "stdout")])
 def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> None:
     for name in ("a", "b"):
         d2l(WRONG, name=f"{name}.yaml")
