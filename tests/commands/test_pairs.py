@@ -2,9 +2,6 @@
 
 import json
 import math
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.cli import attncli, config, experiment, good, heed_interrupts, names_in, refusal, run, swept
+from tests.cli import attncli, config, experiment, good, refusal, run, swept
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -148,23 +145,3 @@ def test_only_weights_are_drawn_as_heatmaps() -> None:
     problem = "only the study attention has weights to draw"
     assert refusal("heatmap", "out/config.yaml") == f'out/config.yaml:1:8: study: got "variance"; {problem}'
     assert refusal("heatmap", "out").startswith('SOURCE: got "out", a run without weights and scores; expected one of ')
-
-
-@pytest.mark.slow
-def test_control_c(here: Path) -> None:
-    """Send a real Ctrl-C during work that would take much longer than this test."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attncli", "saturation", "--d", "64", "--rows", "1000000", "--no-plots"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith("saturation: d = "), "the work has begun"
-    assert any((here / "outputs" / "saturation").iterdir()), "so there is something to clean up"
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=300)
-    assert (process.returncode, stdout) == (130, "")
-    assert stderr.splitlines()[-1] == "interrupted; what was finished is kept, nothing else"
-    assert names_in(here) == []

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 
 import attncli
 from attncli.engine.runs import comparing
-from attncli.errors import InputError
 from tests.cli import good
 from tests.studies.bench.small import hurry
 
@@ -247,14 +246,6 @@ def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path, tmp_path: Path) -> 
     assert (found.settings, found.differences, found.largest) == ((), (), math.inf)
     other = attncli.compare(runs / "train", runs / "variance")
     assert other.sentence == "different: runs of the studies train and variance"
-
-
-def test_settings_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
-    changed(copy, lambda kept: kept["settings"].update(dtype="float31"))
-    (tmp_path / "alone.json").write_bytes((copy / "results.json").read_bytes())
-    with pytest.raises(InputError, match=r"which cannot be shown \(AttributeError: "):
-        attncli.compare(tmp_path / "alone.json", tmp_path / "alone.json")
 
 
 def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:

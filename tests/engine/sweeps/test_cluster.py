@@ -73,7 +73,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             kill(process)
 
 
-def test_figures_are_those_of_processes_whoever_dies(cluster: Cluster) -> None:
+def test_figures_are_those_of_processes_whoever_dies(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler without workers is refused, a worker may die, and the death of the scheduler is named."""
+    message = f'got "{cluster.file}", a scheduler without workers; expected one worker at least; '
+    cure = f"`dask worker --scheduler-file {cluster.file}` starts one"
+    notes = list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "PATIENCE", 0.5)
+        with pytest.raises(InputError, match=re.escape(f"--cluster: {message}{cure}")):
+            next(on_cluster(jobs(1), str(cluster.file)))
+        with pytest.raises(InputError):
+            check_cluster(str(cluster.file), notes.append)
+    assert notes == ["waiting for workers, up to 0.5 s"]
     cluster.worker()
     first = cluster.worker("--no-nanny")
     points, rows = [*jobs(6), bad("Raises"), *jobs(12)[6:]], []
@@ -82,15 +93,11 @@ def test_figures_are_those_of_processes_whoever_dies(cluster: Cluster) -> None:
         if len(rows) == 4:
             kill(first)
     assert figures(rows) == figures(list(on_processes(points, 2)))
-
-
-def test_a_scheduler_that_dies_is_told(cluster: Cluster) -> None:
-    cluster.worker("--no-nanny")
-    rows = on_cluster([*jobs(2), bad("NeverEnds")], str(cluster.file))
-    assert [next(rows)["status"] for _ in range(2)] == ["done", "done"]
+    last = on_cluster([*jobs(2), bad("NeverEnds")], str(cluster.file))
+    assert [next(last)["status"] for _ in range(2)] == ["done", "done"]
     kill(cluster.processes[0])
     with pytest.raises(EngineLostError, match=r"the Dask scheduler at .*scheduler.json is gone"):
-        next(rows)
+        next(last)
 
 
 def test_workers_with_another_attncli_are_named(cluster: Cluster, tmp_path: Path) -> None:
@@ -110,18 +117,6 @@ def test_workers_with_another_attncli_are_named(cluster: Cluster, tmp_path: Path
     assert f"{address['old']} has 0.1.0+" in problem.message
     assert f"{address['none']} has none (ModuleNotFoundError(" in problem.message
     assert address["good"] not in problem.message
-
-
-def test_a_scheduler_without_workers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "PATIENCE", 0.5)
-    message = f'got "{cluster.file}", a scheduler without workers; expected one worker at least; '
-    cure = f"`dask worker --scheduler-file {cluster.file}` starts one"
-    with pytest.raises(InputError, match=re.escape(f"--cluster: {message}{cure}")):
-        next(on_cluster(jobs(1), str(cluster.file)))
-    notes = list[str]()
-    with pytest.raises(InputError):
-        check_cluster(str(cluster.file), notes.append)
-    assert notes == ["waiting for workers, up to 0.5 s"]
 
 
 @pytest.mark.nightly
