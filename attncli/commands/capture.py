@@ -119,7 +119,7 @@ def _print_summary(seen: "Capture") -> None:
         numbers = map(str, (len(calls), b, n, calls[0].keys.shape[-2], d, h, calls[0].groups))
         rows.append([name, calls[0].kind, *numbers, f"{calls[0].scale * calls[0].pre_scale:.4g}"])
     headings = ("layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale")
-    names, kinds, *sizes = (Cells(*each) for each in zip(headings, zip(*rows, strict=True), strict=True))
+    names, kinds, *sizes = (Cells(*column) for column in zip(headings, zip(*rows, strict=True), strict=True))
     is_one_class = len(set(kinds.cells)) == 1  # so it needs no column
     for table in blocks([names] if is_one_class else [names, kinds], sizes, terminal.width):
         terminal.print(table)

@@ -160,10 +160,9 @@ def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
     if finished.picture is not None:
         end.append(Text(f"open {shortest(finished.picture)}", no_wrap=True))
     end += verdicts[-1:]
-    for part in fit(
-        lambda most: [*opening(result), *table(most=most)], end, console.width, None if is_full else SCREEN
-    ):
-        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
+    most_lines = None if is_full else SCREEN
+    for block in fit(lambda most: [*opening(result), *table(most=most)], end, console.width, most_lines):
+        console.print(block, soft_wrap=isinstance(block, Text) and bool(block.no_wrap))
 
 
 def _print_briefly(finished: FinishedRun, of: int) -> None:

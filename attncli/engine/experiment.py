@@ -13,8 +13,8 @@ from attncli.config.looks import Look, is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.strict import validated
-from attncli.engine.expect.asking import check_expectations
 from attncli.engine.expect.judging import Verdict, judge
+from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained

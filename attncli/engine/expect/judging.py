@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from attncli.config.expectations import Expectation, factor_of, share_of
-from attncli.engine.expect.asking import asked, without_ones
+from attncli.engine.expect.selecting import select_rows, without_ones
 from attncli.errors import InputError
 from attncli.results import STAGES, Result, Row, Rows
 
@@ -88,7 +88,7 @@ def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) 
         yield replace(unjudged, reason="interrupted before it was measured")
         return
     try:
-        selected = asked(expectation, rows)
+        selected = select_rows(expectation, rows)
     except InputError as error:
         yield replace(unjudged, reason=error.problems[0].message, problem=error)
         return

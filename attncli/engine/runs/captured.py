@@ -35,13 +35,13 @@ def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: 
     tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()
     for call in seen.records:
         masks: dict[str, str | None] = dict.fromkeys(SHARED)
-        for part in TENSORS:
-            tensor = getattr(call, part)
+        for role in TENSORS:
+            tensor = getattr(call, role)
             if tensor is None:
                 continue
-            name = f"{call.name}.{part}"
-            if part in masks:
-                name = masks[part] = shared.setdefault(json.dumps(fingerprint(tensor)), name)
+            name = f"{call.name}.{role}"
+            if role in masks:
+                name = masks[role] = shared.setdefault(json.dumps(fingerprint(tensor)), name)
             tensors.setdefault(name, tensor)
         layers[call.name] = {**_entry(call), **masks}
     for missed in seen.missed:

@@ -107,8 +107,8 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> Non
     versions = client.run(code_version, on_error="return")  # runs beside the tasks, and returns errors
     wrong = {worker: version for worker, version in versions.items() if version != here}
     if wrong:
-        told = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
-        raise InputError.of(f"got workers with another attncli: {told}; expected {here} on all of them", where=OPTION)
+        others = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
+        raise InputError.of(f"got workers with another attncli: {others}; expected {here} on all of them", where=OPTION)
     threads = client.nthreads()
     if idle := sum(threads.values()) - len(threads):
         note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")

@@ -16,7 +16,7 @@ from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.scorer_entries import refuse_objects
 from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
-from attncli.engine.expect.asking import check_expectations
+from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_of
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config

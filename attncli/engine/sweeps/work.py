@@ -133,6 +133,6 @@ def in_one_line(error: BaseException) -> str:
         problems = (replace(problem, where="") if problem.where == POINT else problem for problem in error.problems)
         text = "; ".join(str(problem) for problem in problems)
     else:
-        told = f"{type(error).__name__}: {error}".removesuffix(": ")
-        text = printable(f"out of memory: {told}" if ran_out(error) else told)
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        text = printable(f"out of memory: {reason}" if ran_out(error) else reason)
     return shortened(text, LONGEST_ERROR)

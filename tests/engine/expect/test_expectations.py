@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from attncli.config.expectations import Expectation
-from attncli.engine.expect.asking import check_expectations
 from attncli.engine.expect.judging import Verdict
+from attncli.engine.expect.selecting import check_expectations
 from attncli.results import Column, Result, Rows
 from tests.engine.expect.rows import verdicts
 from tests.show.samples import result_of, run_of

@@ -18,11 +18,11 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
     collector = Collector()
     for index, expectation in enumerate(expectations):
         with collector.under("expect", index):
-            asked(expectation, rows)
+            select_rows(expectation, rows)
     collector.check()
 
 
-def asked(expectation: Expectation, rows: Rows) -> list[tuple[Row, Row | None]]:
+def select_rows(expectation: Expectation, rows: Rows) -> list[tuple[Row, Row | None]]:
     """Return the rows that an expectation selects, each with the row that its metric must be above or below, if any.
 
     If the expectation lists values of one column both in `where` and for the rows to compare with, each selected row
