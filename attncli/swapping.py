@@ -4,6 +4,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor, nn
@@ -167,9 +168,10 @@ class _Chosen(Model):
 
 
 def listed(value: Any) -> Any:
-    """Return a collection as a list, and anything else, such as text, unchanged."""
-    is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping | Tensor)
-    return list(value) if is_list else value
+    """Return a collection as a list, with numbers of NumPy as numbers; anything else, such as text, unchanged."""
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping | Tensor):
+        return value
+    return [item.item() if isinstance(item, np.generic) else item for item in value]
 
 
 def entry_of(value: Any) -> ScorerEntry:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -141,6 +142,28 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
     attncli.run(config, out=tmp_path / "out")
     again = attncli.run(tmp_path / "out" / "config.yaml")
     assert [row["relative_l2"] for row in again.records] == [row["relative_l2"] for row in result.records]
+
+
+def test_layers_and_heads_may_be_numbers_of_numpy() -> None:
+    model, x = tower()
+    with torch.no_grad(), attncli.Swap("zero", layers=np.array([1]), heads=[*np.arange(2)]) as swap:
+        model(x)
+    assert (list(swap.swapped), swap.heads) == (["second"], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (5, "scorers[0].plan[5]: got 5; expected 0 to 1, of 2 layers with attention"),
+        ("x*", 'scorers[0].plan.x*: got "x*"; no layer with attention; known: first, second'),
+    ],
+)
+@pytest.mark.parametrize("by", ["all", "layer"])
+def test_each_layer_of_a_plan_is_one_of_the_model(by: str, layer: str | int, message: str) -> None:
+    model, x = tower()
+    with pytest.raises(InputError) as error:
+        attncli.swap(model, x, scorers=[{0: "zero", layer: "uniform"}], by=by)
+    assert str(error.value) == f"attncli.swap: {message}"
 
 
 def test_findings_say_what_a_plan_replaced() -> None:

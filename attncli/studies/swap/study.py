@@ -12,6 +12,7 @@ from attncli.building import formulas_of, names_of, random_labels
 from attncli.common.changes import Changes
 from attncli.common.outputs import Metric, Outputs, Runner, output_columns
 from attncli.common.requests import request_of
+from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import MODEL, ScorerEntry
 from attncli.errors import Collector, InputError, below, did_you_mean, got
 from attncli.inputs.device import resolve_device
@@ -30,7 +31,7 @@ from attncli.studies.swap.columns import COLUMNS, PLACE, SECONDS, SwapFacts
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
 from attncli.studies.swap.tables import tables
-from attncli.swapping import UNIFORM, ZERO, Swap, entry_of
+from attncli.swapping import UNIFORM, ZERO, Swap, entry_of, layer_of
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
@@ -163,20 +164,15 @@ def prepare_loaded(
 
 
 def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> list[str]:
-    """Return the names of the chosen calls, in the order of the calls."""
+    """Return the names of the chosen calls, in the order of the calls; check the layers of plans, too."""
     names, collector, chosen = list(heads), Collector(), set[str]()
     for index, layer in enumerate(options.layers or ()):
         with collector.under("layers", index):
-            choice = choice_of(layer)
-            calls = calls_of(choice, names)
-            for name in calls_of(choice, list(problems)) if isinstance(choice, str) else ():
-                raise InputError.of(f"got {name}, whose attention cannot be replaced: {problems[name]}")
-            if not calls and not isinstance(choice, str):
-                known = f"expected 0 to {len(names) - 1}, of {len(names)} layers with attention"
-                raise InputError.of(got(layer, known))
-            if not calls:
-                raise InputError.of(got(layer, "no layer with attention", did_you_mean(layer, names)))
-            chosen |= {*calls}
+            chosen |= {*_calls(layer, names, problems)}
+    for index, entry in enumerate(options.scorers):
+        for layers in entry.plan if isinstance(entry, PlanEntry) else ():
+            with collector.under("scorers", index, "plan", layers):
+                _calls(layer_of(layers), names, problems)
     found = [name for name in names if options.layers is None or name in chosen]
     for index, head in enumerate(options.heads or ()):
         for name in found:
@@ -185,6 +181,24 @@ def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[st
                     raise InputError.of(got(head, f"expected 0 to {heads[name] - 1}, of the heads of {name}"))
     collector.check()
     return found
+
+
+def _calls(layer: int | str, names: Sequence[str], problems: Mapping[str, str]) -> list[str]:
+    """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
+
+    Raises:
+        InputError: it chooses none, or one whose attention cannot be replaced.
+    """
+    choice = choice_of(layer)
+    calls = calls_of(choice, names)
+    for name in calls_of(choice, list(problems)) if isinstance(choice, str) else ():
+        raise InputError.of(f"got {name}, whose attention cannot be replaced: {problems[name]}")
+    if not calls and not isinstance(choice, str):
+        known = f"expected 0 to {len(names) - 1}, of {several(len(names), 'layer')} with attention"
+        raise InputError.of(got(layer, known))
+    if not calls:
+        raise InputError.of(got(layer, "no layer with attention", did_you_mean(str(layer), names)))
+    return calls
 
 
 def expected_rows(prepared: PreparedSwap) -> Rows:
