@@ -31,21 +31,26 @@ def grids_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with panels (layers, heads) for each label: before and after fitting, if it learns."""
     shown = [row for row in result.records if row["by"] == "head" and row["label"] not in (MODEL, UNIFORM)]
     column = KL if any(row["kl"] is not None for row in shown) else OUTPUT_L2
-    layers, grids = result.layers, list[Panel]()
-    for label, rows in by_label([row for row in shown if row[column.key] is not None]).items():
+    layers, grids, groups = (
+        result.layers,
+        list[Panel](),
+        by_label([row for row in shown if row[column.key] is not None]),
+    )
+    for label, rows in groups.items():
         names, heads = list(dict.fromkeys(row["layer"] for row in rows)), sorted({row["head"] for row in rows})
-        panels_of_label = (
-            {column.key + BEFORE: ", before", column.key: ", fitted"} if rows[0]["parameters"] else {column.key: ""}
+        stages = (
+            {column.key + BEFORE: "before", column.key: "fitted"} if rows[0]["parameters"] else {column.key: "fitted"}
         )
-        for key, when in panels_of_label.items():
+        for key, stage in stages.items():
             grid = np.full((len(names), len(heads)), np.nan)
             for row in rows:
                 grid[names.index(row["layer"]), heads.index(row["head"])] = row[key]
             values = torch.from_numpy(grid)
-            sides = tuple(str(layers[each]) for each in names), tuple(map(str, heads))
-            title = f"{printable(label)}{when}"
-            grids.append(Panel(title, "", (0, 0), values, ~values.isnan(), *sides, quantity=column.name_with_unit))
-    title = f"{FitFacts.of(result).model}: scorers fitted to its heads"
+            sides = tuple(str(layers[name]) for name in names), tuple(map(str, heads))
+            quantity = column.name_with_unit
+            grids.append(Panel(stage, printable(label), (0, 0), values, ~values.isnan(), *sides, quantity=quantity))
+    scorers = printable(next(iter(groups))) if len(groups) == 1 else "scorers"
+    title = f"{FitFacts.of(result).model}: {scorers} fitted to its heads"
     return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit"), look, note)
 
 

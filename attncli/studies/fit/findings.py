@@ -42,10 +42,10 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
     texts.append(f"the worst is {_named(worst, result)} ({number(worst[key], 3)})")
     if whole and (main := main_of(result)) is not None:
         old, new = whole[0][main + BEFORE], whole[0][main]
-        what = "raises the loss by" if main == "loss_change" else "changes the output by"
+        quantity = "loss" if main == "loss_change" else "output"
         if old is not None and new is not None:
             shown = [_amount(each, main) for each in (new, old)]
-            texts.append(f"inside the model it {what} {shown[0]}, unfitted by {shown[1]}")
+            texts.append(f"inside the model it changes the {quantity} by {shown[0]}, unfitted by {shown[1]}")
             numbers |= {main + BEFORE: old, main: new}
     held_out, trained = middle(heads, "kl"), middle(heads, "kl_train")
     if trained and held_out and before != after and held_out > OVERFITTED * trained:
@@ -86,4 +86,4 @@ def _named(row: Row, result: Result) -> str:
 
 
 def _amount(value: float, key: str) -> str:
-    return f"{number(value, 3)} nats" if key == "loss_change" else f"{100 * value:.2g} %"
+    return f"{number(value, 3)} nats" if key == "loss_change" else f"{number(100 * value, 2)} %"

@@ -60,8 +60,8 @@ class FitOptions(Experiment):
     objective: Annotated[
         Objective,
         Field(
-            description="kl: of the model's weights to the scorer's; output: squared error of the heads' outputs; "
-            "auto: kl, but output for weights that can be 0"
+            description="error to reduce: kl, the divergence of the model's weights from the scorer's; output, the "
+            "squared error of the heads' outputs; auto, kl where no weight can be 0, else output"
         ),
         FITTING,
     ] = "auto"
