@@ -1,10 +1,11 @@
-"""`attncli scorers` and `attncli --help`."""
+"""`attncli scorers`, `attncli check` (tests/bad_input has its messages) and `attncli --help`."""
 
 import io
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from attncli.commands.streams import print_line
 from attncli.config.signatures import options_of
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from tests.cli import attncli, good, refusal
+from tests.cli import attncli, experiment, good, names_in, refusal
 
 COMMANDS: Any = typer.main.get_command(app)
 
@@ -113,3 +114,27 @@ def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
     result = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
     os.close(writing)
     assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_good_experiments(here: Path) -> None:
+    for name in ("a", "b"):
+        experiment(here / f"{name}.yaml")
+    result = attncli("check", "a.yaml", "b.yaml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "a.yaml: good, study attention\nb.yaml: good, study attention\n"
+    assert names_in(here) == ["a.yaml", "b.yaml"], "nothing is written"
+
+
+def test_all_problems_of_all_files(here: Path) -> None:
+    experiment(here / "a.yaml", seed=-1, dtype="float8")
+    experiment(here / "b.yaml")
+    experiment(here / "c.yaml", data={"valid_lens": [6, 6]}, tokens={"keys": []})
+    result = attncli("check", "a.yaml", "b.yaml", "c.yaml", "d.yaml")
+    assert result.exit_code == 2
+    assert result.stdout == "b.yaml: good, study attention\n"
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["a.yaml"] * 2 + ["c.yaml"] * 2 + ["d.yaml"]
+
+
+def test_check_takes_overrides(here: Path) -> None:
+    experiment(here / "own.yaml", seed=-1)
+    good("check", "own.yaml", "--seed", 1)

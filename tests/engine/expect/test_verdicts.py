@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attncli.config.expectations import Expectation
-from attncli.engine.expect.judging import Verdict, judge
+from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.tables import expected_words, failure, got_words, verdict_tables
 from attncli.results import Result
-from tests.engine.expect.rows import rows_of
+from tests.engine.expect.rows import verdicts as judged
 from tests.show.samples import printed
 
 CLAIM = "Dividing by the square root of d keeps the variance of scores at 1"
@@ -18,9 +17,7 @@ SOURCE = "Vaswani et al. 2017, section 3.2.1"
 
 def verdicts(figures: list[Any], *expectations: dict[str, Any]) -> list[Verdict]:
     rows = [{"label": "dot", "d": 2**i, "variance": figure} for i, figure in enumerate(figures)]
-    made = [Expectation.model_validate({"metric": "variance", **each}) for each in expectations]
-    result = Result("variance", "test", rows)
-    return judge(result, made, rows_of(result))
+    return judged(Result("variance", "test", rows), *({"metric": "variance", **each} for each in expectations))
 
 
 def one(*figures: Any, **keys: Any) -> Verdict:

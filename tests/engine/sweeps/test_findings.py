@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import attncli
 from attncli.engine.sweeps.findings import ONE_NUMBER, SMALL, findings_of
 from attncli.results import Result, Row
-from tests.engine.sweeps.test_summary import swept
+from tests.engine.sweeps.test_summary import rows_over, swept
 
 Over = list[dict[str, list[Any]]]
 WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
@@ -22,13 +22,7 @@ WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
 
 def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, **more: Any) -> list[str]:
     """Return the findings of a sweep whose metric is a function of the swept values and the label."""
-    keys = [key for axis in over for key in axis]
-    rows = []
-    for place in product(*(list(zip(*axis.values(), strict=True)) for axis in over)):
-        values = dict(zip(keys, [value for part in place for value in part], strict=True))
-        for label in labels or ("dot",):
-            row = {**values, "scorer": label, "label": label, "normalizer": "softmax"}
-            rows.append({**row, "entropy": entropy(row), **more})
+    rows = rows_over(over, entropy, *(labels or ("dot",)), **more)
     return [finding.text for finding in findings_of(swept("attention", over, rows))]
 
 
@@ -233,18 +227,10 @@ def test_names_over_seeds() -> None:
 
 def test_layers_have_their_numbers() -> None:
     over: Over = [{"scale": [1, 2]}]
-    keys = ["encoder.0", "encoder.1"]
     rows = [
-        {
-            "scale": scale,
-            "scorer": "dot",
-            "label": "dot",
-            "normalizer": "softmax",
-            "layer": layer,
-            "entropy": depth * scale,
-        }
-        for scale in (1, 2)
-        for depth, layer in enumerate(keys, 1)
+        {**row, "layer": f"encoder.{layer}", "entropy": (layer + 1) * row["scale"]}
+        for row in rows_over(over, lambda row: None, "dot")
+        for layer in (0, 1)
     ]
     (finding,) = findings_of(swept("attention", over, rows))
     assert finding.text == "dot: entropy rises from 2.00 to 4.00 as scale rises from 1 to 2 (layer = 1)."

@@ -1,7 +1,8 @@
 """Means and intervals over seeds, against SciPy and slow loops; columns that identify rows, and metrics."""
 
 import math
-from itertools import product
+from collections.abc import Callable
+from itertools import chain, product
 from typing import Any
 
 import pytest
@@ -20,18 +21,26 @@ def swept(study: str, over: list[dict[str, list[Any]]], records: list[Row], metr
     return SweepResult(study, "x", records, axes=over, metric=metric, points=points)
 
 
+def rows_over(over: list[dict[str, list[Any]]], entropy: Callable[[Row], Any], *labels: str, **more: Any) -> list[Row]:
+    """Return a row for each point and label, whose entropy is a function of the swept values and the label."""
+    keys = [key for axis in over for key in axis]
+    rows = []
+    for point in product(*(list(zip(*axis.values(), strict=True)) for axis in over)):
+        for label in labels:
+            row = dict(zip(keys, chain(*point), strict=True)) | dict.fromkeys(("scorer", "label"), label)
+            rows.append({**row, "normalizer": "softmax", "entropy": entropy(row), **more})
+    return rows
+
+
 def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Row]:
     """Return rows of two scorers; their entropy is a known function of the swept values."""
-    keys = [key for axis in over for key in axis]
-    places = product(*(list(zip(*axis.values(), strict=True)) for axis in over))
-    rows = []
-    for place in places:
-        values = dict(zip(keys, [value for part in place for value in part], strict=True))
-        scale = next((value for key, value in values.items() if "scale" in key), 1.0)
-        for number, label in enumerate(names or ("dot", "cosine")):
-            head = {"scorer": label, "label": label, "normalizer": "softmax"}
-            rows.append({**values, **head, "entropy": number + scale + NOISE[values.get("seed", 0)], "empty_rows": 0})
-    return rows
+    labels = names or ("dot", "cosine")
+
+    def entropy(row: Row) -> float:
+        scale = next((value for key, value in row.items() if "scale" in key), 1.0)
+        return float(labels.index(row["label"]) + scale + NOISE[row.get("seed", 0)])
+
+    return rows_over(over, entropy, *labels, empty_rows=0)
 
 
 @pytest.mark.parametrize("freedom", [*range(1, 40), 99, 100, 2001])
