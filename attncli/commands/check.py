@@ -12,22 +12,16 @@ from attncli.stopping import signals
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
     """Find all mistakes in configs without running them; the exit code is 2 if there are any."""
-    from attncli.engine.experiment import load_experiment  # load torch
-    from attncli.engine.sweeps.points import plan_of
+    from attncli.commands.experiments import load  # loads torch
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     collector = Collector()
     for path in configs:
         with collector.under():
-            document = read_document(experiment_path(path), overrides)
-            if document.sweep()[0]:
-                plan = plan_of(document)
-                size = several(len(plan.points), "point")
-                print_line(as_line(f"{path}: good, study {plan.options.study}, a sweep of {size}"))
-                continue
-            experiment = load_experiment(document)
+            experiment = load(read_document(experiment_path(path), overrides))
             with running(experiment.options.name) as progress:
                 experiment.check(progress)
             signals.check()
-            print_line(as_line(f"{path}: good, study {experiment.options.study}"))
+            size = f", a sweep of {several(len(experiment.plan.points), 'point')}" if experiment.is_sweep else ""
+            print_line(as_line(f"{path}: good, study {experiment.options.study}{size}"))
     collector.check()

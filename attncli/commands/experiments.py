@@ -49,7 +49,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     collector, experiments = Collector(), list[Loaded]()
     for path in configs:
         with collector.under():
-            experiments.append(_load(read_document(experiment_path(path), overrides)))
+            experiments.append(load(read_document(experiment_path(path), overrides)))
     collector.check()
     if len(experiments) > 1:  # a single one is checked when it runs
         for experiment in experiments:
@@ -59,7 +59,8 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     return experiments
 
 
-def _load(document: Document) -> Loaded:
+def load(document: Document) -> Loaded:
+    """Return the validated experiment or sweep of a document."""
     if not document.sweep()[0]:
         return load_experiment(document)
     from attncli.engine.sweeps.points import plan_of  # only sweeps need it

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from attncli.config.document import REPORT, Document, read_document
 from attncli.config.looks import Look, is_default
@@ -44,7 +44,7 @@ def isolated(document: Document) -> Iterator[None]:
 class LoadedExperiment:
     """An experiment with valid options: its document, study and options."""
 
-    is_sweep: ClassVar = False
+    is_sweep: ClassVar[Literal[False]] = False
     document: Document
     study: Study[Any, Any]
     options: Experiment

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from attncli.config.document import Document
 from attncli.config.models import Experiment
@@ -41,7 +41,7 @@ class LoadedSweep:
     `jobs` processes of this machine, each point for at most `timeout` seconds.
     """
 
-    is_sweep: ClassVar = True
+    is_sweep: ClassVar[Literal[True]] = True
     plan: SweepPlan
     resume: Path | None = None
     jobs: int | None = None

@@ -18,9 +18,9 @@ from attncli.engine.sweeps.columns import (
     is_repeated,
     names_of,
 )
-from attncli.engine.sweeps.summary import summary, summary_names
+from attncli.engine.sweeps.summary import summary, summary_columns
 from attncli.numbers import finite, several, short
-from attncli.results import Column, Row, SweepResult
+from attncli.results import Row, SweepResult
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 
@@ -97,18 +97,14 @@ def _all_rows(
     if not is_repeated(result):
         yield from blocks(identifiers, [columns[key] for key in metrics], result.records, width, most)
         return
-    _, mean, std, low, high, count = summary_names(result).values()
+    *_, mean, std, low, high, count = summary_columns(result)
+    interval = replace(low, heading="95 %\ninterval")
     for metric in metrics:
-        figures = [
-            Column(mean, columns[metric].heading, "", format=columns[metric].format),
-            Column(std, "±", "", format=short),
-            Column(low, "95 %\ninterval", "", format=short),
-            Column(count, "runs", ""),
-        ]
         rows = summary(result, [metric])
         for row in rows:
-            row[low] = None if row[low] is None else [row[low], row[high]]
-        yield from blocks(identifiers, figures, rows, width, most)
+            row[low.key] = None if row[low.key] is None else [row[low.key], row[high.key]]
+        mean = replace(mean, heading=columns[metric].heading, format=columns[metric].format)
+        yield from blocks(identifiers, [mean, std, interval, count], rows, width, most)
         yield from remark(INTERVAL)
 
 
