@@ -92,10 +92,6 @@ class Backward(torch.autograd.Function):
         return gradient, None
 
 
-def failing():
-    raise ValueError("no gradient today")
-
-
 class SignalledBackward(Signalled):
     action = staticmethod(signalled)
 
@@ -105,10 +101,6 @@ class SignalledBackward(Signalled):
 
 class QuitsBackward(SignalledBackward):
     action = staticmethod(lambda: sys.exit(3))
-
-
-class RaisesBackward(SignalledBackward):
-    action = staticmethod(failing)
 
 
 class Quits(Signalled):
@@ -542,7 +534,6 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
         ("bench", "QuitsWhenRead", "whose options cannot be written in YAML: 3"),
         *((study, "QuitsWhenMade", "gave SystemExit: 3") for study in STUDIES),
         *((study, "QuitsBackward", "the gradient of the scorer gave SystemExit: 3") for study in WITH_GRADIENTS),
-        *((study, "RaisesBackward", "the scorer gave ValueError: no gradient today") for study in WITH_GRADIENTS),
     ],
 )
 def test_what_a_scorer_of_the_user_raises(study: str, scorer: str, message: str, here: Path, own: Own) -> None:
