@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Output, Sets, Text, Texts, find_source, overrides_of, text_overrides
+from attncli.commands.options import (
+    Output,
+    Sets,
+    Text,
+    Texts,
+    find_source,
+    import_quickly,
+    overrides_of,
+    text_overrides,
+)
 from attncli.commands.streams import FAILED
 from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags, run_document, with_flags
 from attncli.config.document import YAML, Document, document_of_data, read_document
@@ -55,6 +64,7 @@ def doctor(
 
 
 def _is_function(source: str) -> bool:
+    import_quickly(pictures=False)
     from attncli.models.loading import Request  # loads torch
 
     return Request(source).is_function
