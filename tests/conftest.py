@@ -15,6 +15,7 @@ from hypothesis import settings
 from torch.backends.cpu import get_cpu_capability
 
 from attncli.commands import progress
+from attncli.engine import experiment
 from attncli.engine.sweeps import running
 from attncli.engine.sweeps.work import Job, run_point
 from attncli.normalizers import NORMALIZERS
@@ -120,6 +121,12 @@ def points_in_this_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "on_processes", compute)
         yield
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no pictures in the folders of single runs, since they take most of the time of a small run."""
+    monkeypatch.setattr(experiment, "drawers_of", lambda *_: {})
 
 
 @pytest.fixture(scope="module")

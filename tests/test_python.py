@@ -21,7 +21,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import attncli
-from attncli.engine import experiment
 from attncli.engine.runs.loading import StoredTensors
 from attncli.engine.runs.settings import settings_of
 from attncli.errors import InputError
@@ -51,12 +50,6 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no pictures in run folders, since they take most of the time of a small run."""
-    monkeypatch.setattr(experiment, "drawers_of", lambda *_: {})
-
-
 def same(a: attncli.Result, b: attncli.Result) -> None:
     assert json.loads(json.dumps(list(a.records))) == list(b.records)
     assert [finding.text for finding in a.findings] == [finding.text for finding in b.findings]
@@ -78,20 +71,19 @@ def same_facts(result: attncli.Result) -> None:
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_study_runs_is_kept_loads_and_shows_itself(
-    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:
     hurry(monkeypatch)
     result = attncli.run({"study": study, "name": "small", **STUDIES[study]}, out=tmp_path / "run")
     loaded = attncli.load(tmp_path / "run")
     same(result, loaded)
     same_facts(result)
-    for each in (result, loaded):
-        assert isinstance(each.figure(), Figure)
-        shown = each._repr_mimebundle_()
-        assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG")
-        assert "dot" in shown["text/plain"]
-        assert '<iframe sandbox="allow-scripts"' in shown["text/html"]
-        assert str(each.records[0]["label"]) in repr(each)
+    assert isinstance(result.figure(), Figure)
+    shown = loaded._repr_mimebundle_()
+    assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG")
+    assert "dot" in shown["text/plain"]
+    assert '<iframe sandbox="allow-scripts"' in shown["text/html"]
+    assert str(loaded.records[0]["label"]) in repr(loaded) == repr(result)
 
 
 def test_the_command_line_and_python_give_the_same(tmp_path: Path) -> None:
@@ -450,7 +442,9 @@ def test_results_that_no_run_has_written_are_an_input_error(damage: str, tmp_pat
         ("tensors.safetensors", "damaged", "tensors.safetensors"),
     ],
 )
-def test_files_that_are_damaged_or_missing_are_an_input_error(file: str, text: str, place: str, tmp_path: Path) -> None:
+def test_files_that_are_damaged_or_missing_are_an_input_error(
+    file: str, text: str, place: str, tmp_path: Path, no_pictures: None
+) -> None:
     for folder in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(InputError, match=re.escape(f'got "{folder}", which is not a run folder')):
             attncli.load(folder)

@@ -54,7 +54,7 @@ def test_one_picture_elsewhere(tmp_path: Path) -> None:
     assert [path.name for path in out.iterdir()] == ["heatmaps.png"]
     assert "heatmaps.png" not in files(run)
     assert "exists; expected a new file; --overwrite replaces it" in refusal("figure", run, "--out", out)
-    good("figure", run, "--out", out, "--overwrite", "--format", "pdf", "--cmap", "viridis")
+    good("figure", run, "--only", "heatmaps", "--out", out, "--overwrite", "--format", "pdf", "--cmap", "viridis")
     message = refusal("figure", run, "--only", "heatmap")
     assert message.startswith('--only: got "heatmap"; expected the name of a picture; did you mean `heatmaps`?')
     message = refusal("figure", run / "results.json")

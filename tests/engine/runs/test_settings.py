@@ -12,7 +12,7 @@ import attncli
 from attncli.results import SweepResult
 from tests.test_python import SMALL, same_facts
 
-pytestmark = pytest.mark.usefixtures("sketches")
+pytestmark = pytest.mark.usefixtures("sketches", "no_pictures")
 
 TOKENS = {"queries": ["a", "b", "c"], "keys": [*"vwxyz"]}
 
