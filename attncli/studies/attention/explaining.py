@@ -117,7 +117,7 @@ def explain(
         formula=formulas_of([entry])[entry.label],
         place={
             "layer": part.layer,
-            "layer_number": part.inputs.call.number if part.layer is not None and part.inputs.call else None,
+            "layer_number": None if part.layer is None else prepared.layers[part.layer],
             "batch": batch,
             "head": head if len(part.inputs.valid.shape) > 3 else None,
             "query": query,
@@ -174,16 +174,15 @@ def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | 
 
 def _part(prepared: PreparedAttention, layer: str | int | None) -> LayerPart:
     """Return the inputs of a layer, given its name or its number in the file; the first by default."""
-    parts = {part.layer: part for part in prepared.parts if part.layer is not None}
     if layer is None:
         return prepared.parts[0]
-    if not parts or prepared.captured is None:
+    if not prepared.layers:
         raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
-    numbers = {str(prepared.captured.numbers[name]): name for name in parts}
-    if (name := numbers.get(str(layer), str(layer))) not in parts:
-        cure = did_you_mean(str(layer), [*parts, *numbers])
+    names = {str(number): name for name, number in prepared.layers.items()}
+    if (name := names.get(str(layer), str(layer))) not in prepared.layers:
+        cure = did_you_mean(str(layer), [*prepared.layers, *names])
         raise InputError.of(got(layer, "expected the name or number of a layer", cure), ["layer"])
-    return parts[name]
+    return next(part for part in prepared.parts if part.layer == name)
 
 
 def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requested: Mapping[str, int]) -> int:

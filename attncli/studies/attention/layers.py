@@ -6,21 +6,17 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from torch import Tensor
-
 from attncli.building import with_model_defaults
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
-from attncli.inputs.captured import Captured
 from attncli.models.call import AttentionCall
 from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, largest_first, place_of
-from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.rows import ScorerRows
+from attncli.studies.attention.parts import PreparedAttention
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
 CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error")
@@ -36,73 +32,40 @@ def variances_of(inputs: Inputs) -> list[float | None]:
     return variances
 
 
-def metrics_of_calls(
-    inputs: Inputs, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
-) -> list[Row]:
-    """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer.
-
-    Unknown metrics are None, such as the weight on the first key if `weights` is None.
-    """
-    heads, d = len(variances), inputs.queries.shape[-1]
-    counts = rows.count.reshape(heads, -1)  # heads n
-    kept = counts > 0
-    spread = kept & (rows.weight_sum.reshape(heads, -1) != 0)
-    entropies = rows.entropy.reshape(heads, -1).masked_fill(~spread, 0.0).sum(-1)
-    most = counts.clamp(min=1.0).log().masked_fill(~spread, 0.0).sum(-1)
-    first: list[float | None] = [None] * heads
-    if weights is not None:
-        first = _known(weights[..., 0].double().reshape(heads, -1).masked_fill(~kept, 0.0).sum(-1) / kept.sum(-1))
-    return [
-        {
-            "entropy_share": share,
-            "first_key": weight,
-            "variance_over_d": None if variance is None else variance / d,
-            "unit_scale": variance**-0.5 if variance else None,
-        }
-        for share, weight, variance in zip(_known(entropies / most), first, variances, strict=True)
-    ]
-
-
-def _known(metrics: Tensor) -> list[float | None]:
-    return [metric if math.isfinite(metric) else None for metric in metrics.tolist()]
-
-
-def joined_layers(
-    captured: Captured, calls: Sequence[AttentionCall], results: Sequence[Result], options: AttentionOptions
-) -> Result:
-    """Join the results of all layers into one result, with facts about the capture in it and in its findings.
+def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Result:
+    """Join the results of the first layers of a captured model, with facts about the capture, also in the findings.
 
     If a scorer entry repeats the model's computation, the entry's output is compared with the model's output.
     """
-    first, has_layers = results[0], "layer" in results[0].records[0]
-    facts = dict[str, CallFacts]()
-    for call, result in zip(calls, results, strict=True):
+    first, captured, options, facts = results[0], prepared.captured, prepared.options, dict[str, CallFacts]()
+    assert captured is not None
+    for part, result in zip(prepared.parts, results, strict=False):
+        call = part.inputs.call
+        assert call is not None
         of_call: Row = {"number": captured.numbers[call.name]}
         of_call |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
         of_call["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
         if same is not None and same.label in result.labels:
-            output = tensor_name(same.label, "output", layer=call.name if has_layers else None)
-            of_call["rescored"] = call.difference(result.tensors[output])
+            output = result.tensors[tensor_name(same.label, "output", layer=part.layer)]
+            of_call["rescored"] = call.difference(output)
         facts[call.name] = CallFacts(**of_call)
     about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
     capture = CaptureFacts(file=captured.path.name, **about, calls=facts, left_out=left_out)
-    if not has_layers:
+    if not prepared.layers:
         return replace(first, capture=capture, findings=[_about_capture(capture), *first.findings])
-    rows: dict[str, Any] = {kind: [row for result in results for row in result.rows[kind]] for kind in first.rows}
-    changes = changes_by_label(rows["head_comparisons"], first.labels)
+    joined: dict[str, Any] = {kind: [row for result in results for row in result.rows[kind]] for kind in first.rows}
+    changes = changes_by_label(joined["head_comparisons"], first.labels)
+    for name in ("scales", "tokens", "inputs", "tensors"):  # whose keys begin with the layer
+        joined[name] = {key: value for result in results for key, value in getattr(result, name).items()}
     return replace(
         first,
         capture=capture,
         layers={name: captured.numbers[name] for name in facts},
-        facts=AttentionFacts(**first.facts.data, summary=means(rows["heads"], changes)),
+        facts=AttentionFacts(**first.facts.data, summary=means(joined["heads"], changes)),
         findings=[_about_capture(capture), *_about_changes(changes, captured.numbers, first.random)],
-        scales={name: scale for result in results for name, scale in result.scales.items()},
-        tokens={name: tokens for result in results for name, tokens in result.tokens.items()},
-        inputs={name: tensor for result in results for name, tensor in result.inputs.items()},
-        tensors={name: tensor for result in results for name, tensor in result.tensors.items()},
-        **rows,
+        **joined,
     )
 
 

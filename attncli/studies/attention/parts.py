@@ -41,3 +41,9 @@ class PreparedAttention:
     parts: Sequence[LayerPart]
     device: torch.device
     captured: Captured | None = None
+
+    @property
+    def layers(self) -> dict[str, int]:
+        """Return the number in the captured file of each layer, by name; empty for a run without layers."""
+        names = [part.layer for part in self.parts if part.layer is not None]
+        return {} if self.captured is None else {name: self.captured.numbers[name] for name in names}

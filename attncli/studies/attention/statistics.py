@@ -52,6 +52,25 @@ class Groups:
             bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), has_weights)
         return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
 
+    def of_call(self, rows: ScorerRows, weights: Tensor | None, variances: Sequence[float | None], d: int) -> list[Row]:
+        """Return a record with the columns `OF_CALLS` for each group, given the variance of its products q . k.
+
+        Unknown metrics are None, such as the weight on the first key if `weights` (b, ..., n, m) is None.
+        """
+        has_weights = self._kept & (self._grouped(rows.weight_sum) != 0)
+        most = self._sum(rows.count.clamp(min=1.0).log(), has_weights)
+        shares = self._sum(rows.entropy, has_weights) / most
+        first = most * math.nan
+        if weights is not None:
+            first = self._sum(weights[..., 0].double(), self._kept) / self._kept.sum(-1)
+        metrics: dict[str, list[Any]] = {
+            "entropy_share": _listed(shares, shares.isfinite()),
+            "first_key": _listed(first, first.isfinite()),
+            "variance_over_d": [None if variance is None else variance / d for variance in variances],
+            "unit_scale": [variance**-0.5 if variance else None for variance in variances],
+        }
+        return self._records(metrics)
+
     def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Row]:
         """Return a record for each group with the differences of two scorers, given `outputs` as from `output_rows`.
 

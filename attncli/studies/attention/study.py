@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ from attncli.studies.attention.columns import (
 )
 from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
+from attncli.studies.attention.layers import joined_layers, variances_of
 from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.parts import LayerPart, PreparedAttention
@@ -122,40 +122,34 @@ def expected_rows(prepared: PreparedAttention) -> Rows:
 
     For a captured model, each layer has these rows.
     """
-    options, entries = prepared.options, prepared.options.scorers
+    options, entries, first = prepared.options, prepared.options.scorers, prepared.parts[0]
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
-    names, pairs, heads, head_pairs = (list[Row]() for _ in range(4))
-    for part in prepared.parts:
-        listed = _chosen(head_rows(part.inputs.valid.shape[0], part.inputs.heads), options)
-        of_scorers = [names_of(entry) | part.shared for entry in entries]
-        own_pairs = [{"a": a.label, "b": b.label} | part.shared for a, b in itertools.combinations(entries, 2)]
-        names += of_scorers
-        pairs += own_pairs
-        heads += [row | index for row in of_scorers for index in listed]
-        head_pairs += [row | index for row in own_pairs for index in listed]
-    first = prepared.parts[0]
+    scorers = [names_of(entry) for entry in entries]
+    pairs = [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)]
     with_layer: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.shared else tuple
+
+    def in_parts(rows: Sequence[Row]) -> list[Row]:
+        return [row | part.shared for part in prepared.parts for row in rows]
+
+    def by_head(rows: Sequence[Row]) -> list[Row]:
+        listed = [_chosen(head_rows(len(part.inputs.queries), part.inputs.heads), options) for part in prepared.parts]
+        parts = zip(prepared.parts, listed, strict=True)
+        return [row | part.shared | index for part, indices in parts for row in rows for index in indices]
+
     return Rows(
         with_layer(COLUMNS),
-        names,
+        in_parts(scorers),
         with_layer(COMPARISONS),
-        pairs,
+        in_parts(pairs),
         no_comparisons="there is only one scorer",
         shapes={} if first.shared else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
         left_out=dict.fromkeys(unknown, "weights: false"),
         head_columns=with_layer(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
-        heads=heads,
+        heads=by_head(scorers),
         head_comparison_columns=with_layer(HEAD_COMPARISONS),
-        head_comparisons=head_pairs,
-        layers={number: part.shared["layer"] for part, number in _numbers(prepared) if part.shared},
+        head_comparisons=by_head(pairs),
+        layers={number: layer for layer, number in prepared.layers.items()},
     )
-
-
-def _numbers(prepared: PreparedAttention) -> Iterator[tuple[LayerPart, int]]:
-    """Yield the parts that are layers of a captured file, with their numbers in the file."""
-    for part in prepared.parts:
-        if part.inputs.call is not None and part.inputs.call.number is not None:
-            yield part, part.inputs.call.number
 
 
 def _chosen(rows: Sequence[Row], options: AttentionOptions) -> list[Row]:
@@ -184,22 +178,17 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
 
 
 def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each stage of attention that an entry computes."""
-    scores = inputs.valid.shape
-    stages = _matrices(with_model_defaults(entry, inputs.call), options, inputs.bias is not None)
-    return {**dict.fromkeys(stages, scores), "output": (*scores[:-1], inputs.values.shape[-1])}
-
-
-def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> list[str]:
-    """Return the names of an entry's stages with shape (..., n, m), in the order of the computation."""
-    kept = {
+    """Return the shape of each stage of attention that an entry computes, in the order of the computation."""
+    matrices = {
         "scores": True,
-        "capped": entry.softcap is not None,
-        "biased": has_bias or entry.position_bias is not None,
+        "capped": with_model_defaults(entry, inputs.call).softcap is not None,
+        "biased": inputs.bias is not None or entry.position_bias is not None,
         "weights": True,
         "dropped": options.train and entry.dropout > 0,
     }
-    return [stage for stage, is_kept in kept.items() if is_kept and options.weights]
+    scores = inputs.valid.shape
+    stages = {stage: scores for stage, is_computed in matrices.items() if is_computed and options.weights}
+    return stages | {"output": (*scores[:-1], inputs.values.shape[-1])}
 
 
 @torch.no_grad()
@@ -212,14 +201,11 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
     """
     if prepared.options.compile:
         _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
-    results, parts = list[Result](), prepared.parts
+    results, parts, options = list[Result](), prepared.parts, prepared.options
     with Keeping(results) as kept:
         for part in parts:
-            results.append(_run_part(prepared.options, part, progress, keeps_scorers=len(parts) == 1))
-    options, result = prepared.options, results[0]
-    if prepared.captured is not None:
-        calls = [part.inputs.call for part in parts[: len(results)] if part.inputs.call is not None]
-        result = joined_layers(prepared.captured, calls, results, options)
+            results.append(_run_part(options, part, progress, keeps_scorers=len(parts) == 1))
+    result = results[0] if prepared.captured is None else joined_layers(prepared, results)
     return replace(
         result,
         heads=_chosen(result.heads, options),
@@ -321,11 +307,12 @@ def _run_scorer(
         stages, rows = _stages_and_rows(options, entry, scorer, rules, inputs)
     empty, is_bounded = rules.valid.empty_rows.cpu(), rules.cap is None and rules.bias is None and is_softmax(rules)
     (figures,) = Groups(empty).of_scorer(rows, is_bounded)
-    by_head = Groups(empty, inputs.heads).of_scorer(rows, is_bounded)
+    heads = Groups(empty, inputs.heads)
+    by_head = heads.of_scorer(rows, is_bounded)
     names, count = names_of(entry) | part.shared, sum(parameter.numel() for parameter in scorer.parameters())
     if variances is not None:
-        of_calls = metrics_of_calls(inputs, variances, stages.get("weights"), rows)
-        by_head = [row | of_call for row, of_call in zip(by_head, of_calls, strict=True)]
+        of_call = heads.of_call(rows, stages.get("weights"), variances, inputs.queries.shape[-1])
+        by_head = [row | metrics for row, metrics in zip(by_head, of_call, strict=True)]
     record = {**names, "parameters": count, **figures}
     return ScorerRun(rules, stages, rows, empty, record, [names | row for row in by_head])
 

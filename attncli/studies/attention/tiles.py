@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -43,72 +42,46 @@ def pool_with_rows(
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     metrics = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
-    known = is_built_in(scorer) and not isinstance(rules.normalizer, OwnNormalizer)
-    jobs = _jobs(output, metrics, scorer, queries, keys, values, rules)
-    if known and queries.ndim == 4:
-        count = _heads_of_tile(queries.shape[1], keys.shape[-2])
-
-        def of_heads(first: int) -> Iterator[Callable[[], None]]:
-            heads = slice(first, first + count)
-            some, others, theirs = queries[:, heads], keys[:, heads], values[:, heads]
-            results = output[:, heads], metrics[:, :, heads]
-            return _jobs(*results, scorer, some, others, theirs, rules.of_heads(heads), first)
-
-        jobs = chain.from_iterable(map(of_heads, range(0, queries.shape[1], count)))
-    if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
-        with on_threads(1) as threads:
-            share(_call_all, jobs, threads)
-    else:
-        _call_all(jobs)
-    return output, ScorerRows(*metrics)
-
-
-def _call_all(jobs: Iterator[Callable[[], None]]) -> None:
-    for job in jobs:
-        job()
-
-
-def _heads_of_tile(heads: int, m: int) -> int:
-    """Return the number of heads in a tile, which has at least FEWEST_QUERIES queries of each."""
-    most = max(AT_A_TIME // max(FEWEST_QUERIES * m, 1), 1)
-    return math.ceil(heads / max(math.ceil(heads / most), 1)) or 1
-
-
-def _jobs(
-    output: Tensor,
-    metrics: Tensor,
-    scorer: Scorer,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    rules: Rules,
-    first_head: int = 0,
-) -> Iterator[Callable[[], None]]:
-    """Yield functions that each fill in `output` and `metrics` for one tile; they may be called in any order.
-
-    `first_head` is the index of the first head of the tensors among all heads, for errors.
-    """
+    is_known = is_built_in(scorer) and not isinstance(rules.normalizer, OwnNormalizer)
+    is_alone = is_known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None
+    groups = [(slice(None), rules)]
+    if is_known and queries.ndim == 4:
+        groups = [(heads, rules.of_heads(heads)) for heads in _groups(queries.shape[1], keys.shape[-2])]
     if is_built_in(scorer) and (product := scorer.as_dot(queries, keys)) is not None:  # once for all tiles
         queries, keys, scale = product
         scorer = partial(_scaled_products, scale)
     is_fast = is_softmax(rules) and ROWS == QUICK and all_finite(values)
-    share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
+    parts = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
     enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products with few queries are slow
-    most = min(enough, pooling.WORKSPACE_BYTES // (share * queries.element_size()))
+    most = min(enough, pooling.WORKSPACE_BYTES // (parts * queries.element_size()))
     workspace, exact = Workspace(queries, most), Workspace(metrics, most)
 
-    def fill(tile: Tile) -> None:
-        elements, rows = tile
-        batch = (elements, ...) if queries.ndim > 2 else (...,)
-        some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        with _located(tile, first_head):
-            pooled = _by_softmax(scorer, *some, rules, tile, workspace) if is_fast else None
-            pooled = _by_stages(scorer, *some, rules, tile, exact) if pooled is None else pooled
-        output[*batch, rows, :], figures = pooled
-        for metric, row in zip(metrics, figures, strict=True):
-            metric[*batch, rows] = row
+    def fill(jobs: Iterator[tuple[slice, Rules, Tile]]) -> None:
+        for heads, of_heads, tile in jobs:
+            elements, rows = tile
+            batch = (elements, heads) if queries.ndim == 4 else (elements, ...) if queries.ndim > 2 else (...,)
+            some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
+            with _located(tile, heads.start or 0):
+                pooled = _by_softmax(scorer, *some, of_heads, tile, workspace) if is_fast else None
+                pooled = _by_stages(scorer, *some, of_heads, tile, exact) if pooled is None else pooled
+            output[*batch, rows, :], figures = pooled
+            for metric, row in zip(metrics, figures, strict=True):
+                metric[*batch, rows] = row
 
-    yield from (partial(fill, tile) for tile in tiles(rules.valid.shape, most))
+    jobs = ((heads, some, tile) for heads, some in groups for tile in tiles(some.valid.shape, most))
+    if is_alone:
+        with on_threads(1) as threads:
+            share(fill, jobs, threads)
+    else:
+        fill(jobs)
+    return output, ScorerRows(*metrics)
+
+
+def _groups(heads: int, m: int) -> Iterator[slice]:
+    """Yield slices of the heads for tiles of at least FEWEST_QUERIES queries of each head."""
+    most = max(AT_A_TIME // max(FEWEST_QUERIES * m, 1), 1)
+    count = math.ceil(heads / max(math.ceil(heads / most), 1)) or 1
+    return (slice(first, first + count) for first in range(0, heads, count))
 
 
 @contextmanager
