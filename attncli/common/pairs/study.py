@@ -30,9 +30,9 @@ from attncli.building import (
     with_model_defaults,
 )
 from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
+from attncli.common.pairs.findings import place_of
 from attncli.common.pairs.options import PairsOptions
 from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
-from attncli.common.trends import trend
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import InputError, below
@@ -40,15 +40,13 @@ from attncli.guarding import raw_scores
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer
-from attncli.numbers import number, several
+from attncli.numbers import several
 from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, Rows, by_label
 from attncli.scorers import Scorer
 from attncli.stopping import Counter, Progress
 from attncli.threads import in_order, on_threads
 
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
-LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most this times its smallest
-POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
     LAYER,
     Column("head", "head", "Number of the head of real tensors; empty if they have none.", kind="place"),
@@ -308,51 +306,3 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, 
             elif key != "head" or of_label[0]["head"] is not None:
                 curve[f"curve/{label}/{key}"] = torch.tensor(np.array([row[key] for row in of_label], dtype=np.float64))
     return curve
-
-
-def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Row]]:
-    """Describe in words how the metric `key` changes over the rows; return this text and the rows that it mentions.
-
-    Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, where changes within the `margins` do not count,
-    `ranges from 2 (head 0) to 3 (head 4)` over heads, `is 2 in each of 4 heads`, and `1.2 at d = 8` for a single row.
-    """
-    if len(rows) == 1:
-        of = "" if rows[0]["head"] is None else f" ({place_of(rows[0])})"
-        return f"{number(rows[0][key])} at d = {rows[0]['d']}{of}", list(rows)
-    if over_sizes(rows):
-        words, named = trend([row[key] for row in rows], [f"d = {row['d']}" for row in rows], margins)
-        return words, [rows[index] for index in named]
-    ends = [pick(rows, key=lambda row: float(row[key])) for pick in (min, max)]
-    low, high = (number(row[key], 3) for row in ends)
-    if low == high:
-        return f"is {low} in each of {len(rows)} heads", ends
-    return f"ranges from {low} ({place_of(ends[0])}) to {high} ({place_of(ends[1])})", ends
-
-
-def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:
-    """Return the values of the rows in each of the columns, and in `layer` and `head` if they have these."""
-    keys = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
-    return {column: [row[column] for row in rows] for column in keys}
-
-
-def place_of(row: Row) -> str:
-    """Return text such as `head 3`, or `layer 0, head 3` for a row with a layer."""
-    return f"layer {row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
-
-
-def over_sizes(rows: Sequence[Row]) -> bool:
-    """Whether the rows, sorted by d, are of several sizes d, and not of heads or layers."""
-    return bool(rows[0]["d"] < rows[-1]["d"] and "layer" not in rows[0])
-
-
-def power_law(rows: Sequence[Row], key: str) -> float | None:
-    """Return the exponent a of the best fit c d^a to the metric `key`; None if it fits badly or hardly changes.
-
-    There is no fit either for fewer than three rows, heads, or values that are not positive.
-    """
-    sizes, values = ([row[column] for row in rows] for column in ("d", key))
-    if len(rows) < 3 or not over_sizes(rows) or not 0 < LEVEL * min(values) < max(values):
-        return None
-    x, y = np.log(sizes), np.log(values)
-    slope, start = np.polyfit(x, y, 1)
-    return float(slope) if np.abs(y - slope * x - start).max() <= POWER_LAW else None

@@ -1,4 +1,4 @@
-"""Implementations of scorers: their names, the functions to time, and checks of their results against float64."""
+"""The functions to time of each implementation, and checks of their results against float64."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -20,8 +20,7 @@ from attncli.masks import Valid
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.pooling import pool, pool_by_rules
-from attncli.scorers import Scorer, is_built_in
-from attncli.studies.bench.options import IMPLEMENTATIONS
+from attncli.scorers import is_built_in
 
 # Largest effect of rounding relative to the largest number: some hundred units in the last place for sums of many
 # terms, about ten for short dtypes.
@@ -65,18 +64,6 @@ class BenchTask:
         shape = (*queries.shape[:-1], keys.shape[-2])
         bias = Bias(shape, alibi=True) if self.alibi else None
         return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
-
-
-def implementations_of(scorer: Scorer) -> list[str]:
-    """Return the names of a scorer's implementations, from the attributes of its class."""
-    there = {
-        "attncli": True,
-        "compiled": scorer.worth_compiling,
-        "textbook": scorer.as_in_textbooks is not None,
-        "fused": scorer.has_fused_kernel,
-        "linear": scorer.linear_with is not None,
-    }
-    return [name for name in IMPLEMENTATIONS if there[name]]
 
 
 def forward_of(task: BenchTask) -> Forward:

@@ -10,8 +10,7 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
 from attncli.scorers import Scorer
-from attncli.studies.bench.implementations import implementations_of
-from attncli.studies.bench.options import HIDDEN, BenchOptions, Measure
+from attncli.studies.bench.options import HIDDEN, IMPLEMENTATIONS, BenchOptions, Measure
 
 # Operations for each weight: largest score, difference, exponential, sum, quotient. Other normalisers count alike.
 SOFTMAX = 5
@@ -146,14 +145,15 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
 
 def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> list[Contender]:
     """Return a contender for each implementation of an entry."""
-    absent = set() if options.compile else {"compiled"}
-    if entry.normalizer.normalizer != DEFAULT_NORMALIZER:
-        absent.add("fused")
-    scorer = outline(entry, 1, 1)
-    if entry.normalizer.normalizer != scorer.linear_with or entry.position_bias is not None:
-        absent.add("linear")
-    names = implementations_of(scorer)
-    return [Contender(entry, name, path) for name in names if name not in absent]
+    scorer, normalizer = outline(entry, 1, 1), entry.normalizer.normalizer
+    is_offered = {
+        "attncli": True,
+        "compiled": options.compile and scorer.worth_compiling,
+        "textbook": scorer.as_in_textbooks is not None,
+        "fused": scorer.has_fused_kernel and normalizer == DEFAULT_NORMALIZER,
+        "linear": scorer.linear_with == normalizer and entry.position_bias is None,
+    }
+    return [Contender(entry, name, path) for name in IMPLEMENTATIONS if is_offered[name]]
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -12,11 +12,7 @@ from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
-    change,
     expected_rows_of,
-    numbers_of,
-    place_of,
-    power_law,
     prepare_pairs,
     result_of,
     run_parts,
@@ -25,24 +21,17 @@ from attncli.common.pairs.study import (
 from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
-from attncli.numbers import finite, number
-from attncli.results import Finding, Result, Row, by_label, in_sentence
+from attncli.results import Result, Row
 from attncli.stopping import Keeping, Progress
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
+from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, QuantileSketch, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
 
 TOGETHER = 4  # parts, for Python to take less time than torch
-NORM, WEIGHT = "jacobian_median", "max_weight_median"
-SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
 FAR = 1e3  # a score that acts as infinity in every normaliser
-NUMBERS = ("d", NORM, WEIGHT, "query_gradient_median")  # of a sentence
-FEWEST_ROWS = 10  # the quartiles of fewer rows do not tell how far their median is from the true one
-# Half-width of the 95 % interval of the median of normal rows, in distances of their quartiles / sqrt(rows).
-MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
-HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
@@ -120,60 +109,6 @@ def _norms(normalizer: Normalizer, keys: int) -> tuple[float, float]:
     rows[1], rows[1, 0] = max(normalizer.lowest_score, -FAR), FAR
     equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
     return equal, peaked
-
-
-def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Collection[str] = ()) -> list[Finding]:
-    """Return a finding for each label, and one that explains small norms.
-
-    `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
-    gradient if one key has all weight. `random` has the labels with random parameters.
-    """
-    findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
-    peaked = [
-        row
-        for row in records
-        if finite([row["max_weight"]]) and row["max_weight"] >= SATURATED and row[NORM] < uniform.get(row["label"], 0.0)
-    ]
-    if peaked:
-        most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
-        norm = uniform[most["label"]]
-        article = "an" if most["normalizer"][0] in "aeiou" else "a"
-        text = (
-            f"Why: {article} {most['normalizer']} with all weight on one key passes no gradient; "
-            f"uniform weights over {most['keys']} keys have norm {number(norm, 3)}"
-        )
-        if most["jacobian_mean"] > HIDES * most[NORM]:
-            head = "" if most["head"] is None else f"{place_of(most)} of "
-            mean, where = (
-                number(most["jacobian_mean"], 3),
-                f"{head}{in_sentence(most['label'], random)} at d = {most['d']}",
-            )
-            text += f"; the mean hides this: {mean} for {where}, with median {number(most[NORM], 3)}"
-        findings.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
-    return findings
-
-
-def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
-    known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
-    known.sort(key=lambda row: int(row["d"]))
-    if not known:
-        return Finding(f"{name}: there are no finite weights.", label)
-    norms, named = change(known, NORM, _margins(known, "jacobian", MEDIAN_95))
-    weights, also = change(known, WEIGHT, _margins(known, "max_weight", MEDIAN_95))
-    if len(known) == 1:
-        weights = number(known[0][WEIGHT], 2)  # d is in the sentence already
-    numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
-    if power is not None:
-        norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
-    text = f"{name}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; median largest weight {weights}."
-    return Finding(text, label, numbers)
-
-
-def _margins(rows: Sequence[Row], key: str, factor: float) -> list[float]:
-    """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
-    if min(row["rows"] for row in rows) < FEWEST_ROWS:
-        return [math.inf] * len(rows)
-    return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
 
 
 STUDY = Study(prepare, expected_rows, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")

@@ -4,7 +4,8 @@ import math
 from collections.abc import Collection, Sequence
 
 from attncli.common.pairs.entries import Entries
-from attncli.common.pairs.study import PreparedPairs, change, numbers_of, power_law
+from attncli.common.pairs.findings import change, numbers_of, power_law
+from attncli.common.pairs.study import PreparedPairs
 from attncli.numbers import exact, finite, number
 from attncli.results import Finding, Row, by_label, in_sentence
 

@@ -1,0 +1,70 @@
+"""The findings of the study `saturation`: one for each scorer, and one that explains small norms."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from attncli.common.pairs.findings import change, numbers_of, place_of, power_law
+from attncli.numbers import finite, number
+from attncli.results import Finding, Row, by_label, in_sentence
+
+NORM, WEIGHT = "jacobian_median", "max_weight_median"
+SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
+NUMBERS = ("d", NORM, WEIGHT, "query_gradient_median")  # of a sentence
+FEWEST_ROWS = 10  # the quartiles of fewer rows do not tell how far their median is from the true one
+# Half-width of the 95 % interval of the median of normal rows, in distances of their quartiles / sqrt(rows).
+MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
+HIDES = 1.5  # how many times the median a mean must be to hide it
+
+
+def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Collection[str] = ()) -> list[Finding]:
+    """Return a finding for each label, and one that explains small norms.
+
+    `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
+    gradient if one key has all weight. `random` has the labels with random parameters.
+    """
+    findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
+    peaked = [
+        row
+        for row in records
+        if finite([row["max_weight"]]) and row["max_weight"] >= SATURATED and row[NORM] < uniform.get(row["label"], 0.0)
+    ]
+    if peaked:
+        most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
+        norm = uniform[most["label"]]
+        article = "an" if most["normalizer"][0] in "aeiou" else "a"
+        text = (
+            f"Why: {article} {most['normalizer']} with all weight on one key passes no gradient; "
+            f"uniform weights over {most['keys']} keys have norm {number(norm, 3)}"
+        )
+        if most["jacobian_mean"] > HIDES * most[NORM]:
+            head = "" if most["head"] is None else f"{place_of(most)} of "
+            mean, where = (
+                number(most["jacobian_mean"], 3),
+                f"{head}{in_sentence(most['label'], random)} at d = {most['d']}",
+            )
+            text += f"; the mean hides this: {mean} for {where}, with median {number(most[NORM], 3)}"
+        findings.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
+    return findings
+
+
+def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
+    known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
+    known.sort(key=lambda row: int(row["d"]))
+    if not known:
+        return Finding(f"{name}: there are no finite weights.", label)
+    norms, named = change(known, NORM, _margins(known, "jacobian"))
+    weights, also = change(known, WEIGHT, _margins(known, "max_weight"))
+    if len(known) == 1:
+        weights = number(known[0][WEIGHT], 2)  # d is in the sentence already
+    numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
+    if power is not None:
+        norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
+    text = f"{name}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; median largest weight {weights}."
+    return Finding(text, label, numbers)
+
+
+def _margins(rows: Sequence[Row], key: str) -> list[float]:
+    """Return the half-width of the 95 % interval of each row's median, estimated from its quartiles."""
+    if min(row["rows"] for row in rows) < FEWEST_ROWS:
+        return [math.inf] * len(rows)
+    return [MEDIAN_95 * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]
