@@ -2,14 +2,16 @@
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from typer.testing import CliRunner, Result
 
+from attncli.api import load
 from attncli.cli import app
+from attncli.interactive import InteractiveResult as StudyResult
 
 
 def attncli(*args: object) -> Result:
@@ -39,6 +41,14 @@ def run(config: Path, out: Path, *args: object) -> dict[str, Any]:
     good("run", config, "--out", out, "--no-plots", "--quiet", *args)
     content: dict[str, Any] = json.loads((out / "results.json").read_text())
     return content
+
+
+def kept(config: Mapping[str, Any], out: Path) -> StudyResult:
+    """Run an experiment without pictures, and load its run folder."""
+    path = out.with_suffix(".yaml")
+    path.write_text(json.dumps(config))  # JSON is YAML
+    good("run", path, "--out", out, "--no-plots", "--quiet")
+    return load(out)
 
 
 def experiment(path: Path, /, **keys: Any) -> Path:

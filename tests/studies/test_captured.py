@@ -18,7 +18,7 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
 from attncli.results import CaptureFacts, Result
-from tests.cli import good, refusal
+from tests.cli import good, kept, refusal
 from tests.models.test_families import FAMILIES, built
 from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 
@@ -149,7 +149,7 @@ def test_another_softcap_than_the_models_and_none(cap: float | None, weights: bo
     own: dict[str, Any] = {"scorer": "scaled_dot", "scale": SCALE}
     file, scorers = saved(tmp_path, Layer(capped)), [own | {"label": "own"}, own | {"label": "other", "softcap": cap}]
     data = {"capture": file, "layer": 0}
-    result = attncli.run({"data": data, "scorers": scorers}, weights=weights, out=tmp_path / "run")
+    result = kept({"data": data, "scorers": scorers, "weights": weights}, tmp_path / "run")
     for label, bound in (("own", CAP), ("other", cap)):
         assert_close(result.tensors[f"{label}/output"], capped(QUERIES, KEYS, VALUES, bound), rtol=0, atol=1e-5)
     assert ("other/capped" in result.tensors) == (weights and cap is not None)
@@ -254,7 +254,7 @@ def test_the_models_scale_is_that_of_each_layer(tmp_path: Path) -> None:
         return lambda queries, keys, values: F.scaled_dot_product_attention(queries, keys, values, scale=scale)
 
     file = saved(tmp_path, *(Layer(scaled(scale)) for scale in scales.values()))
-    result = attncli.run({"data": {"capture": file}, "scorers": ["scaled_dot:scale=model"]}, out=tmp_path / "run")
+    result = kept({"data": {"capture": file}, "scorers": ["scaled_dot:scale=model"]}, tmp_path / "run")
     assert result.scales == {f"{name}/model": scale for name, scale in scales.items()}
     again = attncli.run(tmp_path / "run" / "config.yaml")
     assert again.heads == result.heads
@@ -312,19 +312,6 @@ def test_tokens_have_their_positions(tmp_path: Path) -> None:
     assert run(file, layer=0).tokens == {"queries": [named] * 2, "keys": [named] * 2}
     (call,) = read_calls(CapturedData(capture=file), torch.float32, torch.device("cpu"))[1]
     assert call.tokens["queries"][2] == "2 the"
-
-
-def test_a_run_folder_can_be_run_again(tmp_path: Path) -> None:
-    file = saved(tmp_path, Layer(capped), Relu())
-    config = tmp_path / "x.yaml"
-    config.write_text(f"data: {{capture: {file}, layer: 0.layer}}")
-    good("run", config, "--out", tmp_path / "first", "--no-plots")
-    Path(file).unlink()
-    good("run", tmp_path / "first" / "config.yaml", "--out", tmp_path / "second", "--no-plots")
-    first, second = (attncli.load(tmp_path / name) for name in ("first", "second"))
-    assert {name: tensor.tolist() for name, tensor in first.tensors.items()} == {
-        name: tensor.tolist() for name, tensor in second.tensors.items()
-    }
 
 
 class Short(nn.Module):
