@@ -9,8 +9,6 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from attncli.errors import InputError
-
 if TYPE_CHECKING:
     from attncli.config.models import Experiment
     from attncli.studies.study import Figures, Study
@@ -46,17 +44,5 @@ def figures_of(name: str) -> "Figures":
 
 
 def _module(name: str, part: str) -> ModuleType:
-    """Return a module of a study's folder.
-
-    Raises:
-        InputError: the folder lacks this module, or one that it imports, as in a study that is still being written.
-    """
-    folder = f"attncli.studies.{name}"
-    try:
-        return importlib.import_module(f"{folder}.{part}")
-    except ModuleNotFoundError as error:
-        package, _, missing = (error.name or "").rpartition(".")
-        if package != folder:
-            raise
-        message = f"the study {name} has no {missing}.py in {folder.replace('.', '/')}/"
-        raise InputError.of(f"{message}; CONTRIBUTING.md lists its files") from error
+    """Return a module of a study's folder."""
+    return importlib.import_module(f"attncli.studies.{name}.{part}")

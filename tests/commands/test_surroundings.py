@@ -117,14 +117,3 @@ def alone(code: str, cwd: Path, **environment: str) -> "subprocess.CompletedProc
     everything = {**os.environ, "PYTHONPATH": path, **environment}
     command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=cwd, env=everything, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize("part", ["columns", "tables"])
-def test_a_study_that_is_not_finished(part: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment(here / "a.yaml")
-    good("run", "a.yaml", "--out", "run", "--no-plots", "--quiet")
-    monkeypatch.delitem(sys.modules, "attncli.studies.attention.study")
-    monkeypatch.setitem(sys.modules, f"attncli.studies.attention.{part}", None)
-    expected = f"the study attention has no {part}.py in attncli/studies/attention/; CONTRIBUTING.md lists its files"
-    for command in ("compare run run", "report run", "run a.yaml --no-plots"):
-        assert refused(*command.split()).endswith(expected)

@@ -32,10 +32,6 @@ TINY: dict[str, Any] = {"queries": [[1000.0]], "keys": [[3000.0], [1000.0]], "va
 Rows = Sequence[Sequence[float]]
 
 
-def without_time(records: Sequence[Row]) -> dict[str, Row]:
-    return {record["label"]: {**record, "seconds": None} for record in records}
-
-
 def pooled(weights: Tensor, values: Tensor) -> Tensor:
     return reference.for_each_matrix(reference.weighted_sum, weights.double(), values.double())
 

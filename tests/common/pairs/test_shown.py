@@ -163,9 +163,7 @@ def test_points_and_their_ends_at_every_size(study: str) -> None:
         assert set(np.ravel([[record[key] for key in ENDS[study]] for record in records])) <= ends
 
 
-def test_theory_and_uniform_weights_are_lines() -> None:
-    lines: Any = drawn(swept("variance", d=[2, 4], samples=1000, scorers=DOT))[0].axes[0].lines
-    assert [[2.0, 2.0], [4.0, 4.0]] in [line.get_xydata().tolist() for line in lines]
+def test_uniform_weights_are_lines() -> None:
     figure, _ = drawn(swept("saturation", d=[2, 4], rows=50, keys=4, scorers=DOT))
     heights = [np.asarray(axes.lines[0].get_ydata()).tolist() for axes in figure.axes]
     assert heights == [pytest.approx([height] * 2) for height in (1.0, 1 / 4, 3**0.5 / 4)]

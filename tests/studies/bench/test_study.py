@@ -78,7 +78,7 @@ def test_peak_memory_is_what_the_textbook_holds() -> None:
     assert rows["dot/attncli"]["peak_bytes"] == 128 * 64 * 4
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int = 1, after: int = 0) -> Iterator[int]:
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int, after: int) -> Iterator[int]:
     """Make textbook scores of this many queries or more fail after some calls, except in float64, the reference."""
     right, calls_made = textbook.additive_scores, itertools.count()
 
@@ -91,30 +91,26 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int = 1, after
     return calls_made
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
-@pytest.mark.parametrize("after", [0, 1, 2, 4])
-def test_running_out_of_memory_is_a_status(error: Exception, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory may run out at once, when memory is measured, or during timing; other trials are still measured."""
-    calls_made = failing(monkeypatch, error, after=after)
-    rows = by_name(result_of(measure=["scores"], **TWO))
-    lost = rows.pop("additive/textbook")
-    assert (lost["status"], lost["reason"]) == ("too large", "out of memory")
-    assert (lost["seconds"], lost["peak_bytes"]) == (None, None)
-    assert {row["status"] for row in rows.values()} == {"timed"}
-    assert next(calls_made) == after + 1
-
-
 @pytest.mark.parametrize(
-    ("error", "reason"), [(ValueError("no"), "it gave ValueError: no"), (InputError.of("no"), "no")]
+    ("error", "status", "reason"),
+    [
+        (MemoryError(), "too large", "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "too large", "out of memory"),
+        (ValueError("no"), "failed", "it gave ValueError: no"),
+        (InputError.of("no"), "failed", "no"),
+    ],
 )
-@pytest.mark.parametrize("after", [0, 2])
-def test_what_fails_says_so(error: Exception, reason: str, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial may fail during its check or its timing; other trials are complete."""
-    failing(monkeypatch, error, n=6, after=after)
+@pytest.mark.parametrize("after", [0, 1, 2, 4])
+def test_a_trial_that_fails_says_so_and_others_are_complete(
+    error: Exception, status: str, reason: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial may fail at once, when memory is measured, or during timing."""
+    calls_made = failing(monkeypatch, error, n=6, after=after)
     (lost,) = (row for row in result_of(n=[3, 6], measure=["scores"], **TWO).records if row["status"] != "timed")
     assert (lost["n"], lost["label"], lost["implementation"]) == (6, "additive", "textbook")
-    assert (lost["status"], lost["seconds"], lost["peak_bytes"]) == ("failed", None, None)
+    assert (lost["status"], lost["seconds"], lost["peak_bytes"]) == (status, None, None)
     assert lost["reason"].startswith(reason)
+    assert next(calls_made) == after + 1
 
 
 def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
