@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from attncli.building import (
     is_own,
     map_entries,
     names_of,
-    outline,
     random_labels,
     rounding_of,
     scoring_of,
@@ -87,8 +86,14 @@ class PreparedPairs:
     points: Sequence[SizePoint]
     tensors: dict[str, Tensor]
     device: torch.device
-    at_a_time: int  # pairs to score and differentiate at the same time
     normalizers: Sequence[Normalizer]  # of the scorers' entries
+
+    @cached_property
+    def at_a_time(self) -> int:
+        """The number of pairs to score and differentiate at the same time, fewer for wide scorers."""
+        scorers = (scorer for point in self.points for scorer in point.scorers)
+        width = max([1, *(size for scorer in scorers for tensor in scorer.parameters() for size in tensor.shape)])
+        return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 
     @property
     def is_real(self) -> bool:
@@ -139,20 +144,24 @@ def prepare_pairs(
     normalizers = map_entries(options.scorers, build_normalizer)
 
     def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[Scorer]:
-        return map_entries(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
+        try:
+            return map_entries(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
+        except InputError as error:
+            if q == k or "scorers" in options.model_fields_set:
+                raise
+            message = f"got queries of size {q} and keys of size {k}; dot products need equal sizes"
+            cure = "choose a scorer for different sizes, additive or general"
+            raise InputError.of(f"{message}; {cure}", options.file_key) from error
 
+    points, named = list[SizePoint](), dict[str, Tensor]()
     if options.file is None:
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
             sizes = sorted({*powers(1, sizes[0]), *sizes})
-        outlines = [scorer for d in sizes for scorer in _outlines(options, options.scorers, d, d)]
-        at_a_time = _pairs_at_a_time(outlines)
-        points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(SizePoint(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
-        return PreparedPairs(options, entries, options.d, points, {}, device, at_a_time, normalizers)
-    points, named, outlines, at_a_time = list[SizePoint](), dict[str, Tensor](), list[Scorer](), PAIRS_AT_A_TIME
+        return PreparedPairs(options, entries, options.d, points, {}, device, normalizers)
     for layer, (tensors, inputs) in read_pairs(options, dtype, device, progress).items():
         call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -161,34 +170,13 @@ def prepare_pairs(
             message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
         own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
-        outlines += _outlines(options, own_entries, q, k)
-        at_a_time = _pairs_at_a_time(outlines)
         scorers = scorers_of(own_entries, q, k)
         for index, head in enumerate(inputs.heads):
             of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
             real, layer_number = RealPairs(of_head, head or 0), None if call is None else call.number
             points.append(SizePoint(k, own_entries, scorers, real, head, layer, layer_number))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
-    sizes = sorted({point.d for point in points})
-    return PreparedPairs(options, entries, sizes, points, named, device, at_a_time, normalizers)
-
-
-def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[Scorer]:
-    """Return every scorer on the meta device, or raise an InputError if one refuses the sizes."""
-    try:
-        return map_entries(entries, lambda entry: outline(entry, query_size, key_size))
-    except InputError as error:
-        if query_size == key_size or "scorers" in options.model_fields_set:
-            raise
-        message = f"got queries of size {query_size} and keys of size {key_size}; dot products need equal sizes"
-        cure = "choose a scorer for different sizes, additive or general"
-        raise InputError.of(f"{message}; {cure}", options.file_key) from error
-
-
-def _pairs_at_a_time(outlines: Sequence[Scorer]) -> int:
-    """Return the number of pairs to score at the same time, fewer for wide scorers."""
-    width = max([1, *(size for scorer in outlines for parameter in scorer.parameters() for size in parameter.shape)])
-    return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
+    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, named, device, normalizers)
 
 
 @contextmanager
