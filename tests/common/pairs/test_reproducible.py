@@ -50,7 +50,7 @@ def test_any_number_of_threads(real: bool, study: str, tmp_path: Path) -> None:
     keys = SEVERAL_PARTS[study]
     if real:
         randomness = torch.Generator().manual_seed(0)
-        tensors = {name: torch.randn(2, 2, 700, 8, generator=randomness) for name in ("queries", "keys")}
+        tensors = {name: torch.randn(1, 2, 700, 8, generator=randomness) for name in ("queries", "keys")}
         torch.save(tensors, tmp_path / "qk.pt")
         keys = {"source": tmp_path / "qk.pt", "scorers": ALL[:2]}
     found = []

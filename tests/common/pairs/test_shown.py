@@ -187,7 +187,7 @@ def test_density_of_scores() -> None:
     ("study", "keys", "figure"),
     [
         ("variance", {"d": [3, 5], "std": 0.0}, "variance of the scores"),
-        ("saturation", {"d": [65536], "std": 30.0}, "norm of the softmax Jacobian"),
+        ("saturation", {"d": [4096], "std": 30.0}, "norm of the softmax Jacobian"),
     ],
 )
 def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure: str, tmp_path: Path) -> None:

@@ -46,10 +46,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     ("dtype", "backward", "sizes"),
     [
         ("float64", True, LARGE),
-        ("float32", False, LARGE),
         ("float16", True, LARGE),
-        ("bfloat16", False, LARGE),
-        ("bfloat16", True, {"n": [64], "m": [48], "d": [64]}),
+        ("bfloat16", False, {"n": [64], "m": [48], "d": [64]}),
     ],
 )
 def test_everything_that_there_is_agrees(dtype: str, backward: bool, sizes: dict[str, Any]) -> None:
