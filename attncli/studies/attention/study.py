@@ -255,7 +255,6 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         lessons, even = _lessons(inputs, stages)
         findings += findings_of(lessons, comparisons, head_comparisons, random, even)  # about all pairs
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    chosen = {"heads": options.heads, "batch": options.batch}
     tokens = {side: _by_batch(part.tokens[side], elements) for side in ("queries", "keys") if part.tokens.get(side)}
     in_layer = partial(tensor_name, layer=part.layer)
     finished = [*zip(runs, part.scorers, strict=False)]
@@ -282,7 +281,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         scales={in_layer(run.label): scale_of(scorer, inputs.keys.shape[-2]) for run, scorer in finished},
         tokens={in_layer(side): names for side, names in tokens.items()},
         save=options.save,
-        facts=AttentionFacts(**{key: value for key, value in chosen.items() if value is not None}),
+        facts=AttentionFacts(**options.model_dump(include={"heads", "batch"}, exclude_none=True)),
     )
 
 
@@ -325,15 +324,14 @@ def _stages_and_rows(
     queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
     with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
-        if options.weights:
-            stages, rows = _stages(options, entry, scorer, rules, inputs), None
-        else:
+        if not options.weights:
             score = scoring_of(entry, scorer)
             checked = score if entry.scorer in SCORERS else partial(raw_scores, score)
             output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
-            stages = {"output": output}
+            return {"output": output.cpu()}, rows
+        stages = _stages(options, entry, scorer, rules, inputs)
     stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
-    return stages, scorer_rows(stages["scores"], stages["weights"], rules) if rows is None else rows
+    return stages, scorer_rows(stages["scores"], stages["weights"], rules)
 
 
 def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs) -> Stages:

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncli import textbook
-from attncli.attention import Bias, Rules, alibi_slopes, at_least_float32, attend, computing_dtype, weighted_sum
+from attncli.attention import Bias, Rules, alibi_slopes, at_least_float32, computing_dtype, weighted_sum
 from attncli.building import compile_scorer
 from attncli.errors import InputError
 from attncli.guarding import raw_scores
 from attncli.masks import Valid
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
-from attncli.pooling import pool, pool_by_rules
+from attncli.pooling import pool_by_rules
 from attncli.scorers import is_built_in
 
 # Largest effect of rounding relative to the largest number: some hundred units in the last place for sums of many
@@ -68,11 +68,8 @@ class BenchTask:
 
 def forward_of(task: BenchTask) -> Forward:
     """Return a function of queries, keys and values that computes the results of a measure."""
-    if task.implementation == "fused" and task.alibi:
-        return partial(_fused_with_bias, task)
-    if task.implementation == "fused":  # of (batch, heads, n, d) only
-        kernel = partial(F.scaled_dot_product_attention, scale=float(task.scorer.scale))
-        return lambda *inputs: (kernel(*(tensor.unsqueeze(1) for tensor in inputs)).squeeze(1),)
+    if task.implementation == "fused":
+        return partial(_fused, task)
     if task.implementation == "linear":
         return partial(_linear, task.scorer)
     scores = task.scorer.as_in_textbooks if task.implementation == "textbook" else task.scorer
@@ -81,19 +78,16 @@ def forward_of(task: BenchTask) -> Forward:
     if task.implementation == "textbook":
         count = len(RESULTS[task.measure])
         return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[:count]
-    if task.alibi or not task.is_softmax:
-        return partial(_weights if task.measure == "weights" else _output, task)
-    if task.measure == "weights":
-        return lambda queries, keys, values: attend(scores(queries, keys), values)
-    return lambda queries, keys, values: (pool(scores, queries, keys, values),)
+    return partial(_weights if task.measure == "weights" else _output, task)
 
 
-def _fused_with_bias(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    """Make the bias, and call torch's fused kernel with the bias as a float mask."""
+def _fused(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    """Call torch's fused kernel, with ALiBi's bias, made here, as a float mask."""
     queries, keys, values = (task.split(tensor) for tensor in (queries, keys, values))  # batch heads ...
-    bias, scale = task.rules(queries, keys).bias, float(task.scorer.scale)
-    assert bias is not None
-    mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
+    mask, scale = None, float(task.scorer.scale)
+    if task.alibi:
+        bias = Bias((*queries.shape[:-1], keys.shape[-2]), alibi=True)
+        mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
     return (F.scaled_dot_product_attention(queries, keys, values, mask, scale=scale).flatten(0, 1),)
 
 
