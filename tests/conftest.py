@@ -38,6 +38,7 @@ QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalize
 QUICK |= {"test_catalogues.py", "test_numbers.py", "inputs/test_draws.py", "engine/sweeps/test_journal.py"}
 QUICK |= {"studies/test_columns.py", "studies/test_narrow_screens.py"}
 NOT_QUICK = ("compiled", "memory", "installed")
+FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
 # The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
 SLOW = {
     *("test_additions.py", "test_additive_compiled.py", "test_cluster.py", "test_compiling.py", "test_killed.py"),
@@ -71,8 +72,10 @@ def is_quick(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import other tests for `-m quick`, which would take as long as the quick tests do."""
-    return True if config.option.markexpr == "quick" and not is_quick(collection_path) else None
+    """Do not import tests that are not to run: for `-m quick` this would take as long as the quick tests do."""
+    expression = config.option.markexpr
+    is_other = not is_quick(collection_path) if expression == "quick" else collection_path.name in SLOW
+    return True if is_other and expression in ("quick", FIRST_TIER) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -91,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Say last what was not tested: the second tier, and why tests were skipped and what to install for them."""
     yield
-    if terminalreporter.config.option.markexpr == "not slow and not nightly":
+    if terminalreporter.config.option.markexpr == FIRST_TIER:
         terminalreporter.write_line(f"NOT TESTED: {BESIDE}; `pytest --everything` runs them, too")
     skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")]
     for reason, count in Counter(skipped).items():

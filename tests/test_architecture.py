@@ -4,7 +4,8 @@ import ast
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from unittest.mock import patch
@@ -78,21 +79,31 @@ def file_of(module: str) -> Path:
 
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-NODES = [(path, node) for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
 
 
-def imports() -> Iterator[tuple[Path, str]]:
-    """Yield every file with each name that it imports, anywhere in the file."""
-    for path, node in NODES:
+@cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    """Return every file of the package with each node of its syntax tree."""
+    return [(path, node) for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+@cache
+def imports() -> list[tuple[Path, str]]:
+    """Return every file with each name that it imports, anywhere in the file."""
+    names = list[tuple[Path, str]]()
+    for path, node in nodes():
         if isinstance(node, ast.Import):
-            yield from ((path, alias.name) for alias in node.names)
+            names += [(path, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            yield from ((path, f"{node.module}.{alias.name}") for alias in node.names)
+            names += [(path, f"{node.module}.{alias.name}") for alias in node.names]
+    return names
 
 
-IMPORTS = list(imports())
-OWN = [(path, file_of(name)) for path, name in IMPORTS if name.partition(".")[0] == "attncli"]
+@cache
+def arrows() -> list[tuple[Path, Path]]:
+    """Return every file with each file of the package that it imports."""
+    return [(path, file_of(name)) for path, name in imports() if name.partition(".")[0] == "attncli"]
 
 
 def shown(path: Path) -> str:
@@ -105,8 +116,8 @@ def test_every_part_has_its_place() -> None:
 
 def test_arrows_point_one_way() -> None:
     """`attncli/__init__.py` has the version, and loads what it names when it is used."""
-    arrows = [(path, other, part_of(path), part_of(other)) for path, other in OWN if part_of(path) != "__init__"]
-    wrong = [(path, other) for path, other, part, below in arrows if part != below and LAYER[below] >= LAYER[part]]
+    parts = [(path, other, part_of(path), part_of(other)) for path, other in arrows() if part_of(path) != "__init__"]
+    wrong = [(path, other) for path, other, part, below in parts if part != below and LAYER[below] >= LAYER[part]]
     assert [f"{shown(path)} imports {shown(other)}" for path, other in wrong] == []
 
 
@@ -114,12 +125,12 @@ def test_arrows_point_one_way() -> None:
 def test_those_of_a_catalogue_do_not_import_each_other(folder: str) -> None:
     files = {path for path in SOURCES if path.parent.name == folder and not path.name.startswith("_")}
     assert len(files) > 6
-    assert [shown(path) for path, other in OWN if path in files and other in files - {path}] == []
+    assert [shown(path) for path, other in arrows() if path in files and other in files - {path}] == []
 
 
 def test_options_of_studies_are_free_of_torch_and_so_is_config() -> None:
     places = [path for path in SOURCES if path.name == "options.py" or part_of(path) in ("config", "errors", "cli")]
-    assert {path for path, name in IMPORTS if name.partition(".")[0] == "torch"} & set(places) == set()
+    assert {path for path, name in imports() if name.partition(".")[0] == "torch"} & set(places) == set()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -128,14 +139,16 @@ def test_libraries_stay_where_they_belong(library: str) -> None:
         where = Path(shown(path))
         return any(shown(path).startswith(place) or where.match(place) for place in LIBRARIES[library])
 
-    users = {path for path, name in IMPORTS if name.partition(".")[0] == library}
+    users = {path for path, name in imports() if name.partition(".")[0] == library}
     assert users
     assert sorted(shown(path) for path in users if not allowed(path)) == []
 
 
-PROJECT = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-with patch.object(sys, "path", [each for each in sys.path if not each.endswith("_vendor")]):  # copies of setuptools
-    OF_MODULE = packages_distributions()
+@cache
+def distributions_of_modules() -> Mapping[str, Iterable[str]]:
+    """Return the distributions that install each module, by its name."""
+    with patch.object(sys, "path", [each for each in sys.path if not each.endswith("_vendor")]):  # copies of setuptools
+        return packages_distributions()
 
 
 def installed_by(words: Iterable[str]) -> set[str]:
@@ -151,12 +164,11 @@ def installed_by(words: Iterable[str]) -> set[str]:
     return found
 
 
-BASE = installed_by(PROJECT["dependencies"])
-
-
-def distributions(module: str) -> set[str]:
-    """Return the distributions that install a module."""
-    return {canonicalize_name(name) for name in OF_MODULE[module]}
+def further_modules(modules: Iterable[str]) -> set[str]:
+    """Return the modules that no dependency of the package installs."""
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed, sources = installed_by(project["dependencies"]), distributions_of_modules()
+    return {module for module in modules if not {canonicalize_name(name) for name in sources[module]} & installed}
 
 
 # Imports that may fail: each has a message with the package to install, or a way to do without.
@@ -165,8 +177,8 @@ MAY_BE_MISSING = {"distributed", "pandas", "transformers"}
 
 def test_imports_are_of_dependencies_or_may_fail() -> None:
     """tests/test_experiments.py runs everything else without these."""
-    modules = {name.partition(".")[0] for _, name in IMPORTS} - sys.stdlib_module_names - {"attncli"}
-    assert {name for name in modules if not distributions(name) & BASE} == MAY_BE_MISSING
+    modules = {name.partition(".")[0] for _, name in imports()} - sys.stdlib_module_names - {"attncli"}
+    assert further_modules(modules) == MAY_BE_MISSING
 
 
 WRITES = {"write_text", "write_bytes", "mkdir", "rename", "rmdir", "unlink", "symlink_to", "touch", "save_file"}
@@ -174,7 +186,7 @@ WRITES = {"write_text", "write_bytes", "mkdir", "rename", "rmdir", "unlink", "sy
 
 def callers(names: set[str]) -> set[str]:
     """Return the files that call a function or method with one of these names."""
-    calls = ((path, node.func) for path, node in NODES if isinstance(node, ast.Call))
+    calls = ((path, node.func) for path, node in nodes() if isinstance(node, ast.Call))
     return {shown(path) for path, call in calls if getattr(call, "attr", getattr(call, "id", "")) in names}
 
 
@@ -206,18 +218,14 @@ def test_only_runs_write_files() -> None:
     assert {path for path in callers(WRITES) if not path.startswith("engine/runs/")} <= {"commands/init.py"}
 
 
-FOLDERS = [each for top in (PACKAGE, TESTS) for each in (top, *top.rglob("*/")) if any(each.glob("*.py"))]
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(PACKAGE.parent).as_posix())
-def test_folders_can_be_taken_in(folder: Path) -> None:
-    names = [path.stem for path in folder.glob("*.py")]
-    assert len(names) <= MOST_FILES
-    families = Counter(name.removeprefix("test_").lstrip("_").partition("_")[0] for name in names)
-    members = Counter({prefix: count for prefix, count in families.items() if prefix})
-    assert [prefix for prefix, count in members.items() if count >= FAMILY] == []
+def test_folders_can_be_taken_in() -> None:
+    for folder in (each for top in (PACKAGE, TESTS) for each in (top, *top.rglob("*/"))):
+        names = [path.stem for path in folder.glob("*.py")]
+        assert len(names) <= MOST_FILES, folder
+        families = Counter(name.removeprefix("test_").lstrip("_").partition("_")[0] for name in names)
+        assert [prefix for prefix, count in families.items() if prefix and count >= FAMILY] == [], folder
 
 
 def test_no_two_classes_share_a_name() -> None:
-    names = Counter(node.name for _, node in NODES if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for _, node in nodes() if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []

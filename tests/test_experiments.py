@@ -17,7 +17,7 @@ from attncli.normalizers import NORMALIZERS
 from tests import reference
 from tests.claims import FITTED
 from tests.cli import good
-from tests.test_architecture import BASE, OF_MODULE, distributions
+from tests.test_architecture import distributions_of_modules, further_modules
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
 RUN: dict[str, list[str]] = {  # with settings that save time
@@ -159,7 +159,7 @@ app(sys.argv[1:], prog_name="attncli")
 
 @pytest.mark.slow
 def test_the_dependencies_are_enough_for_every_experiment(tmp_path: Path) -> None:
-    others = {name for name in OF_MODULE if not distributions(name) & BASE} - {"attncli", "tests"}
+    others = further_modules(distributions_of_modules()) - {"attncli", "tests"}
     assert {"transformers", "pandas", "distributed"} <= others
     assert "entmax" not in others
     of_hub = ("swap", "fit", *(f"papers/{name}" for name in FITTED))  # their model needs the extra `models`
