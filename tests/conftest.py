@@ -2,7 +2,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +10,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import torch
-from hypothesis import settings
-from torch.backends.cpu import get_cpu_capability
-
-from attncli.commands import progress
-from attncli.engine import experiment
-from attncli.engine.sweeps import running
-from attncli.engine.sweeps.work import Job, run_point
-from attncli.normalizers import NORMALIZERS
-from attncli.results import Row
-from attncli.scorers import SCORERS
-from attncli.studies import STUDIES
 
 # Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
 gc.disable()
-
-# The same examples on every machine and every run; there is no limit on the time of an example.
-settings.register_profile("attncli", derandomize=True, database=None, deadline=None, max_examples=25)
-settings.load_profile("attncli")
-
-# No line of progress on stderr, however busy the machine is: tests of progress set their own patience.
-progress.PATIENCE = 1e6
 
 # `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code and other processes.
 QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
@@ -47,8 +28,6 @@ SLOW = {
 BESIDE = "pages and pictures of the docs, the browser, notebooks, other processes, clusters, the compiler, additions"
 # These take or wait longest; begun last, they would leave all processors but one idle.
 FIRST = {*SLOW, "test_contract.py", "test_docs.py", "test_interrupts.py", "test_python.py"}
-# `pytest -k NAME` also runs the tests of whole catalogues: @pytest.mark.catalogue("scorers", "studies").
-CATALOGUES = {"scorers": [*SCORERS], "normalizers": [*NORMALIZERS], "studies": [*STUDIES]}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,6 +37,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("everything"):
         config.option.markexpr = ""
+    if config.option.dist == "no" or hasattr(config, "workerinput"):  # otherwise only its workers need torch
+        prepare(config)
+
+
+def prepare(config: pytest.Config) -> None:
+    """Set up the libraries of the tests in a process that runs some."""
+    from hypothesis import settings
+    from torch.backends.cpu import get_cpu_capability
+
+    from attncli.commands import progress
+
+    # The same examples on every machine and every run; there is no limit on the time of an example.
+    settings.register_profile("attncli", derandomize=True, database=None, deadline=None, max_examples=25)
+    settings.load_profile("attncli")
+    # No line of progress on stderr, however busy the machine is: tests of progress set their own patience.
+    progress.PATIENCE = 1e6
     # Torch's compiler does not ask for which instructions the code in its cache was compiled: AVX-512 code fails to
     # build, or gives other digits, with ATEN_CPU_CAPABILITY=default or avx2.
     if cache := getattr(config, "cache", None):  # None with `-p no:cacheprovider`
@@ -80,6 +75,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the items; `-k NAME` also runs tests of whole catalogues: @pytest.mark.catalogue("scorers", "studies")."""
+    from attncli.normalizers import NORMALIZERS  # loads torch
+    from attncli.scorers import SCORERS
+    from attncli.studies import STUDIES
+
+    catalogues = {"scorers": [*SCORERS], "normalizers": [*NORMALIZERS], "studies": [*STUDIES]}
     items.sort(key=lambda item: item.path.name not in FIRST)
     for item in items:
         if item.path.name in SLOW or "browser" in getattr(item, "fixturenames", ()):
@@ -87,7 +88,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_quick(item.path) and not any(map(item.get_closest_marker, ("slow", "nightly"))):
             item.add_marker("quick")
         for mark in item.iter_markers("catalogue"):
-            item.extra_keyword_matches.update(name for kind in mark.args for name in CATALOGUES[kind])
+            item.extra_keyword_matches.update(name for kind in mark.args for name in catalogues[kind])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -109,6 +110,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def restored_threads() -> Iterator[None]:
     """Restore the number of torch's threads: more than there are idle processors slow down all tests that follow."""
+    import torch
+
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -117,19 +120,18 @@ def restored_threads() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def points_in_this_process() -> Iterator[None]:
     """Compute the points of sweeps here: starting other processes, which load torch, takes most of a small sweep."""
-
-    def compute(jobs: Iterable[Job], *_: object) -> Iterator[Row]:
-        yield from map(run_point, jobs)
+    from attncli.engine.sweeps import running  # loads torch
+    from attncli.engine.sweeps.work import run_point
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "on_processes", compute)
+        patch.setattr(running, "on_processes", lambda jobs, *_: (run_point(job) for job in jobs))
         yield
 
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no pictures in the folders of single runs, since they take most of the time of a small run."""
-    monkeypatch.setattr(experiment, "drawers_of", lambda *_: {})
+    monkeypatch.setattr("attncli.engine.experiment.drawers_of", lambda *_: {})
 
 
 @pytest.fixture(scope="module")

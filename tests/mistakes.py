@@ -63,7 +63,6 @@ def _softmax_of(masked: Callable[[Tensor, Tensor], Tensor], axis: int = -1) -> M
 
 
 minus_a_million = _softmax_of(lambda scores, blocked: scores.masked_fill(blocked, -1e6))  # as in D2L's code
-mask_is_added = _softmax_of(lambda scores, blocked: scores - 1e4 * blocked)  # as in many libraries
 softmax_over_queries = _softmax_of(lambda scores, blocked: scores.masked_fill(blocked, -torch.inf), -2)
 
 
@@ -106,13 +105,7 @@ def _without_the_number(self: Any, scores: Tensor, valid: Tensor | None) -> Tens
     return attention.softmax_over_valid(scores, valid)
 
 
-def _without_c(self: Any, scores: Tensor, valid: Tensor | None) -> Tensor:
-    number = torch.tensor(scores.shape[-1]) if valid is None else valid.sum(-1, keepdim=True)
-    return attention.softmax_over_valid(scores * number.log(), valid)
-
-
 ssmax_without_the_number = _normalizer_of("ssmax", _without_the_number)
-ssmax_without_c = _normalizer_of("ssmax", _without_c)
 sparsemax_is_softmax = _normalizer_of("sparsemax", lambda self, s, v: s.softmax(-1))
 sparsemax_for_entmax = _normalizer_of("entmax", lambda self, s, v: NORMALIZERS["sparsemax"]()(s, v))
 nothing_left_out = _normalizer_of("softmax_plus_one", lambda self, s, v: s.softmax(-1))
@@ -120,10 +113,6 @@ softmax_plus_one_for_softmax = _normalizer_of("softmax", lambda self, s, v: NORM
 sum_is_uniform = _normalizer_of("sum", _even)
 sigmoid_competes = _normalizer_of("sigmoid", lambda self, s, v: _divided(s.sigmoid()))
 relu_competes = _normalizer_of("relu", lambda self, s, v: _divided(s.relu()))
-
-
-def alibi_alike_in_all_heads(patch: MonkeyPatch) -> None:
-    replace(patch, attention.alibi_slopes, lambda heads: [1 / 256] * heads)
 
 
 def alibi_turned_round(patch: MonkeyPatch) -> None:
@@ -164,10 +153,6 @@ def _additive_by(scores: Callable[..., Tensor]) -> Mistake:
 
 additive_without_tanh = _additive_by(_linear_scores)
 additive_as_in_textbooks = _additive_by(textbook.additive_scores)  # correct, but slow and large
-
-
-def textbook_without_tanh(patch: MonkeyPatch) -> None:
-    replace(patch, textbook.additive_scores, _linear_scores)
 
 
 def product_without_a_matrix_product(patch: MonkeyPatch) -> None:
