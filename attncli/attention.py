@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.errors import InputError, got
-from attncli.masks import ALL, cut
-from attncli.masks import Valid as Valid
+from attncli.masks import ALL, Valid, cut
 from attncli.modes import outside_autocast
 from attncli.rounding import Rounding
 

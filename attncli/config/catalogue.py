@@ -15,6 +15,7 @@ from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound=Model)
 KINDS = ("scorer", "normaliser")
+CACHED = 256  # models of entries, which take milliseconds to make
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
-from attncli.config.catalogue import CUSTOM, as_problem, class_of, loadable, reading_options
+from attncli.config.catalogue import CACHED, CUSTOM, as_problem, built_in, class_of, loadable, reading_options
 from attncli.config.signatures import options_of
 from attncli.config.strict import Model, chosen, problem, schema_of
 from attncli.config.yaml_loader import parse_yaml
@@ -45,6 +45,7 @@ class CustomNormalizer(NormalizerEntry, extra="allow"):
     normalizer: Annotated[str, Field(pattern=CUSTOM, description="module and class of the normaliser")]
 
 
+@functools.lru_cache(CACHED)
 def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
     """Return the pydantic model for the normaliser `name`, with the options of its class as fields.
 
@@ -62,12 +63,9 @@ def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
     return model
 
 
-@functools.cache
 def normalizer_models() -> dict[str, type[NormalizerEntry]]:
-    """Return the model of each built-in normaliser by name. Made on first use, since normalisers import torch."""
-    from attncli.normalizers import NORMALIZERS  # loads torch
-
-    return {name: normalizer_model(name, cls) for name, cls in NORMALIZERS.items()}
+    """Return the model of each built-in normaliser by name."""
+    return {name: normalizer_model(name, cls) for name, cls in built_in(KIND).items()}
 
 
 def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
@@ -114,8 +112,7 @@ def model_named(name: object) -> type[NormalizerEntry]:
     Raises:
         InputError: there is no such normaliser, or it cannot be loaded.
     """
-    made, known = class_of(name, KIND), normalizer_models()
-    return known[str(name)] if name in known else normalizer_model(str(name), made)
+    return normalizer_model(str(name), class_of(name, KIND))
 
 
 def _any() -> Any:

@@ -19,7 +19,17 @@ from pydantic import (
 
 from attncli import errors
 from attncli.config import normalizer_entries
-from attncli.config.catalogue import CUSTOM, as_problem, class_name, class_of, loadable, names_of, reading_options
+from attncli.config.catalogue import (
+    CACHED,
+    CUSTOM,
+    as_problem,
+    built_in,
+    class_name,
+    class_of,
+    loadable,
+    names_of,
+    reading_options,
+)
 from attncli.config.fitted import KEYS as FITTED_KEYS
 from attncli.config.fitted import entry_in
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer, NormalizerEntry
@@ -202,6 +212,7 @@ class CustomEntry(ScorerEntry, extra="allow"):
     scorer: Annotated[str, Field(pattern=CUSTOM, description="module and class of the scorer, as module:Class")]
 
 
+@functools.lru_cache(CACHED)
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
     """Return the pydantic model for entries of the scorer `name`, with the options of its class as fields.
 
@@ -223,12 +234,9 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
     return model
 
 
-@functools.cache
 def entry_models() -> dict[str, type[ScorerEntry]]:
-    """Return the model of each built-in scorer by name. Made on first use, since scorers import torch."""
-    from attncli.scorers import SCORERS
-
-    return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
+    """Return the model of each built-in scorer by name."""
+    return {name: entry_model(name, scorer) for name, scorer in built_in(KIND).items()}
 
 
 def model_of(entry: object) -> type[ScorerEntry]:
@@ -258,8 +266,7 @@ def model_named(name: object) -> type[ScorerEntry]:
     """
     if callable(name):
         return _model_of_object(name)
-    made, known = class_of(name, KIND), entry_models()
-    return known[str(name)] if name in known else entry_model(str(name), made)
+    return entry_model(str(name), class_of(name, KIND))
 
 
 def _model_of_object(code: object) -> type[ScorerEntry]:
@@ -267,14 +274,14 @@ def _model_of_object(code: object) -> type[ScorerEntry]:
 
     A module has no options, since it is made already.
     """
-    from attncli.scorers import SCORERS
     from attncli.scorers._custom import class_of_object, is_importable
 
     made, is_class = class_of_object(code), isinstance(code, type)
     is_module = not is_class and not hasattr(made, "function")
     name = f"{(made if is_class or is_module else code).__module__ or 'python'}:{made.__name__}"
-    name = next((known for known, cls in SCORERS.items() if cls is code), name)
-    model = entry_models()[name] if name in SCORERS else entry_model(name, ModuleOptions if is_module else made)
+    name = next((known for known, cls in built_in(KIND).items() if cls is code), name)
+    options: type = ModuleOptions if is_module else made
+    model = entry_model(name, options)
     named = BeforeValidator(lambda value: name if value is code else value)
     fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
     return _of_object(

@@ -1,4 +1,4 @@
-"""The base class of scorers, which states the default of each fact that a scorer may have."""
+"""The base class of scorers, which states the default of each fact that a scorer may have, and what several share."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from attncli.errors import InputError
 from attncli.modes import outside_autocast
 from attncli.scorers._theory import Moments, Theory
 
@@ -79,3 +80,19 @@ def with_facts(cls: type[nn.Module]) -> type[Scorer]:
     if issubclass(cls, Scorer):
         return cls
     return type(cls.__name__, (cls, Scorer), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+
+
+def require_equal_sizes(query_size: int, key_size: int) -> None:
+    """Raise an InputError unless queries and keys have the same feature size."""
+    if query_size != key_size:
+        from attncli.scorers import SCORERS  # which imports this module
+
+        others = " and ".join(name for name, cls in SCORERS.items() if cls.sizes_may_differ)
+        expected = f"expected equal sizes; {others} accept different sizes"
+        raise InputError.of(f"got queries of size {query_size} and keys of size {key_size}; {expected}")
+
+
+def steps_of_dot(queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
+    """Return the products q_i k_i of the entries of each pair, (..., n, m, d), and their sum q . k, (..., n, m)."""
+    products = queries[..., :, None, :] * keys[..., None, :, :]  # ... n m d
+    return {"q_i k_i": products, "q . k": products.sum(-1)}

@@ -6,10 +6,8 @@ from torch import Tensor
 
 from attncli.attention import at_least_float32
 from attncli.errors import below
-from attncli.scorers._base import POSITIVE, Scorer
+from attncli.scorers._base import POSITIVE, Scorer, require_equal_sizes, steps_of_dot
 from attncli.scorers._expression import Expression, positive
-from attncli.scorers._sizes import require_equal_sizes
-from attncli.scorers._steps import steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 

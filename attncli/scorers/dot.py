@@ -1,9 +1,7 @@
 from torch import Tensor
 
 from attncli.attention import at_least_float32
-from attncli.scorers._base import Scorer
-from attncli.scorers._sizes import require_equal_sizes
-from attncli.scorers._steps import steps_of_dot
+from attncli.scorers._base import Scorer, require_equal_sizes, steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from attncli.attention import at_least_float32
 from attncli.modes import outside_autocast
-from attncli.scorers._base import POSITIVE, Scorer
-from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._base import POSITIVE, Scorer, require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
 WORTHWHILE = 16  # a matrix product is faster than differences for this size or more

@@ -5,9 +5,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
-from attncli.scorers._base import Scorer
-from attncli.scorers._sizes import require_equal_sizes
-from attncli.scorers._steps import steps_of_dot
+from attncli.scorers._base import Scorer, require_equal_sizes, steps_of_dot
 
 LEARNT = ("t2r", "hedgehog")  # feature maps with parameters
 PARAMETERS = ("A_q", "a_q", "A_k", "a_k")

@@ -7,9 +7,7 @@ from torch import Tensor
 from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.errors import InputError, got
-from attncli.scorers._base import POSITIVE, Scorer
-from attncli.scorers._sizes import require_equal_sizes
-from attncli.scorers._steps import steps_of_dot
+from attncli.scorers._base import POSITIVE, Scorer, require_equal_sizes, steps_of_dot
 from attncli.scorers._theory import Moments, Theory
 
 

@@ -2,8 +2,7 @@ from torch import Tensor
 
 from attncli.attention import at_least_float32
 from attncli.modes import outside_autocast
-from attncli.scorers._base import Scorer
-from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._base import Scorer, require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
 

@@ -55,8 +55,7 @@ def test_within_the_workspace(
     assert peak - kept <= pooling.WORKSPACE_BYTES == N * N * 4
 
 
-@pytest.mark.parametrize("name", ["dot", "vector_sum"])  # by torch's kernel, and by tiles
-@pytest.mark.parametrize("rules", ["lengths", "softcap", "bias"])
+@varied(mixes=0, name=["dot", "vector_sum"], rules=["bias", "lengths", "softcap"])  # by torch's kernel, and by tiles
 def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No n x m tensor is kept for the backward pass, not even the mask."""
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)

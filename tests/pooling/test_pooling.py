@@ -140,7 +140,7 @@ def assert_as_attend(scorer: Any, given: Tensors, rules: Rules, what: str = "") 
 
 
 @varied(
-    mixes=24,
+    mixes=12,
     name=NAMES,
     dtype=[torch.float64, torch.float32, torch.float16, torch.bfloat16],
     workspace=WORKSPACES,
@@ -187,7 +187,7 @@ def test_empty_rows(name: str, empty_row: Any) -> None:
 
 
 @varied(
-    mixes=24,
+    mixes=12,
     name=NAMES,
     dtype=[torch.float64, torch.float32],
     leading=[(6,), (6, 2), (6, 2, 2)],

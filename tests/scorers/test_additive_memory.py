@@ -122,7 +122,8 @@ def results(given: list[Tensor]) -> list[Tensor]:
     return [scores.detach(), *torch.autograd.grad(scores, given, normal(*scores.shape, seed=9, dtype=scores.dtype))]
 
 
-@varied(dtype=[torch.float32, torch.float64], h=[32, 5], scale=[1.0, 100.0])  # also tanh itself
+@varied(mixes=1, dtype=[torch.float32, torch.float64], h=[32, 5], scale=[1.0, 100.0])  # also tanh itself
+@pytest.mark.parametrize("threads", [2, 3], indirect=True)
 def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: float, threads: int) -> None:
     found = results(leaves(dtype, h, scale))
     assert torch.get_num_threads() == threads, "left as it was"
