@@ -1,8 +1,9 @@
 """Other scorers inside a model: the outputs of attention calls by an entry of a config."""
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -19,20 +20,21 @@ from attncli.config.short_forms import model_entry
 from attncli.config.strict import Model, validated
 from attncli.config.tensors import Layer
 from attncli.config.values import Indices, as_list, each_once
-from attncli.errors import InputError, got, show
+from attncli.errors import InputError, below, got, show
 from attncli.guarding import raw_scores
 from attncli.inputs.captured import inputs_of
 from attncli.models.call import AttentionCall
-from attncli.models.replacing import Replacing, with_heads
-from attncli.models.selection import choice_of, picks
+from attncli.models.selection import calls_of, choice_of, picks
+from attncli.models.watching import Site, Watch
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
 
 UNIFORM = "uniform"
+MOST_NAMED = 3  # calls in a message
 Part = tuple[str, list[int] | None, ScorerEntry | str]  # layers and heads (None: all) of a plan, and their entry
 
 
-class Swap(Replacing):
+class Swap(Watch):
     """Context manager in which models attend with another scorer, in this thread.
 
     with attncli.Swap("sparsemax", layers=[3]), torch.no_grad():
@@ -40,6 +42,10 @@ class Swap(Replacing):
 
     With gradients, outputs carry them to queries, keys and values, and to the parameters of the scorer. Inside another
     `Swap`, this one decides for its calls.
+
+    A call has the name of its layer. Further calls of a layer in one run of the model have a number, as `layer#1`. A
+    run ends when a top-level module that ran in it is called again. Each layer must be called in the same way in every
+    run.
 
     Args:
         entry: an entry of `scorers`, as text or mapping; a function of queries and keys, a class, or a torch module,
@@ -50,8 +56,11 @@ class Swap(Replacing):
         model: the module, or part of a model, to replace the attention of; by default everything in this thread. With
             it, layers have the names of its `named_modules`.
         layers: numbers of attention calls in the order of their execution, ranges of numbers such as `5-7`, names of
-            layers, or patterns of names such as `decoder.*`; None for all.
+            calls, or patterns of names such as `decoder.*`; None for all.
         heads: numbers of heads; None for all.
+        seed: the seed of the parameters that attncli draws.
+        known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
+            again.
 
     Attributes:
         swapped: how often each call was replaced, by name.
@@ -61,6 +70,8 @@ class Swap(Replacing):
         InputError: the entry is wrong; two models have calls of one name; or at the end of the `with`, a chosen layer
             was not replaced.
     """
+
+    replaces: ClassVar = True
 
     def __init__(
         self,
@@ -73,10 +84,18 @@ class Swap(Replacing):
         known: Mapping[str, int] | None = None,
     ) -> None:
         chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": seed}, {})
-        super().__init__(chosen.layers, chosen.heads, known, model)
+        super().__init__(model)
+        self.layers, self.heads, self._known = chosen.layers, chosen.heads, known or {}
         self.entry = None if isinstance(entry, str) and entry == ZERO else entry_of(entry)
+        self.swapped = dict[str, int]()
+        self.problems = dict[str, str]()  # by call
         self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
         self._seed, self._scorers = seed, dict[Any, Scorer]()
+        self._handled = set[str]()  # calls that were replaced, by this one or by one inside of it
+        self._numbers = dict[str, int]()  # of calls, in the order of their first runs
+        self._owners = dict[str, int]()  # number of the model of each layer
+        self._called = WeakSet[nn.Module]()  # top-level modules of this run
+        self._run = WeakSet[nn.Module]()  # these and their parts
 
     @property
     def scorers(self) -> list[Scorer]:
@@ -88,16 +107,85 @@ class Swap(Replacing):
         modules = [entry.module for entry in (self.entry.entries if self.entry else ()) if entry.module is not None]
         yield from nn.ModuleList([*modules, *self._scorers.values()]).parameters()
 
-    @property
-    def places(self) -> Mapping[str, Collection[str | int]]:
-        """The chosen layers by the name of the argument: `layers`, and the layers of a plan."""
-        if self._plan is None or self.layers is not None:
-            return super().places
-        return {"plan": [layer_of(layer) for layer, *_ in self._plan]}
+    def __enter__(self) -> Self:
+        """Start watching, without the counts and problems of earlier uses."""
+        for kept in (self.swapped, self.problems, self._handled, self._numbers, self._owners):
+            kept.clear()
+        self._begin_run()
+        return super().__enter__()
 
-    def wants(self, name: str, number: int) -> bool:
-        """Whether the call is chosen by the layers, and has an entry in the plan."""
-        return super().wants(name, number) and bool(self._parts(name, number))
+    def __exit__(self, *raised: Any) -> None:
+        """Stop watching; raise an InputError if a chosen call was not replaced, unless the `with` block failed."""
+        super().__exit__(*raised)
+        if raised[0] is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raise an InputError if no call was replaced, or if a chosen call was not."""
+        problems = {missed.layer: missed.problem for missed in self.missed} | self.problems
+        key, layers = "layers", self.layers or ()
+        if self._plan is not None and self.layers is None:
+            key, layers = "plan", [layer_of(layers) for layers, *_ in self._plan]
+        for layer in layers:
+            names = [*self._numbers, *(problems if isinstance(choice_of(layer), str) else ())]
+            with below(key):
+                chosen = calls_of(layer, list(dict.fromkeys(names)))
+            for name in chosen:
+                if name not in self._handled and self._wants(name, self._numbers.get(name, -1)):
+                    why = problems.get(name, "it did not run")
+                    raise InputError.of(f"{name}: its attention was not replaced: {why}")
+        if self.layers is None and (not self._handled or self.problems):
+            reasons = [f"{name}: {problem}" for name, problem in (self.problems or problems).items()]
+            raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
+
+    def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
+        """Start a new run if the top-level module, or a part of it, ran in this one."""
+        super().begins(module, is_recomputed=is_recomputed)
+        parts = set(module.modules())
+        if self.model is not None and not any(map(self.knows, parts)):
+            return
+        if is_recomputed or module in self._run or not parts.isdisjoint(self._called):
+            self._begin_run()
+        self._called.add(module)
+        self._run |= parts
+
+    def _begin_run(self) -> None:
+        for kept in (self._calls, self._called, self._run):
+            kept.clear()
+
+    def _wants(self, name: str, number: int) -> bool:
+        """Whether the call with this name and number is chosen by the layers, and has an entry in the plan."""
+        is_chosen = self.layers is None or any(picks(choice_of(layer), name, number) for layer in self.layers)
+        return is_chosen and bool(self._parts(name, number))
+
+    def chooses(self, site: Site) -> bool:
+        """Whether to replace a call.
+
+        Raises:
+            InputError: another model has a layer with the same name.
+        """
+        owner = self.owner
+        if self._owners.setdefault(site.layer, owner) != owner:
+            message = f"got two modules with attention of the name {site.layer}; name the one to replace"
+            raise InputError.of(f"{message}, or the whole model, as model=")
+        return self._wants(site.name, self._numbers.setdefault(site.name, len(self._numbers)))
+
+    def candidate(self, site: Site) -> int | None:
+        """Return the number of the candidate that is right for a call, if known from an earlier run."""
+        return self._known.get(site.name)
+
+    def replaced(self, call: AttentionCall) -> Tensor:
+        """Return the new output (b, h, n, v) of the chosen heads, and the model's own of all others."""
+        new = with_heads(self.compute(call), call.output, self.heads, call.name)
+        self.swapped[call.name] = self.swapped.get(call.name, 0) + 1
+        return new
+
+    def keep(self, call: AttentionCall, output: Tensor) -> None:
+        """Note the problem of a call that was not replaced, or that it was, by this one or by one inside of it."""
+        if call.problem is None:
+            self._handled.add(call.name)
+        else:
+            self.problems[call.name] = call.problem
 
     def _parts(self, name: str, number: int) -> list[Part]:
         """Return the parts of the plan for a call.
@@ -150,6 +238,26 @@ class Swap(Replacing):
         if entry.module is not None:  # with the user's own parameters
             return scorer_of_module(entry.module)
         return build_scorer(entry, query_size, key_size, self._seed, dtype)
+
+
+def with_heads(
+    new: Tensor, own: Tensor, heads: Collection[int] | None, name: str, plan: Sequence[str | int] = ()
+) -> Tensor:
+    """Return the output `new` (b, h, n, v) of the chosen heads, and the output `own` of all other heads.
+
+    Raises:
+        InputError: the call with this name has no such head. For heads of a plan, `plan` is the path of the layer.
+    """
+    if heads is None:
+        return new
+    count = new.shape[1]
+    for head in heads:
+        if not 0 <= head < count:
+            path = (*plan, "heads", head) if plan else ("heads",)
+            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the {count} heads of {name}"), path)
+    chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
+    chosen[list(heads)] = True
+    return torch.where(chosen[:, None, None], new, own.to(new.dtype))  # b h n v
 
 
 class _Holder(Model):

@@ -46,13 +46,10 @@ class Capture(Watch):
         super().__init__(model)
         self.records: list[AttentionCall] = []
         self._chosen = Selection(layers, heads, calls)
-        self._calls: dict[str, int] = {}  # number of the last call of each layer
 
-    def chooses(self, layer: str, kind: str) -> Site | None:
-        """Return the next call of a layer if it is selected, else None."""
-        number = self._calls[layer] = self._calls.get(layer, -1) + 1
-        is_chosen = self._chosen.takes(layer, list(self._calls).index(layer), number)
-        return Site(layer, kind, number) if is_chosen else None
+    def chooses(self, site: Site) -> bool:
+        """Whether the call is selected."""
+        return self._chosen.takes(site.layer, list(self._calls).index(site.layer), site.call)
 
     @torch.no_grad()
     def keep(self, call: AttentionCall, output: Tensor) -> None:

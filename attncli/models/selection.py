@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from attncli.errors import InputError, got
+from attncli.errors import InputError, did_you_mean, got
 from attncli.models.call import AttentionCall
-from attncli.numbers import ranges_in
+from attncli.numbers import ranges_in, several
 
 Calls = Literal["first", "all"]
 Choice = int | str | list[range]  # of layers
@@ -79,7 +79,22 @@ def choice_of(layers: int | str) -> Choice:
     return layers if isinstance(layers, int) or layers.isdecimal() else ranges_in(layers) or layers
 
 
-def calls_of(choice: Choice, names: Sequence[str]) -> list[str]:
-    """Return the chosen names of the `names` of all calls, in their order; none if a range ends beyond the last."""
-    is_beyond = isinstance(choice, list) and max(numbers[-1] for numbers in choice) >= len(names)
-    return [name for number, name in enumerate(names) if not is_beyond and picks(choice, name, number)]
+def calls_of(layer: int | str, names: Sequence[str]) -> list[str]:
+    """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
+
+    `names` has the names of all calls in their order.
+
+    Raises:
+        InputError: it chooses none, or a range ends beyond the last.
+    """
+    choice = choice_of(layer)
+    calls = [name for number, name in enumerate(names) if picks(choice, name, number)]
+    if isinstance(choice, list) and max(numbers[-1] for numbers in choice) >= len(names):
+        calls = []
+    if calls:
+        return calls
+    if not names:
+        raise InputError.of(got(layer, "no attention was recognised"))
+    if isinstance(choice, str):
+        raise InputError.of(got(layer, "no layer with attention", did_you_mean(choice, names)))
+    raise InputError.of(got(layer, f"expected 0 to {len(names) - 1}, of {several(len(names), 'layer')} with attention"))

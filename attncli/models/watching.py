@@ -25,7 +25,7 @@ class Missed:
 
 
 class Site(NamedTuple):
-    """A chosen attention call: the name and the class of its layer, and the call's number among those of the layer."""
+    """An attention call: the name and the class of its layer, and the call's number among those of the layer."""
 
     layer: str
     kind: str
@@ -59,10 +59,11 @@ class Watch(AbstractContextManager["Watch"]):
         self._models = 0  # with names
         self._ran: dict[str, str] = {}  # class of each module by name
         self._seen: set[str] = set()  # layers with attention calls
+        self._calls: dict[str, int] = {}  # number of the last call of each layer
 
     @abstractmethod
-    def chooses(self, layer: str, kind: str) -> Site | None:
-        """Return the next attention call of a layer if it is to be handled, else None. Called once for each call."""
+    def chooses(self, site: Site) -> bool:
+        """Whether to handle an attention call. Called once for each call."""
 
     @abstractmethod
     def keep(self, call: AttentionCall, output: Tensor) -> None:
@@ -87,7 +88,9 @@ class Watch(AbstractContextManager["Watch"]):
         """Return the running attention call if it is to be handled, else None."""
         layer, kind = self.place()
         self._seen.add(layer)
-        return self.chooses(layer, kind)
+        number = self._calls[layer] = self._calls.get(layer, -1) + 1
+        site = Site(layer, kind, number)
+        return site if self.chooses(site) else None
 
     def fail(self, site: Site, problem: str) -> None:
         """Handle a chosen call that cannot be read."""

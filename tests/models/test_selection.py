@@ -2,7 +2,8 @@
 
 import pytest
 
-from attncli.models.selection import calls_of, choice_of
+from attncli.errors import InputError
+from attncli.models.selection import calls_of
 
 NAMES = ["a.attention", "a.attention#2", "b.attention", "b.cross"]
 
@@ -17,9 +18,22 @@ NAMES = ["a.attention", "a.attention#2", "b.attention", "b.cross"]
         ("a.attention#2", [1]),
         ("*.attention", [0, 1, 2]),  # later calls of a layer, too
         ("b.*", [2, 3]),
-        ("2-4", []),
-        ("2-1", []),
     ],
 )
 def test_calls_of_a_choice(choice: int | str, expected: list[int]) -> None:
-    assert calls_of(choice_of(choice), NAMES) == [NAMES[index] for index in expected]
+    assert calls_of(choice, NAMES) == [NAMES[index] for index in expected]
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "message"),
+    [
+        ("2-4", NAMES, 'got "2-4"; expected 0 to 3, of 4 layers with attention'),
+        (4, NAMES, "got 4; expected 0 to 3, of 4 layers with attention"),
+        ("2-1", NAMES, 'got "2-1"; no layer with attention; known: '),
+        ("b.cros", NAMES, 'got "b.cros"; no layer with attention; did you mean `b.cross`'),
+        ("b.*", [], r'got "b.\*"; no attention was recognised'),
+    ],
+)
+def test_a_choice_of_no_calls(choice: int | str, names: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        calls_of(choice, names)

@@ -98,8 +98,8 @@ def test_layers_and_heads_beside_a_plan_limit_it() -> None:
     [
         ({0: "uniform", "0-1": "zero"}, r'got "0-1", which has 0 as "0" does; expected each once'),
         ({0: "uniform", "f*": "zero"}, 'plan: got "f\\*"; it has first, as "0" does; expected each once'),
-        ({5: "zero"}, "plan: got 5; no attention call of the model; expected 0 to 1"),
-        ({"third": "zero"}, 'plan: got "third"; no attention call of the model; known: first, second'),
+        ({5: "zero"}, "plan: got 5; expected 0 to 1, of 2 layers with attention"),
+        ({"third": "zero"}, 'plan: got "third"; no layer with attention; known: first, second'),
         ({0: "dott"}, r"plan\[0\].scorer: got \"dott\"; unknown scorer; did you mean `dot`"),
         ({0: {"heads": {"x": "zero"}}}, 'plan\\[0\\].heads.x: got "x"; expected numbers of heads, such as 0 or 4-7'),
         ({1: {"heads": {9: "zero"}}}, r"^plan\[1\].heads\[9\]: got 9; expected 0 to 3, of the 4 heads of second"),

@@ -15,7 +15,7 @@ from attncli.common.outputs import Outputs, Runner
 from attncli.common.requests import request_of
 from attncli.config.fitted import FittedFacts, FittedLayer, text_hashes
 from attncli.config.scorer_entries import MODEL, ScorerEntry
-from attncli.errors import Collector, InputError, below, did_you_mean, got
+from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
@@ -23,7 +23,7 @@ from attncli.inputs.fitted import FittedScorers
 from attncli.inputs.seeding import generator
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel, Request, load
-from attncli.models.selection import calls_of, choice_of
+from attncli.models.selection import calls_of
 from attncli.numbers import several
 from attncli.results import CaptureFacts, Result, Row, Rows
 from attncli.stopping import Keeping, Progress
@@ -180,12 +180,7 @@ def _chosen(options: FitOptions, numbers: Mapping[str, int]) -> list[str]:
     names, chosen, collector = [*numbers], set[str](), Collector()
     for index, layer in enumerate(options.layers or ()):
         with collector.under("layers", index):
-            calls = calls_of(choice_of(layer), names)
-            if not calls:
-                known = f"expected 0 to {len(names) - 1}, of {len(names)} layers with attention"
-                cure = did_you_mean(layer, names) if isinstance(layer, str) else ""
-                raise InputError.of(got(layer, known, cure))
-            chosen |= {*calls}
+            chosen |= {*calls_of(layer, names)}
     collector.check()
     return names if options.layers is None else [name for name in names if name in chosen]
 

@@ -14,14 +14,13 @@ from attncli.common.outputs import Metric, Outputs, Runner, output_columns
 from attncli.common.requests import request_of
 from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import MODEL, ScorerEntry
-from attncli.errors import Collector, InputError, below, did_you_mean, got
+from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
 from attncli.inputs.fitted import check_fitted
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
 from attncli.models.loading import LoadedModel, load
-from attncli.models.replacing import Replacing
-from attncli.models.selection import calls_of, choice_of
+from attncli.models.selection import calls_of, choice_of, picks
 from attncli.numbers import number, several
 from attncli.results import Result, Row, Rows
 from attncli.scorers import Scorer
@@ -96,18 +95,18 @@ class PreparedSwap:
             yield SwappedPart(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
 
 
-class Survey(Replacing):
+class Survey(Swap):
     """Records the heads and the right reading of each attention call of a model, and leaves all outputs unchanged."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MODEL)
         self.counts = dict[str, int]()
         self.candidates = dict[str, int]()
 
-    def compute(self, record: AttentionCall) -> torch.Tensor:
+    def compute(self, call: AttentionCall) -> torch.Tensor:
         """Return the model's own output."""
-        self.counts[record.name], self.candidates[record.name] = record.queries.shape[1], record.candidate
-        return record.output
+        self.counts[call.name], self.candidates[call.name] = call.queries.shape[1], call.candidate
+        return call.output
 
     def check(self) -> None:
         """Raise an InputError if no attention ran that can be replaced."""
@@ -189,16 +188,10 @@ def _calls(layer: int | str, names: Sequence[str], problems: Mapping[str, str]) 
     Raises:
         InputError: it chooses none, or one whose attention cannot be replaced.
     """
-    choice = choice_of(layer)
-    calls = calls_of(choice, names)
-    for name in calls_of(choice, list(problems)) if isinstance(choice, str) else ():
-        raise InputError.of(f"got {name}, whose attention cannot be replaced: {problems[name]}")
-    if not calls and not isinstance(choice, str):
-        known = f"expected 0 to {len(names) - 1}, of {several(len(names), 'layer')} with attention"
-        raise InputError.of(got(layer, known))
-    if not calls:
-        raise InputError.of(got(layer, "no layer with attention", did_you_mean(str(layer), names)))
-    return calls
+    for name, problem in problems.items():
+        if isinstance(choice := choice_of(layer), str) and picks(choice, name, -1):
+            raise InputError.of(f"got {name}, whose attention cannot be replaced: {problem}")
+    return calls_of(layer, names)
 
 
 def expected_rows(prepared: PreparedSwap) -> Rows:
