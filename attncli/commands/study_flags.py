@@ -12,16 +12,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from attncli.commands.command import typer_command
-from attncli.commands.options import (
-    ModelName,
-    Output,
-    Sets,
-    Text,
-    Texts,
-    import_quickly,
-    overrides_of,
-    text_overrides,
-)
+from attncli.commands.options import ModelName, Output, Sets, Text, Texts, import_quickly, overrides_of, text_overrides
 from attncli.commands.scorers import scorer_names
 from attncli.config.document import Document, document_of_data
 from attncli.config.looks import Look

@@ -36,14 +36,7 @@ from attncli.engine.runs.run_folder import (
 )
 from attncli.engine.runs.settings import settings_of
 from attncli.errors import InputError, in_bytes, refusal
-from attncli.results import (
-    STAGES,
-    Result,
-    Row,
-    SweepResult,
-    nan_to_null,
-    single_numbers,
-)
+from attncli.results import STAGES, Result, Row, SweepResult, nan_to_null, single_numbers
 from attncli.stopping import Keeping, signals
 
 RESULTS = "results.json"

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -45,18 +45,6 @@ class GridPoint:
     def text(self) -> str:
         """Return the swept values in words: `d = 16, seed = 0`."""
         return in_words(self.sweep)
-
-
-@dataclass(frozen=True)
-class PointTrial:
-    """Facts about the points, known from preparing some of them without running them.
-
-    `rows` maps each prepared point, a hash of its config without the seed, to the expected rows; `device` is the device
-    of the first prepared point.
-    """
-
-    rows: Mapping[str, Rows]
-    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -121,16 +109,16 @@ def plan_of(
 
         with document.locating():
             check_look(options.figure, config_of(options), chain(*load_study(study).columns.values()))
-    trial = _trial(base, axes, points, elsewhere)
-    rows = _rows(study, keys_of(axes), trial)
+    tried, device = _tried(base, axes, points, elsewhere)
+    rows = _rows(study, keys_of(axes), tried.values())
     if options.expect:
         with document.locating():
-            check_expectations(options.expect, replace(rows, records=_records(points.values(), trial)))
+            check_expectations(options.expect, replace(rows, records=_records(points.values(), tried)))
     _check_metric(metric, rows, keys_of(axes), "--metric")
     with document.locating():
         _check_metric(metric_written, rows, keys_of(axes))
-    heads = max((len(of_point.heads) for of_point in trial.rows.values()), default=0)
-    return SweepPlan(base, axes, options, [*points.values()], trial.device, rows, metric or metric_written, heads)
+    heads = max((len(of_point.heads) for of_point in tried.values()), default=0)
+    return SweepPlan(base, axes, options, [*points.values()], device, rows, metric or metric_written, heads)
 
 
 def _unswept(document: Document) -> Document:
@@ -227,8 +215,13 @@ def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: st
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
 
 
-def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, GridPoint], elsewhere: bool) -> PointTrial:
+def _tried(
+    base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, GridPoint], elsewhere: bool
+) -> tuple[dict[str, Rows], torch.device]:
     """Prepare points without running them, to find errors such as tensors that do not fit together.
+
+    Return the expected rows of each prepared point, by the hash of its config without the seed, and the device of the
+    first.
 
     Raises:
         InputError: points have problems.
@@ -255,7 +248,7 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, Grid
     if problems:
         located = [replace(problem, where=f"{problem.where}, at {point.text}") for problem, point in problems.items()]
         raise InputError(not_too_many(located, str(base.path)))
-    return PointTrial(rows, next(iter(devices), torch.device("cpu")))
+    return rows, next(iter(devices), torch.device("cpu"))
 
 
 def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> Sequence[GridIndex]:
@@ -276,9 +269,8 @@ def _seedless(point: GridPoint) -> str:
     return key_of({**point.config, "seed": 0}, "")
 
 
-def _rows(study: str, keys: Sequence[str], trial: PointTrial) -> Rows:
+def _rows(study: str, keys: Sequence[str], tried: Collection[Rows]) -> Rows:
     """Return the expected columns of the result, without records."""
-    tried = trial.rows.values()
     known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
     known = known or list(load_study(study).columns["records"])
     named = (replace(column, key=renamed(column.key, keys)) for column in known)
@@ -288,11 +280,11 @@ def _rows(study: str, keys: Sequence[str], trial: PointTrial) -> Rows:
     return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
 
 
-def _records(points: Iterable[GridPoint], trial: PointTrial) -> list[Row]:
+def _records(points: Iterable[GridPoint], tried: Mapping[str, Rows]) -> list[Row]:
     """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
     records = list[Row]()
     for point in points:
-        rows = trial.rows.get(_seedless(point))
+        rows = tried.get(_seedless(point))
         records += [with_sweep(point.sweep, record) for record in (rows.records if rows else [{}])]
     return records
 
