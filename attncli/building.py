@@ -141,13 +141,14 @@ def build_normalizer(entry: ScorerEntry) -> Normalizer:
     """
     name, options = entry.normalizer.normalizer, entry.normalizer.options
     with below("normalizer"):
-        if name not in NORMALIZERS:
+        if name in NORMALIZERS:
+            normalizer: Normalizer = entry.normalizer.implementation(**options)
+        else:
             with calling(f"making {name}"):
-                return OwnNormalizer(entry.normalizer.implementation(**options))
-        normalizer: Normalizer = entry.normalizer.implementation(**options)
-    for option in normalizer.learnable:
+                normalizer = OwnNormalizer(entry.normalizer.implementation(**options))
+    for option in getattr(normalizer.formula, "learnable", ()):
         if option in (entry._learnt or {}):
-            setattr(normalizer, option, entry._learnt[option][:, None, None])
+            setattr(normalizer.formula, option, entry._learnt[option][:, None, None])
     normalizer.label = entry.label
     return normalizer
 

@@ -22,6 +22,11 @@ class OwnNormalizer(Normalizer):
         super().__init__()
         self.normalizer = normalizer.eval().requires_grad_(False)
 
+    @property
+    def formula(self) -> nn.Module:
+        """The user's normaliser."""
+        return self.normalizer
+
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the weights (..., n, m).
 

@@ -1,11 +1,12 @@
-"""The request for a model that the options of a study describe."""
+"""The request for a model that the options of a study describe, and the layers and heads that they choose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attncli.config.texts import NO_TEXTS
-from attncli.errors import InputError, below
+from attncli.errors import Collector, InputError, below, got
 from attncli.models.loading import Request
+from attncli.models.selection import calls_of, choice_of, picks
 from attncli.numbers import several
 
 
@@ -24,3 +25,43 @@ def request_of(model: str, texts: Sequence[str], attn: str, **others: Any) -> Re
     if not request.is_function and not texts:
         raise InputError.of(NO_TEXTS, ["texts"])
     return request
+
+
+def chosen_calls(
+    layers: Sequence[int | str] | None,
+    heads: Sequence[int] | None,
+    counts: Mapping[str, int],
+    problems: Mapping[str, str],
+) -> list[str]:
+    """Return the names of the attention calls that layers choose (None: all), in the order of the calls.
+
+    `counts` has the number of heads of each call by name, and `problems` why other attention cannot be replaced.
+
+    Raises:
+        InputError: layers choose no call, or a chosen call lacks one of the heads.
+    """
+    names, collector, chosen = list(counts), Collector(), set[str]()
+    for index, layer in enumerate(layers or ()):
+        with collector.under("layers", index):
+            chosen |= {*calls_in(layer, names, problems)}
+    in_order = [name for name in names if layers is None or name in chosen]
+    for index, head in enumerate(heads or ()):
+        for name in in_order:
+            with collector.under("heads", index):
+                if head >= counts[name]:
+                    raise InputError.of(got(head, f"expected 0 to {counts[name] - 1}, of the heads of {name}"))
+    collector.check()
+    return in_order
+
+
+def calls_in(layer: int | str, names: Sequence[str], problems: Mapping[str, str]) -> list[str]:
+    """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
+
+    Raises:
+        InputError: it chooses none, or one whose attention cannot be replaced.
+    """
+    choice = choice_of(layer)
+    for name, problem in problems.items():
+        if isinstance(choice, str) and picks(choice, name, -1):
+            raise InputError.of(f"got {name}, whose attention cannot be replaced: {problem}")
+    return calls_of(layer, names)

@@ -19,6 +19,11 @@ class Normalizer(nn.Module):
     may_drop_keys = False  # the weight of a valid key can be exactly 0, whatever rounding does
     learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
 
+    @property
+    def formula(self) -> nn.Module:
+        """The module with the options: this one, or the user's inside of one with checks."""
+        return self
+
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor | None:
         """Return the Frobenius norm (..., n) of the Jacobian of each query's weights with respect to its scores.
 

@@ -13,7 +13,6 @@ from attncli.studies.fit.summary import main_of, middle
 OVERFITTED = 1.5  # times the divergence in training
 HARDLY = 0.05  # nats: heads closer to `keys_alone` hardly look at their queries
 MOST_NAMED = 5
-OPTIONS = ("scale", "sigma", "bias", "alpha", "c")  # learnt options of scorers and normalisers
 
 
 def findings_of(result: Result) -> list[Finding]:
@@ -59,7 +58,7 @@ def _options(label: str, result: Result, numbers: Row) -> list[str]:
     found = dict[str, list[float]]()
     for name, numbers_of_heads in result.parameters.items():
         option = name.rpartition("/")[2]
-        if name.startswith(f"{label}/") and option in OPTIONS:
+        if name.startswith(f"{label}/") and numbers_of_heads.ndim == 1:
             found.setdefault(option, []).extend(numbers_of_heads.tolist())
     texts = []
     for option, values in found.items():
@@ -86,4 +85,4 @@ def _named(row: Row, result: Result) -> str:
 
 
 def _amount(value: float, key: str) -> str:
-    return f"{number(value, 3)} nats" if key == "loss_change" else f"{number(100 * value, 2)} %"
+    return f"{'+' * (value > 0)}{number(value, 3)} nats" if key == "loss_change" else f"{number(100 * value, 2)} %"

@@ -74,9 +74,9 @@ class LayerFit:
 
     def put(self) -> None:
         """Put the learnt numbers into the scorer and the normaliser."""
-        values = self.learnt.values
-        for name in [name for name in values if name in self.normalizer.learnable]:
-            setattr(self.normalizer, name, values.pop(name)[:, None, None])
+        values, formula = self.learnt.values, self.normalizer.formula
+        for name in values.keys() & getattr(formula, "learnable", {}).keys():
+            setattr(formula, name, values.pop(name)[:, None, None])
         self.scorer.learnt = values
 
     def scores(self, part: Part) -> Tensor:
@@ -111,7 +111,7 @@ def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], own: ScorerEntry, pe
 def _start(entry: ScorerEntry, scorer: Scorer, normalizer: Normalizer, layer: LayerCalls, per: Per) -> LearntNumbers:
     count = len(layer.heads) if per == "head" else 1
     raw, ranges = dict[str, Tensor](), dict[str, tuple[float, float]]()
-    for module, options in ((scorer, learnt_options(entry)), (normalizer, learnt_options(entry.normalizer))):
+    for module, options in ((scorer, learnt_options(entry)), (normalizer.formula, learnt_options(entry.normalizer))):
         for option in options:
             value = getattr(module, option)
             if isinstance(value, str):  # -ln(m)

@@ -100,7 +100,7 @@ class FitOptions(Experiment):
     @model_validator(mode="after")
     def _can_be_kl(self) -> Self:
         for index, entry in enumerate(self.scorers):
-            if self.objective == "kl" and getattr(entry.normalizer.implementation, "may_drop_keys", False):
+            if self.objective == "kl" and may_drop_keys(entry):
                 name = entry.normalizer.normalizer
                 message = (
                     f"got objective kl; weights of {name} can be 0, and the divergence infinite; use auto or output"
@@ -116,6 +116,11 @@ class FitOptions(Experiment):
             learnt[index] = {**dict.fromkeys(learnt_options(entry), True)}
             learnt[index][KEY] = dict.fromkeys(learnt_options(entry.normalizer), True)
         return {**dict.fromkeys(keys, True), "scorers": learnt}
+
+
+def may_drop_keys(entry: ScorerEntry) -> bool:
+    """Whether weights of an entry can be 0, and the divergence infinite."""
+    return bool(getattr(entry.normalizer.implementation, "may_drop_keys", False))
 
 
 def learnt_options(entry: ScorerEntry | NormalizerEntry) -> list[str]:

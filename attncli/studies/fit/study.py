@@ -12,10 +12,10 @@ from torch import Tensor
 from attncli.building import formulas_of, names_of
 from attncli.common.changes import Changes
 from attncli.common.outputs import Outputs, Runner
-from attncli.common.requests import request_of
+from attncli.common.requests import chosen_calls, request_of
 from attncli.config.fitted import FittedFacts, FittedLayer, text_hashes
 from attncli.config.scorer_entries import MODEL, ScorerEntry
-from attncli.errors import Collector, InputError, below, got
+from attncli.errors import InputError, below, got
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
@@ -23,7 +23,6 @@ from attncli.inputs.fitted import FittedScorers
 from attncli.inputs.seeding import generator
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel, Request, load
-from attncli.models.selection import calls_of
 from attncli.numbers import several
 from attncli.results import CaptureFacts, Result, Row, Rows
 from attncli.stopping import Keeping, Progress
@@ -31,7 +30,7 @@ from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
 from attncli.studies.fit.findings import findings_of
 from attncli.studies.fit.fitting import LayerFit, descend, factor_of, measure, solve, starts
-from attncli.studies.fit.options import KEYS_ALONE, UNIFORM, FitOptions
+from attncli.studies.fit.options import KEYS_ALONE, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
 from attncli.swapping import Swap, entry_of
@@ -125,9 +124,12 @@ def prepare_loaded(
             if len(inside):
                 batches.append(_taken(batch, inside, count))
         own = [runner.run(batch) for batch in batches]
+    heads = {name: each[0].queries.shape[1] for name, each in found.items()}
     numbers = {name: number for number, name in enumerate(found)}
-    chosen = _chosen(options, numbers)
-    calls = [_joined([_of_heads(options, each) for each in found[name]], numbers, counts) for name in chosen]
+    calls = [
+        _joined([_of_heads(options, each) for each in found[name]], numbers, counts)
+        for name in chosen_calls(options.layers, options.heads, heads, problems)
+    ]
     device = next((each.device for each in loaded.model.parameters()), CPU)
     parts = (training, held_out, model, texts, loaded, batches, own, runner, device)
     return PreparedFit(options, calls, *parts)
@@ -175,26 +177,12 @@ def _taken(batch: Any, texts: Tensor, count: int) -> Any:
     return type(batch)(_taken(each, texts, count) for each in batch) if type(batch) in (tuple, list) else batch
 
 
-def _chosen(options: FitOptions, numbers: Mapping[str, int]) -> list[str]:
-    """Return the names of the chosen layers, in the order of the model."""
-    names, chosen, collector = [*numbers], set[str](), Collector()
-    for index, layer in enumerate(options.layers or ()):
-        with collector.under("layers", index):
-            chosen |= {*calls_of(layer, names)}
-    collector.check()
-    return names if options.layers is None else [name for name in names if name in chosen]
-
-
 def _of_heads(options: FitOptions, inputs: Inputs) -> Inputs:
     """Return the inputs of the chosen heads."""
-    call = inputs.call
-    assert call is not None, "of a model"
+    assert inputs.call is not None, "of a model"
     if options.heads is None:
         return inputs
-    for index, head in enumerate(options.heads):
-        if head >= (count := call.queries.shape[1]):
-            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the heads of {call.name}"), ["heads", index])
-    return inputs_of(call.of_heads(options.heads), torch.float32, CPU)
+    return inputs_of(inputs.call.of_heads(options.heads), torch.float32, CPU)
 
 
 def _entries(options: FitOptions) -> list[tuple[Row, ScorerEntry]]:
@@ -304,7 +292,7 @@ def _fitted(prepared: PreparedFit, entry: ScorerEntry, said: _Steps) -> tuple[li
     """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
     options = prepared.options
     fits = starts(entry, prepared.calls, entry_of(MODEL), options.per, options.seed)
-    drops = fits[0].normalizer.may_drop_keys
+    drops = may_drop_keys(entry)
     by_output = options.objective == "output" or (options.objective == "auto" and drops)
     texts = [
         [torch.isin(each.texts, some).nonzero()[:, 0] for some in (prepared.training, prepared.held_out)]

@@ -11,16 +11,15 @@ import torch
 from attncli.building import formulas_of, names_of, random_labels
 from attncli.common.changes import Changes
 from attncli.common.outputs import Metric, Outputs, Runner, output_columns
-from attncli.common.requests import request_of
+from attncli.common.requests import calls_in, chosen_calls, request_of
 from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import MODEL, ScorerEntry
-from attncli.errors import Collector, InputError, below, got
+from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.fitted import check_fitted
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
 from attncli.models.loading import LoadedModel, load
-from attncli.models.selection import calls_of, choice_of, picks
 from attncli.numbers import number, several
 from attncli.results import Result, Row, Rows
 from attncli.scorers import Scorer
@@ -153,7 +152,8 @@ def prepare_loaded(
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
-    chosen = _chosen(options, heads, problems)
+    chosen = chosen_calls(options.layers, options.heads, heads, problems)
+    _check_plans(options, heads, problems)
     prepared = PreparedSwap(options, loaded, runner, own, heads, problems, known, chosen, device)
     runs = (len(options.scorers) + 3) * len(prepared.places) * len(loaded.batches)
     progress.note(
@@ -162,36 +162,14 @@ def prepare_loaded(
     return prepared
 
 
-def _chosen(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> list[str]:
-    """Return the names of the chosen calls, in the order of the calls; check the layers of plans, too."""
-    names, collector, chosen = list(heads), Collector(), set[str]()
-    for index, layer in enumerate(options.layers or ()):
-        with collector.under("layers", index):
-            chosen |= {*_calls(layer, names, problems)}
+def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> None:
+    """Raise an InputError if layers of a plan choose no attention call, or one that cannot be replaced."""
+    collector = Collector()
     for index, entry in enumerate(options.scorers):
         for layers in entry.plan if isinstance(entry, PlanEntry) else ():
             with collector.under("scorers", index, "plan", layers):
-                _calls(layer_of(layers), names, problems)
-    found = [name for name in names if options.layers is None or name in chosen]
-    for index, head in enumerate(options.heads or ()):
-        for name in found:
-            with collector.under("heads", index):
-                if head >= heads[name]:
-                    raise InputError.of(got(head, f"expected 0 to {heads[name] - 1}, of the heads of {name}"))
+                calls_in(layer_of(layers), list(heads), problems)
     collector.check()
-    return found
-
-
-def _calls(layer: int | str, names: Sequence[str], problems: Mapping[str, str]) -> list[str]:
-    """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
-
-    Raises:
-        InputError: it chooses none, or one whose attention cannot be replaced.
-    """
-    for name, problem in problems.items():
-        if isinstance(choice := choice_of(layer), str) and picks(choice, name, -1):
-            raise InputError.of(f"got {name}, whose attention cannot be replaced: {problem}")
-    return calls_of(layer, names)
 
 
 def expected_rows(prepared: PreparedSwap) -> Rows:

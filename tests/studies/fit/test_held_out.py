@@ -20,6 +20,7 @@ from attncli.swapping import entry_of
 from tests.reference import ORACLES, normed, weighted_sum, weights_of
 
 HEADS, SIZE, WIDTH, MOST = 2, 4, 8, 7
+STEPS = 15
 LENGTHS = ([5, 3, 1, 4], [7, 2], [6, 4, 5, 6])  # of the texts in each batch; with a single key nothing can differ
 ENTRIES: dict[str, dict[str, Any]] = {
     "scaled_dot": {"scorer": "scaled_dot"},
@@ -37,7 +38,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "normed": {"scorer": "scaled_dot", "qk_norm": "rms"},
     "window": {"scorer": "cosine", "window": 3, "first_keys": 1},
 }
-SHARED = [ENTRIES["cosine"], ENTRIES["general"], ENTRIES["sigmoid"]]
+SHARED = [ENTRIES["cosine"], ENTRIES["sigmoid"], {**ENTRIES["general"], "project": True}]
+pytestmark = [pytest.mark.usefixtures("sketches"), pytest.mark.filterwarnings("ignore")]
 SPARSE = ("entmax", "sparsemax")  # their weights can be 0, and the divergence infinite
 
 
@@ -147,12 +149,12 @@ def figures(
 
 def judged(
     folder: Path, entries: Sequence[Mapping[str, Any]], has_bias: bool = False, windows: int = 1, **keys: Any
-) -> None:
-    """Fit the entries, and compare all figures of heads with those of this file."""
+) -> dict[str, Tensor]:
+    """Fit the entries, compare all figures of heads with those of this file, and return the saved parameters."""
     model, batches, texts = model_and_texts(has_bias)
     if windows > 1:
         batches = [{name: each.view(-1, windows, *each.shape[1:]) for name, each in batch.items()} for batch in batches]
-    result = attncli.fit(model, batches, scorers=entries, held_out=0.3, seed=2, out=folder, **keys)
+    result = attncli.fit(model, batches, scorers=entries, held_out=0.3, seed=2, steps=STEPS, out=folder, **keys)
     with safe_open(folder / "fitted.safetensors", framework="pt") as file:
         saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     rows = {(row["label"], row["layer"], row["head"]): row for row in result.records if row["by"] == "head"}
@@ -181,30 +183,26 @@ def judged(
                 assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-3, abs=1e-6)
                 assert names
                 assert row["parameters"] == sum(saved[name][head].numel() for name in names)
+    return saved
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_every_head(tmp_path: Path) -> None:
-    judged(tmp_path / "run", [{**entry, "label": label} for label, entry in ENTRIES.items()], steps=15)
+    judged(tmp_path / "run", [{**entry, "label": label} for label, entry in ENTRIES.items()])
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("per", ["layer", "all"])
 def test_shared_parameters(per: str, tmp_path: Path) -> None:
-    judged(tmp_path / "run", SHARED, steps=15, per=per)
+    saved = judged(tmp_path / "run", SHARED, per=per)
+    for name, tensor in saved.items():
+        assert torch.equal(tensor[0], tensor[1]), name
+        assert torch.equal(tensor, saved[name.replace("/first/", "/second/")]) is (per == "all" or "/second/" in name)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_biases_of_the_model(tmp_path: Path) -> None:
-    judged(tmp_path / "run", SHARED, has_bias=True, steps=15)
+def test_biases_of_the_model_and_windows_of_a_text(tmp_path: Path) -> None:
+    """Windows are held out together."""
+    judged(tmp_path / "run", SHARED, has_bias=True, windows=2)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_windows_of_a_text_are_held_out_together(tmp_path: Path) -> None:
-    judged(tmp_path / "run", SHARED, windows=2, steps=15)
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_nothing_is_learnt_from_texts_that_are_held_out() -> None:
     model, batches, texts = model_and_texts(has_bias=False)
     held_out = torch.randperm(len(texts), generator=generator(2, "fit.held_out"))[:3]
@@ -222,8 +220,7 @@ def test_nothing_is_learnt_from_texts_that_are_held_out() -> None:
     assert first.records != second.records
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_scorers_that_compute_one_head_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cosine", "general"):
         monkeypatch.setattr(SCORERS[name], "stacks_over_heads", False)
-    judged(tmp_path / "run", [ENTRIES["cosine"], ENTRIES["general"]], steps=15)
+    judged(tmp_path / "run", [ENTRIES["cosine"], ENTRIES["general"]])

@@ -1,144 +1,156 @@
 """The study as users run it: rows, files, references, and fitted scorers put to use."""
 
-import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from pydantic import Field
+from torch import Tensor, nn
 
 import attncli
 from attncli.errors import InputError
+from attncli.inputs.seeding import generator
+from attncli.normalizers import Normalizer
 from attncli.stopping import Interrupted, Progress
 from attncli.studies.fit import study
 from attncli.studies.fit.columns import FitFacts
 from attncli.studies.fit.options import FitOptions
+from tests.cli import attncli as command
 from tests.cli import good
 from tests.reference import ORACLES
 from tests.studies.swap.models import tower
 
-STEPS = 20
+LABELS = ("cosine", "additive_4", "sparsemax")
+SCORERS = ["cosine", "additive:num_hiddens=4", "sparsemax"]
+TEXTS = [f"text {number}" for number in range(12)]
+
+pytestmark = [pytest.mark.usefixtures("sketches"), pytest.mark.filterwarnings("ignore")]
 
 
 def batches() -> list[Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    return [torch.randn(count, 7, 32, generator=generator) for count in (4, 3, 5)]
+    randomness = torch.Generator().manual_seed(1)
+    return [torch.randn(count, 7, 32, generator=randomness) for count in (4, 3, 5)]
 
 
-def fitted(out: Path | None = None, **keys: Any) -> attncli.Result:
-    keys = {"scorers": ["cosine", "additive:num_hiddens=4", "sparsemax"], "steps": STEPS, **keys}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return attncli.fit(tower()[0], batches(), out=out, **keys)
+def fitted(**keys: Any) -> attncli.Result:
+    return attncli.fit(tower()[0], batches(), **{"scorers": SCORERS, "steps": 5, **keys})
 
 
-def test_rows() -> None:
+@dataclass(frozen=True)
+class Run:
+    """A run of the study in a folder."""
+
+    result: attncli.Result
+    folder: Path
+
+    def entry(self, label: str) -> dict[str, Any]:
+        return {"fitted": str(self.folder), "label": label}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Run:
+    """Fit three scorers to all heads."""
+    folder = tmp_path_factory.mktemp("fit") / "run"
+    return Run(fitted(out=folder, texts=TEXTS), folder)
+
+
+@pytest.fixture(scope="module")
+def of_some_heads(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Run:
+    """Fit two scorers to two heads of the second layer."""
+    folder = tmp_path_factory.mktemp("fit") / "heads"
+    return Run(fitted(out=folder, layers=["second"], heads=[0, 2], scorers=SCORERS[:2]), folder)
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Capture the calls of all texts."""
+    file = tmp_path_factory.mktemp("captured") / "seen.safetensors"
+    attncli.save(attncli.capture(tower()[0], torch.cat(batches())), file, model="a/Tower", text=TEXTS)
+    return file
+
+
+def test_rows(run: Run) -> None:
     """A row for each label and head, references among them, and one for the whole model with `swap`'s columns."""
-    result = fitted()
-    assert result.labels == ["model", "cosine", "additive_4", "sparsemax", "uniform", "keys_alone"]
-    for label in result.labels:
-        rows = [row for row in result.records if row["label"] == label]
-        assert [(row["by"], row["layer"], row["head"]) for row in rows] == [
-            *(("head", layer, head) for layer in ("first", "second") for head in range(4)),
-            ("all", None, None),
-        ]
-        whole = rows[-1]
-        assert whole["relative_l2"] is not None
-        assert whole["relative_l2_before"] is not None
-    own, found = (
-        {(row["label"], row["by"]): row for row in result.records}[key] for key in (("model", "all"), ("cosine", "all"))
-    )
-    assert own["relative_l2"] < 1e-5
-    assert found["relative_l2"] < found["relative_l2_before"]
-    of_heads = [row for row in result.records if row["by"] == "head"]
-    for row in of_heads:
-        if row["label"] == "sparsemax":
-            assert row["kl"] is row["kl_before"] is row["kl_train"] is None
-        if row["label"] in ("cosine", "additive_4"):
-            assert row["parameters"] == {"cosine": 1, "additive_4": 4 * 8 * 2 + 4}[row["label"]]
-        if row["label"] in ("model", "uniform"):
-            assert (row["parameters"], row["kl"]) == (0, row["kl_before"])
-    keys = {row["label"]: row["kl"] for row in of_heads}
-    assert keys["model"] < 1e-9
+    assert run.result.labels == ["model", *LABELS, "uniform", "keys_alone"]
+    parameters = {"model": 0, "cosine": 1, "additive_4": 4 * 8 * 2 + 4, "sparsemax": 1, "uniform": 0, "keys_alone": 8}
+    for label, count in parameters.items():
+        *heads, whole = (row for row in run.result.records if row["label"] == label)
+        assert [(row["layer"], row["head"]) for row in heads] == [(x, y) for x in ("first", "second") for y in range(4)]
+        assert (whole["by"], whole["layer"], whole["head"]) == ("all", None, None)
+        for row in heads:
+            assert (row["by"], row["parameters"]) == ("head", count)
+            divergences = [row["kl"], row["kl_before"], row["kl_train"]]
+            assert divergences == [None] * 3 if label == "sparsemax" else None not in divergences
+            assert (row["kl"] == row["kl_before"]) is (label in ("model", "uniform", "sparsemax"))
+            assert label != "model" or row["kl"] < 1e-9
+        assert label != "model" or whole["relative_l2"] < 1e-5
+        assert label != "cosine" or whole["relative_l2"] < whole["relative_l2_before"]
 
 
-def _generator() -> torch.Generator:
-    from attncli.inputs.seeding import generator
+def test_a_run_again_has_the_same_numbers(run: Run) -> None:
+    """Options that were learnt are not written into the config, so that they are learnt again."""
+    assert "scale: 1" not in (run.folder / "config.yaml").read_text()
+    assert {*attncli.load(run.folder).parameters} == {*run.result.parameters}
+    assert fitted(texts=TEXTS).records == run.result.records
 
-    return generator(0, "fit.held_out")
 
-
-def test_used_again(tmp_path: Path) -> None:
+def test_used_again(run: Run, captured: Path) -> None:
     """A fitted entry has the same effect in `fit`, in `swap`, in `attncli.Swap`, and in runs on captured calls."""
-    run, (model, x) = tmp_path / "run", tower()
-    result = fitted(run)
-    entries = [{"fitted": str(run), "label": label} for label in ("cosine", "additive_4", "sparsemax")]
-    swapped = attncli.swap(model, x, scorers=entries, by="all")
-    change = {row["label"]: row["relative_l2"] for row in swapped.records}
-    held_out = torch.cat(batches())[torch.randperm(12, generator=_generator())[:2]]
-    again = attncli.swap(model, held_out, scorers=entries, by="all")
-    for label in ("cosine", "additive_4", "sparsemax"):
-        whole, same = (
-            next(row for row in each.records if (row["label"], row["by"]) == (label, "all")) for each in (result, again)
-        )
-        assert same["relative_l2"] == pytest.approx(whole["relative_l2"], rel=1e-4)
-    with torch.no_grad(), attncli.Swap(entries[0]):
-        new = model(x)
+    model, entries = tower()[0], [run.entry(label) for label in LABELS]
+    held_out = torch.cat(batches())[torch.randperm(12, generator=generator(0, "fit.held_out"))[:2]]
+    swapped = attncli.swap(model, held_out, scorers=entries, by="all")
+    changes = [
+        {row["label"]: row["relative_l2"] for row in result.records if row["by"] == "all" and row["label"] in LABELS}
+        for result in (run.result, swapped)
+    ]
+    assert changes[0] == pytest.approx(changes[1], rel=1e-4)
     with torch.no_grad():
-        own = model(x)
-    assert float((new - own).norm() / own.norm()) == pytest.approx(change["cosine"], rel=1e-4)
-    attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Tower")
-    own = {"scorer": "scaled_dot", "scale": "model"}
-    captured = attncli.run({"data": {"capture": str(tmp_path / "seen.safetensors")}, "scorers": [own, *entries]})
-    assert captured.labels == ["model", "cosine", "additive_4", "sparsemax"]
-    scales = result.parameters["cosine/second/scale"]
+        own = model(held_out)
+        with attncli.Swap(entries[0]):
+            new = model(held_out)
+    assert float((new - own).norm() / own.norm()) == pytest.approx(changes[0]["cosine"], rel=1e-4)
+    data = {"capture": str(captured), "layers": ["second"]}
+    scores = attncli.run({"data": data, "scorers": entries}).tensors["second/cosine/scores"]
     with attncli.Capture() as seen:
-        model(x)
-    (record,) = [each for each in seen.records if each.layer == "second"]
-    scores = captured.tensors["second/cosine/scores"]
-    wanted = ORACLES["cosine"](torch.nn.Identity(), record.queries[1, 2], record.keys[1, 2], scale=float(scales[2]))
+        model(torch.cat(batches()))
+    (record,) = (each for each in seen.records if each.layer == "second")
+    scale = float(run.result.parameters["cosine/second/scale"][2])
+    wanted = ORACLES["cosine"](nn.Identity(), record.queries[1, 2], record.keys[1, 2], scale=scale)
     torch.testing.assert_close(scores[1, 2].double(), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_run_again_has_the_same_numbers(tmp_path: Path) -> None:
-    first, second = (fitted(tmp_path / name) for name in "ab")
-    assert first.records == second.records
-    written = (tmp_path / "a" / "config.yaml").read_text()
-    assert "scale: 1" not in written  # so that it is learnt again
-    assert {*attncli.load(tmp_path / "a").parameters} == {*first.parameters}
-
-
-def test_a_captured_file(tmp_path: Path) -> None:
-    model, _ = tower()
-    attncli.save(attncli.capture(model, torch.cat(batches())), tmp_path / "seen.safetensors")
-    config = {
-        "study": "fit",
-        "data": {"capture": str(tmp_path / "seen.safetensors")},
-        "scorers": ["cosine"],
-        "steps": 5,
-    }
-    result = attncli.run(config, out=tmp_path / "run")
+def test_a_captured_file_and_a_config_beside_the_run(run: Run, captured: Path) -> None:
+    """Its heads have the same figures; texts in training give a warning."""
+    folder = captured.parent
+    data = {"study": "fit", "data": {"capture": str(captured)}, "scorers": ["cosine"]}
+    result = attncli.run(data, out=folder / "run")
+    wanted = {(row["layer"], row["head"]): row["kl"] for row in run.result.records if row["label"] == "cosine"}
     assert {row["by"] for row in result.records} == {"head"}
-    direct = {(row["layer"], row["head"]): row["kl"] for row in fitted().records if row["label"] == "cosine"}
     for row in result.records:
-        if row["label"] == "cosine":
-            assert row["kl"] == pytest.approx(direct[row["layer"], row["head"]], rel=1e-4)
+        assert row["label"] != "cosine" or row["kl"] == pytest.approx(wanted[row["layer"], row["head"]], rel=1e-4)
+    (folder / "x.yaml").write_text(
+        "data: {capture: seen.safetensors, layers: [0], heads: [0]}\nscorers: [{fitted: run, label: cosine}]\n"
+    )
+    records = []
+    for config, out in ((folder / "x.yaml", folder / "second"), (folder / "second" / "config.yaml", None)):
+        with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
+            records.append(attncli.run(config, out=out).records)
+    assert records[0] == records[1]
 
 
-def test_layers_fitted_alone_have_the_same_parameters() -> None:
-    both, alone = fitted(), fitted(layers=["second"])
-    for name, values in alone.parameters.items():
-        torch.testing.assert_close(values, both.parameters[name])
-
-
-@pytest.mark.parametrize("per", ["layer", "all"])
-def test_shared_parameters(per: str) -> None:
-    result = fitted(per=per, scorers=["cosine", {"scorer": "cosine", "project": True, "label": "projected"}])
-    scales = [result.parameters[f"cosine/{layer}/scale"] for layer in ("first", "second")]
-    assert all(bool((each == each[0]).all()) for each in scales)
-    assert bool(scales[0][0] == scales[1][0]) is (per == "all")
-    assert result.parameters["projected/first/P_q"].shape == (4, 8, 8)
+def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, of_some_heads: Run) -> None:
+    for name, values in of_some_heads.result.parameters.items():
+        torch.testing.assert_close(values, run.result.parameters[name][[0, 2]])
+    entry, (model, x), outputs = of_some_heads.entry("cosine"), tower(), list[Tensor]()
+    for swap in (
+        attncli.Swap(entry, layers=["second"], heads=[0, 2]),
+        attncli.Swap({"second": {"heads": {0: entry, 2: entry}}}),
+    ):
+        with torch.no_grad(), swap:
+            outputs.append(model(x))
+    torch.testing.assert_close(*outputs)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -147,6 +159,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"layers": [7]}, "expected 0 to 1, of 2 layers with attention"),
     ({"heads": [4]}, "expected 0 to 3, of the heads of first"),
     ({"held_out": 1.0}, "a number below 1"),
+    ({"texts": TEXTS[:-1]}, "texts: got 11 texts; expected 12, one for each entry of the batches"),
 ]
 
 
@@ -156,73 +169,35 @@ def test_refused(keys: dict[str, Any], message: str) -> None:
         fitted(**keys)
 
 
-def test_refused_entries(tmp_path: Path) -> None:
-    run, (model, x) = tmp_path / "run", tower()
-    fitted(run, layers=["second"], heads=[0, 1], scorers=["cosine"])
-    entry = {"fitted": str(run), "label": "cosine"}
-    for given, message in (
-        ({**entry, "label": "other"}, "no label of"),
-        ({**entry, "normalizer": "sparsemax"}, "leave this key out"),
-        ({"fitted": str(tmp_path), "label": "cosine"}, "has no fitted.safetensors"),
+def test_refused_entries(of_some_heads: Run) -> None:
+    entry, (model, x) = of_some_heads.entry("cosine"), tower()
+    written = {"data": {"queries": [[1.0]], "keys": [[1.0]]}}
+    for keys, message in (
+        ({"scorers": [{**entry, "label": "other"}]}, "no label of"),
+        ({"scorers": [{**entry, "normalizer": "sparsemax"}]}, "leave this key out"),
+        ({"scorers": [{**entry, "fitted": str(of_some_heads.folder.parent)}]}, "has no fitted.safetensors"),
+        ({"scorers": [entry]}, "nothing was fitted to first"),
+        ({"scorers": [entry], "layers": ["second"]}, "nothing was fitted to heads 1 or 3 of second"),
     ):
         with pytest.raises(InputError, match=message):
-            attncli.swap(model, x, scorers=[given], by="all")
-    with pytest.raises(InputError, match="nothing was fitted to first"):
-        attncli.swap(model, x, scorers=[entry], by="all")
-    with pytest.raises(InputError, match=r"nothing was fitted to head 2 to 3 of second"):
-        attncli.swap(model, x, scorers=[entry], by="all", layers=["second"])
-    other = torch.nn.Sequential(model)
+            attncli.swap(model, x, by="all", **keys)
     with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
-        attncli.swap(other, x, scorers=[entry], by="all")
+        attncli.swap(nn.Sequential(model), x, scorers=[entry], by="all")
     with pytest.raises(InputError, match="was fitted to the layers of a model"):
-        attncli.run({"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": [entry]})
+        attncli.run({**written, "scorers": [entry]})
     with pytest.raises(InputError, match="only the study fit learns matrices"):
-        attncli.run({"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": [{"scorer": "dot", "project": True}]})
-
-
-def test_heads_and_plans(tmp_path: Path) -> None:
-    """What was fitted to some heads can be put into these heads, alone or in a plan."""
-    run, (model, x) = tmp_path / "run", tower()
-    fitted(run, layers=["second"], heads=[0, 2], scorers=["cosine"])
-    entry = {"fitted": str(run), "label": "cosine"}
-    outputs = []
-    with torch.no_grad():
-        for swap in (
-            attncli.Swap(entry, layers=["second"], heads=[0, 2]),
-            attncli.Swap({"second": {"heads": {0: entry, 2: entry}}}),
-        ):
-            with swap:
-                outputs.append(model(x))
-    torch.testing.assert_close(*outputs)
-
-
-def test_a_config_names_a_folder_beside_it_and_texts_in_training_give_a_warning(tmp_path: Path) -> None:
-    model, _ = tower()
-    texts = [f"text {number}" for number in range(12)]
-    seen = attncli.capture(model, torch.cat(batches()))
-    attncli.save(seen, tmp_path / "seen.safetensors", model="a/Tower", text=texts)
-    config = {"study": "fit", "data": {"capture": str(tmp_path / "seen.safetensors")}, "scorers": ["cosine"]}
-    attncli.run(config, out=tmp_path / "run")
-    (tmp_path / "again.yaml").write_text(
-        "data: {capture: seen.safetensors}\nscorers: [{fitted: run, label: cosine}, {scorer: dot}]\n"
-    )
-    with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
-        result = attncli.run(tmp_path / "again.yaml", out=tmp_path / "second")
-    with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
-        again = attncli.run(tmp_path / "second" / "config.yaml")
-    assert again.records == result.records
+        attncli.run({**written, "scorers": [{"scorer": "dot", "project": True}]})
 
 
 @pytest.mark.slow
-def test_minilm(minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The expectations of the built-in experiment hold."""
-    monkeypatch.chdir(tmp_path)
-    good("run", "fit", "--set", f"model={minilm}", "--no-plots", "--quiet")
-
-
-def test_one_text_is_too_few() -> None:
-    with pytest.raises(InputError, match="got 1 text; expected at least two"):
-        attncli.fit(tower()[0], torch.zeros(1, 7, 32), scorers=["cosine"])
+def test_minilm(minilm: str, here: Path) -> None:
+    """The expectations of the built-in experiment hold; `swap` warns of texts that its scorers were fitted to."""
+    good("run", "fit", "--set", f"model={minilm}", "--no-plots", "--quiet", "--out", "run")
+    texts = (Path(__file__).parents[3] / "experiments" / "sentences.txt").read_text().splitlines()[:6]
+    flags = [flag for text in texts for flag in ("--text", text)]
+    swapped = command("swap", minilm, *flags, "--set", "scorers=[{fitted: run, label: cosine}]", "--no-plots")
+    assert swapped.exit_code == 0
+    assert "cosine was fitted to 5 of 6 texts; its figures would be worse for other texts" in swapped.stderr
 
 
 class Stopping(Progress):
@@ -251,44 +226,77 @@ def test_a_label_that_is_not_finished_is_absent_everywhere() -> None:
         study.run(prepared, Stopping("model"))
 
 
-def test_texts_of_batches() -> None:
+def test_texts_of_batches(run: Run) -> None:
     """Texts in Python are hashed, so that other runs know them; one in both parts gives a warning."""
-    names = [f"text {number}" for number in range(12)]
-    facts = FitFacts.of(fitted(texts=names, scorers=["cosine"])).fitted
+    facts = FitFacts.of(run.result).fitted
     assert len(facts.trained_on) == 10
     assert facts.texts is not None
-    with pytest.raises(InputError, match="texts: got 11 texts; expected 12, one for each entry of the batches"):
-        fitted(texts=names[:-1])
     with pytest.warns(UserWarning, match="1 text is in training and held out, too"):
-        attncli.fit(tower()[0], batches(), texts=["same"] * 12, scorers=["cosine"])
+        fitted(texts=["same"] * 12, scorers=["cosine"], layers=[0])
+    with pytest.raises(InputError, match="got 1 text; expected at least two"):
+        attncli.fit(tower()[0], torch.zeros(1, 7, 32), scorers=["cosine"])
 
 
-class Unequal(torch.nn.Module):
+class Tempered(nn.Module):
+    """q . M k / tau"""
+
+    learnable: ClassVar = {"tau": (0.0, 10.0)}
+
+    def __init__(self, query_size: int, key_size: int, *, tau: float = 2.0) -> None:
+        super().__init__()
+        self.tau, self.M = tau, nn.Parameter(torch.eye(query_size, key_size))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return queries @ self.M @ keys.mT / self.tau
+
+
+class Warm(Normalizer):
+    """softmax of s / t"""
+
+    learnable: ClassVar = {"t": (0.0, float("inf"))}
+
+    def __init__(self, *, t: Annotated[float, Field(gt=0)] = 30.0) -> None:
+        super().__init__()
+        self.t = t
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        assert valid is not None
+        return (scores / self.t).masked_fill(~valid, -torch.inf).softmax(-1)
+
+
+def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
+    """They are learnt if their class says so, named in the findings, and used again."""
+    warm = {"scorer": "scaled_dot", "scale": 1.0, "normalizer": f"{__name__}:Warm", "label": "warm"}
+    result = fitted(scorers=[f"{__name__}:Tempered", warm], steps=60, out=tmp_path / "run")
+    whole = {row["label"]: row for row in result.records if row["by"] == "all"}
+    for label, option in (("Tempered", "tau"), ("warm", "t")):
+        values = result.parameters[f"{label}/first/{option}"]
+        assert len({*values.tolist()}) == 4
+        (finding,) = (each for each in result.findings if each.label == label)
+        assert f"fitted {option} " in finding.text
+        assert whole[label]["relative_l2"] < whole[label]["relative_l2_before"]
+        entry = {"fitted": str(tmp_path / "run"), "label": label}
+        held_out = torch.cat(batches())[torch.randperm(12, generator=generator(0, "fit.held_out"))[:2]]
+        (row,) = (
+            row
+            for row in attncli.swap(tower()[0], held_out, scorers=[entry], by="all").records
+            if row["label"] == label
+        )
+        assert row["relative_l2"] == pytest.approx(whole[label]["relative_l2"], rel=1e-4)
+
+
+class Unequal(nn.Module):
     """Layers of attention with heads of 8 and of 16 features."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.small, self.large = Heads(8), Heads(16)
-
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.large(self.small(x))
-        return result
-
-
-class Heads(torch.nn.Module):
-    """Attention of the inputs to themselves."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-
-    def forward(self, x: Tensor) -> Tensor:
-        heads = x.view(*x.shape[:2], -1, self.size).transpose(1, 2)
-        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+        for size in (8, 16):
+            heads = x.unflatten(-1, (-1, size)).transpose(1, 2)
+            x = nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+        return x
 
 
 def test_layers_of_other_sizes_cannot_share_parameters() -> None:
     with pytest.raises(InputError, match=r"per: got .*all.*; the layers have queries and keys of different sizes"):
         attncli.fit(Unequal(), batches(), scorers=["cosine"], per="all")
-    result = attncli.fit(Unequal(), batches(), scorers=["cosine"], per="layer")
-    assert result.parameters["cosine/large/scale"].shape == (2,)
+    result = attncli.fit(Unequal(), batches(), scorers=["cosine"], per="layer", steps=2)
+    assert sorted(len(values) for values in result.parameters.values()) == [2, 4]
