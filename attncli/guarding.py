@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ class OwnNormalizer(Normalizer):
         self.normalizer = normalizer.eval().requires_grad_(False)
 
     @property
-    def formula(self) -> nn.Module:
+    def formula(self) -> Any:
         """The user's normaliser."""
         return self.normalizer
 

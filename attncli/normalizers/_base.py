@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ class Normalizer(nn.Module):
     learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
 
     @property
-    def formula(self) -> nn.Module:
+    def formula(self) -> Any:
         """The module with the options: this one, or the user's inside of one with checks."""
         return self
 

@@ -290,7 +290,7 @@ class Unequal(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for size in (8, 16):
-            heads = x.unflatten(-1, (-1, size)).transpose(1, 2)
+            heads = x.view(*x.shape[:2], -1, size).transpose(1, 2)
             x = nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
         return x
 
