@@ -1,6 +1,6 @@
 """Entries of scorers in short forms: names, `name:option=value`, modules; and the options that an entry may have."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,6 @@ from attncli import errors
 from attncli.config.catalogue import class_name, is_custom, names_of
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, named_options, normalizer_of
 from attncli.config.scorer_entries import ENTRY_KEYS, MODEL, NOT_IN_LABELS, ONCE, default_label, is_models, model_of
-from attncli.config.strict import Model
 
 
 def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
@@ -43,7 +42,7 @@ def option_paths(entry: object, path: errors.Path) -> list[errors.Path]:
     `scale: model` is kept, and so are the keys of an entry that is the model's own in everything else.
     """
     if isinstance(entry, dict) and is_models(entry.get("scorer"), entry.get("scale")):
-        of_scorer = _fields(model_of, entry)
+        of_scorer, _ = _fields(entry)
         others = entry.keys() & of_scorer.keys() - {"scorer", "scale", "label"}
         if path[0] == "scale" or all(entry[key] == of_scorer[key].default for key in others):
             return []
@@ -57,41 +56,38 @@ def all_option_paths(entry: object, path: errors.Path) -> list[errors.Path]:
     ONCE counts only if the entry has it. A wrong entry has no options; validation reports it.
     """
     key, *rest = path
-    if not isinstance(entry, dict):
-        return []
-    of_scorer, of_normalizer = _fields(model_of, entry), _fields(normalizer_of, _normalizer_in(entry))
+    of_scorer, of_normalizer = _fields(entry)
     if key == KEY and rest:
         return [path] if rest[0] in of_normalizer else []
-    has_key = key in entry if key in ONCE else key in of_scorer
+    has_key = isinstance(entry, dict) and key in (entry if key in ONCE else of_scorer)
     return [path] * has_key + [(KEY, *path)] * (key in of_normalizer and key != KEY)
 
 
 def is_known(entry: object) -> bool:
     """Whether the scorer and the normaliser of an entry without short forms exist."""
-    return isinstance(entry, dict) and bool(_fields(model_of, entry) and _fields(normalizer_of, _normalizer_in(entry)))
+    return all(_fields(entry))
 
 
-def _normalizer_in(entry: Mapping[str, Any]) -> Any:
-    return as_mapping(entry.get(KEY, DEFAULT_NORMALIZER))
-
-
-def _fields(choose: Callable[[Any], type[Model]], value: object) -> Mapping[str, FieldInfo]:
+def _fields(entry: object) -> tuple[Mapping[str, FieldInfo], Mapping[str, FieldInfo]]:
+    """Return the keys of an entry without short forms and of its normaliser; those of a wrong one are empty."""
+    of_scorer, of_normalizer = dict[str, FieldInfo](), dict[str, FieldInfo]()
     with suppress(PydanticCustomError):
-        return choose(value).model_fields
-    return {}
+        of_scorer = model_of(entry).model_fields
+    with suppress(PydanticCustomError):
+        normalizer = entry.get(KEY, DEFAULT_NORMALIZER) if isinstance(entry, dict) else None
+        of_normalizer = normalizer_of(as_mapping(normalizer)).model_fields
+    return of_scorer, of_normalizer
 
 
 def options_in(entries: object) -> dict[str, str]:
     """Return the options of the scorers and normalisers of entries without short forms, with the path of the first."""
     paths = dict[str, str]()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, dict):
-            options = [(name, name) for name in _fields(model_of, entry) if name not in ENTRY_KEYS]
-            options += [
-                (name, f"{KEY}.{name}") for name in _fields(normalizer_of, _normalizer_in(entry)) if name != KEY
-            ]
-            for option, path in options:
-                paths.setdefault(option, f"scorers[{index}].{path}")
+        of_scorer, of_normalizer = _fields(entry)
+        options = [(name, name) for name in of_scorer if name not in ENTRY_KEYS]
+        options += [(name, f"{KEY}.{name}") for name in of_normalizer if name != KEY]
+        for option, path in options:
+            paths.setdefault(option, f"scorers[{index}].{path}")
     return paths
 
 

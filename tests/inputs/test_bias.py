@@ -129,6 +129,7 @@ def test_what_is_no_number_is_refused_at_valid_keys_and_no_matter_elsewhere(wron
         inputs(None, rows, (B, H), data={"valid_lens": [[4, 5, 5], [5, 5, 5]]})
 
 
+@pytest.mark.usefixtures("sketches")
 def test_a_run_with_a_bias_from_a_file_runs_again_from_its_folder(tmp_path: Path) -> None:
     """The saved bias and mask together have the same effect as the file."""
     bias = np.random.default_rng(7).normal(size=(N, M))

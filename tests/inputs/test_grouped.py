@@ -68,12 +68,9 @@ def test_one_matrix_of_keys_is_for_all_heads() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"keys": {"shape": [B, 4, M, D]}}, r"data.keys: got shape \[2, 4, 5, 4\]; expected a number of heads"),
         ({"keys": {"shape": [B, 12, M, D]}}, r"data.keys: got shape \[2, 12, 5, 4\]; .* the 6 of the queries"),
         ({"values": {"shape": [B, 5, M, D]}}, r"data.values: got shape \[2, 5, 5, 4\]; .* divides"),
         ({"keys": {"shape": [3, 2, M, D]}}, r"data.queries: got .* beside keys \[3, 2, 5, 4\]"),
-        ({"queries": {"shape": [H, N, D]}, "keys": {"shape": [2, M, D]}}, "data.grouped: got true for queries"),
-        ({"grouped": False}, r"data.keys: got shape \[2, 2, 5, 4\] beside .*; `grouped: true` lets several heads"),
         ({"keys": {"fill": "correlated", "with": "queries", "rho": 1, "shape": [B, 2, N, D]}}, "the same shape"),
     ],
 )  # fmt: skip

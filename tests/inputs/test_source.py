@@ -162,9 +162,3 @@ def test_a_bias_is_no_part_of_queries_and_keys(tmp_path: Path) -> None:
         f"{tmp_path.name}: bias: a bias is added to scores, and is not used here",
         "own.yaml: data.bias: a bias is added to scores, and is not used here",
     ]
-
-
-def test_without_queries_the_tensors_are_listed(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", q=np.ones((3, 4)), k=np.ones((5, 4)))
-    with pytest.raises(InputError, match=r'a.npz", which has no tensor named queries; the file has q, k; rename one$'):
-        read(tmp_path / "a.npz")

@@ -155,10 +155,10 @@ def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[i
 
 
 @varied(
-    name=sorted(NORMALIZERS),
-    rules=["cap, both biases and mask", "none", "bias", "lengths per query"],
+    name=sorted(NORMALIZERS, key="softmax_plus_one".__ne__),  # with torch's kernel and a key of zeros, where it fits
+    rules=["cap, both biases and mask", "none", "bias", "lengths", "mask", "top left", "bottom right", "window"],
     workspace=[2**11, pooling.WORKSPACE_BYTES],
-    scorer=["dot", "gaussian"],
+    scorer=["scaled_dot", "gaussian"],
     empty=[False, True],
 )
 def test_every_normaliser(name: str, rules: str, scorer: str, empty: bool) -> None:
