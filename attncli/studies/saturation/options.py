@@ -18,7 +18,7 @@ class SaturationOptions(PairsOptions):
     about: About = "How much gradient passes the softmax as d grows?"
     scorers: Scorers = DEFAULT_SCORERS
     keys: Annotated[int, Field(ge=2, le=2**20, description="keys per query")] = 64
-    rows: Annotated[int, Field(ge=1, le=10**12, description="queries per d, each with its own keys")] = 2000
+    rows: Annotated[int, Field(ge=1, le=10**6, description="queries per d, each with its own keys")] = 2000
 
 
 OPTIONS = SaturationOptions

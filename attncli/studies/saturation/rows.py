@@ -1,10 +1,6 @@
-"""Metrics of the saturation of rows of weights: entropy, largest weight, norms of Jacobian and gradient; quantiles."""
+"""Metrics of the saturation of rows of weights: entropy, largest weight, norms of Jacobian and gradient."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
@@ -14,10 +10,7 @@ from attncli.normalizers import Normalizer
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax
 
-MOST_EXACT = 2**16  # quantiles are exact for this number of values
-SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
 Figures = dict[str, Tensor]  # of some rows, by name
-Numbers = NDArray[np.float64]
 
 
 def row_weights(
@@ -111,55 +104,3 @@ def row_figures(
         "jacobian": norms.masked_fill(total.isnan(), torch.nan),  # the norms of sparse normalisers ignore NaN
     }
     return figures if gradient is None else figures | {"query_gradient": gradient[enough]}
-
-
-class QuantileSketch:
-    """Mean and quantiles of non-negative numbers that are added in parts, in bounded memory.
-
-    Quantiles are exact for up to MOST_EXACT numbers; for more, they are within 0.025 % of a number, or within 1e-41 if
-    that is larger. The bits of non-negative float32 numbers, read as integers, have the same order as the numbers, so
-    the upper bits are bins of equal relative width over the whole range.
-    """
-
-    def __init__(self) -> None:
-        self.count, self._sum = 0, 0.0
-        self._waiting = np.empty(0)  # not counted yet
-        self._bins = np.empty(0, dtype=np.int64)
-        self._counts = np.empty(0, dtype=np.int64)
-
-    def add(self, numbers: Numbers) -> None:
-        """Add one part of the numbers."""
-        self.count += numbers.size
-        self._sum += float(numbers.sum())
-        self._waiting = np.concatenate([self._waiting, numbers])
-        if len(self._waiting) > MOST_EXACT:
-            self._to_bins()
-
-    @property
-    def mean(self) -> float:
-        """Return the mean; there must be at least one number."""
-        return self._sum / self.count
-
-    def _to_bins(self) -> None:
-        with np.errstate(over="ignore"):  # beyond float32 is infinite
-            bins = (np.abs(self._waiting).astype(np.float32).view(np.uint32) >> SHIFT).astype(np.int64)
-        present, counts = np.unique(bins, return_counts=True)
-        every, index = np.unique(np.concatenate([self._bins, present]), return_inverse=True)
-        totals = np.bincount(index, weights=np.concatenate([self._counts, counts])).astype(np.int64)
-        self._waiting, self._bins, self._counts = np.empty(0), every, totals
-
-    def at(self, shares: Sequence[float]) -> list[float]:
-        """Return the quantiles at shares from 0 to 1, NaN if a number is NaN; there must be at least one number."""
-        if not self._bins.size:
-            with np.errstate(invalid="ignore"):  # between two infinite numbers there is none
-                exact: list[float] = np.quantile(self._waiting, shares).tolist()
-            return exact
-        if self._waiting.size:
-            self._to_bins()
-        reached = np.cumsum(self._counts)
-        indices = np.searchsorted(reached, np.asarray(shares) * reached[-1])
-        middles = ((self._bins[indices] << SHIFT) + (1 << (SHIFT - 1))).astype(np.uint32).view(np.float32)
-        infinite = int(np.float32(np.inf).view(np.uint32)) >> SHIFT
-        special = [self._bins[-1] > infinite, self._bins[indices] == infinite, self._bins[indices] == 0]
-        quantiles: list[float] = np.select(np.broadcast_arrays(*special), [np.nan, np.inf, 0.0], middles).tolist()
-        return quantiles

@@ -1,11 +1,11 @@
 """How far weights saturate as d grows: entropy, largest weight, norm of the Jacobian, and gradient at the query."""
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import torch
 
 from attncli.common.pairs.parts import Pairs
@@ -26,7 +26,7 @@ from attncli.stopping import Keeping, Progress
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.saturation.rows import Figures, QuantileSketch, row_figures, row_weights
+from attncli.studies.saturation.rows import Figures, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
 
@@ -45,18 +45,14 @@ def prepare(options: SaturationOptions, progress: Progress) -> PreparedPairs:
 def run(prepared: PreparedPairs, progress: Progress) -> Result:
     """Measure rows of weights of all scorers, for random pairs of every d or for the pairs of a file.
 
-    Memory does not grow with the number of rows, and results do not depend on the number of threads.
+    Only the metrics of each row are kept, and results do not depend on the number of threads.
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
     rows = list[int]()  # the sizes of finished rows
     with Keeping(rows) as kept, run_parts(prepared, progress) as parts_of:
         for point in prepared.points:
-            streams = [defaultdict[str, QuantileSketch](QuantileSketch) for _ in point.scorers]
-            for part in parts_of(point, partial(_measure, prepared)):
-                for stream, of_scorer in zip(streams, part, strict=True):
-                    for name, numbers in of_scorer.items():
-                        stream[name].add(numbers.numpy())
-            figures.append([{"keys": point.pairs.keys, **_row(stream)} for stream in streams])
+            by_scorer = zip(*parts_of(point, partial(_measure, prepared)), strict=True)
+            figures.append([{"keys": point.pairs.keys, **_row(_joined(parts))} for parts in by_scorer])
             rows += [point.d] * (point.d in prepared.sizes)
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
@@ -88,18 +84,24 @@ def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Fi
         for index, (matrix, normalizer) in enumerate(zip(scores, prepared.normalizers, strict=True)):
             with below("scorers", index):
                 parts[-1].append(row_figures(matrix, some.valid, queries, values[within], normalizer))
-    by_scorer = zip(*parts, strict=True)
-    return [{name: torch.cat([part[name] for part in figures]) for name in figures[0]} for figures in by_scorer]
+    return list(map(_joined, zip(*parts, strict=True)))
 
 
-def _row(streams: Mapping[str, QuantileSketch]) -> Row:
+def _joined(parts: Sequence[Figures]) -> Figures:
+    """Return the metrics of all rows of these parts."""
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _row(figures: Figures) -> Row:
     """Return a record with the number of `rows`, and the mean and quartiles of each metric."""
-    row: Row = {"rows": streams["max_weight"].count}
-    for name, stream in streams.items():
-        if not stream.count:
+    row: Row = {"rows": len(figures["max_weight"])}
+    for name, tensor in figures.items():
+        if not len(tensor):
             continue
-        row |= zip((f"{name}_q25", f"{name}_median", f"{name}_q75"), stream.at([0.25, 0.5, 0.75]), strict=True)
-        row[name] = row[f"{name}_mean"] = stream.mean
+        with np.errstate(invalid="ignore"):  # between two infinite numbers there is no quantile
+            quartiles = np.quantile(tensor.numpy(), [0.25, 0.5, 0.75]).tolist()
+        row |= zip((f"{name}_q25", f"{name}_median", f"{name}_q75"), quartiles, strict=True)
+        row[name] = row[f"{name}_mean"] = tensor.mean().item()
     return row
 
 

@@ -1,11 +1,10 @@
-"""Metrics of rows against loops over Python floats, whole Jacobians, and differences; quantiles against numpy."""
+"""Metrics of rows against loops over Python floats, whole Jacobians, and differences."""
 
 import math
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,8 +12,7 @@ from torch import Tensor
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import MOST_EXACT, QuantileSketch, query_gradient, relative_entropy, row_weights
-from tests.common.pairs.samples import Array
+from attncli.studies.saturation.rows import query_gradient, relative_entropy, row_weights
 from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
 from tests.scorers.catalogue import make, normal
 
@@ -135,76 +133,3 @@ def test_no_gradient_where_torch_cannot_follow() -> None:
     assert query_gradient(torch.zeros(2, 2), sent, queries) is None
     elsewhere = torch.zeros(2, 2, requires_grad=True) * 2
     assert query_gradient(elsewhere, sent, queries) is None
-
-
-SHARES = [0.0, 0.001, 0.25, 0.5, 0.75, 0.9, 1.0]
-WIDTH = 0.00025  # the documented error, relative to the number
-SMALLEST = 1.2e-38  # of float32 with all its digits
-
-
-def of(numbers: Array, parts: int = 1) -> QuantileSketch:
-    stream = QuantileSketch()
-    for part in np.array_split(numbers, parts):
-        stream.add(part)
-    return stream
-
-
-def spread(n: int, low: float = -40.0) -> Array:
-    """Return log-uniform numbers between 10^low and 1."""
-    return 10.0 ** np.random.default_rng(2).uniform(low, 0.0, n)
-
-
-def ranked(numbers: Array, shares: Sequence[float] = SHARES) -> Array:
-    """Return the smallest numbers that these shares of all numbers do not exceed."""
-    ordered: Array = np.quantile(numbers, shares, method="inverted_cdf")
-    return ordered
-
-
-@pytest.mark.parametrize("parts", [1, 3, 1000])
-@pytest.mark.parametrize("n", [1, 2, 10, 997, MOST_EXACT])
-def test_exact_while_there_are_few(n: int, parts: int) -> None:
-    numbers = spread(n)
-    found = of(numbers, parts)
-    assert found.at(SHARES) == np.quantile(numbers, SHARES).tolist()
-    assert found.mean == pytest.approx(numbers.mean(), rel=1e-12)
-
-
-@pytest.mark.parametrize("parts", [1, 3, 40])
-@pytest.mark.parametrize("n", [MOST_EXACT + 1, 300_000])
-def test_close_where_there_are_many(n: int, parts: int) -> None:
-    numbers = spread(n)
-    for found, right in zip(of(numbers, parts).at(SHARES), ranked(numbers), strict=True):
-        assert found == pytest.approx(right, rel=WIDTH, abs=0 if right > SMALLEST else 3e-42)
-        assert found > 0
-
-
-@pytest.mark.parametrize("number", [1.0, 1 + 2.0**-11 - 2.0**-20])
-def test_close_at_both_ends_of_a_bin(number: float) -> None:
-    assert of(np.full(MOST_EXACT + 1, number)).at([0.5]) == pytest.approx([number], rel=WIDTH)
-
-
-def test_parts_change_nothing() -> None:
-    numbers = spread(200_000)
-    assert of(numbers).at(SHARES) == of(numbers, 7).at(SHARES) == of(numbers[::-1], 30).at(SHARES)
-
-
-def test_zeros() -> None:
-    numbers = np.concatenate([np.zeros(60_000), spread(40_000)])
-    assert of(numbers, 9).at([0.0, 0.3, 0.6]) == [0.0, 0.0, 0.0]
-    assert of(numbers, 9).at([0.61, 1.0]) == pytest.approx(ranked(numbers, [0.61, 1.0]).tolist(), rel=WIDTH, abs=1e-41)
-    assert of(np.zeros(100_000)).at([0.5]) == [0.0]
-
-
-@pytest.mark.parametrize("n", [100, 100_000])
-def test_one_that_is_not_a_number(n: int) -> None:
-    numbers = spread(n)
-    numbers[17] = np.nan
-    assert np.isnan(of(numbers, 5).at(SHARES)).all()
-
-
-def test_infinite_ones() -> None:
-    numbers = spread(100_000, low=-37.0)
-    numbers[:10_000] = np.inf
-    assert of(numbers, 5).at([0.5, 0.9]) == pytest.approx(ranked(numbers, [0.5, 0.9]).tolist(), rel=WIDTH, abs=0)
-    assert of(numbers, 5).at([0.9001, 1.0]) == [np.inf, np.inf]
-    assert of(numbers[9_990:10_100]).at([0.5]) == [np.quantile(numbers[9_990:10_100], 0.5)]
