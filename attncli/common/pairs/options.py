@@ -85,8 +85,8 @@ class PairsOptions(Experiment):
 
     @model_validator(mode="after")
     def _degrees_of_freedom(self) -> "PairsOptions":
-        asked = self.df is not None and "df" in self.model_fields_set
-        if self.file is None and asked and self.distribution != "student_t":
+        is_set = self.df is not None and "df" in self.model_fields_set
+        if self.file is None and is_set and self.distribution != "student_t":
             message = f"got df {self.df:g} for {self.distribution} entries; only student_t has degrees of freedom"
             raise problem(f"{message}; leave it out, or choose student_t", under=["df"])
         return self

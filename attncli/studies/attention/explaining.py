@@ -28,7 +28,7 @@ ROUNDING = 1e-3  # relative difference of a score and the last step of the score
 class QueryTensors:
     """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
 
-    `given_q` and `given_k` are q and k before the scorer entry's `qk_norm` and rounding. The stages are `score`,
+    `raw_q` and `raw_k` are q and k before the scorer entry's `qk_norm` and rounding. The stages are `score`,
     `capped` (if there is a softcap), `biased` (if there is a bias), `weight` and `dropped` (if dropout is active).
     `sink` (1) is the score of an additional key without a value, if the model has such a key.
     """
@@ -40,8 +40,8 @@ class QueryTensors:
     stages: Mapping[str, Tensor]
     output: Tensor
     sink: Tensor | None
-    given_q: Tensor
-    given_k: Tensor
+    raw_q: Tensor
+    raw_k: Tensor
 
     @property
     def used(self) -> Tensor:
@@ -124,7 +124,7 @@ def explain(
             "token": queries and queries[query],
         },
         formulas=_formulas(entry, rules, row, to_score.formula, to_weight.formula),
-        of_query={"q": row.given_q.tolist(), **to_score.of_query},
+        of_query={"q": row.raw_q.tolist(), **to_score.of_query},
         of_weights=to_weight.of_query,
         keys=[_key(row, key, keys and keys[key], to_score, to_weight) for key in listed.tolist()],
         rest=rest if len(others) else None,
@@ -149,7 +149,7 @@ def _key(row: QueryTensors, key: int, token: str | None, to_score: Steps, to_wei
         "key": key,
         "token": token,
         "valid": bool(row.valid[key]),
-        "k": row.given_k[key].tolist(),
+        "k": row.raw_k[key].tolist(),
         "steps": {name: step[key].tolist() for name, step in to_score.of_keys.items()},
         **{name: stage[key].item() for name, stage in row.stages.items() if row.valid[key] or name in WEIGHTS},
         "weight_steps": to_weight.total(key),
@@ -250,10 +250,10 @@ def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, h
     if rules.sinks is not None:
         sink = matrix(rules.sinks.expand(*rules.valid.shape[:-1], 1))[query]
     tensors = inputs.queries, inputs.keys, queries, keys, rules.rounding.values(inputs.values)
-    given_q, given_k, q, k, v = (matrix(tensor) for tensor in at_least_float32(*tensors))
+    raw_q, raw_k, q, k, v = (matrix(tensor) for tensor in at_least_float32(*tensors))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
     output = rules.pooled(at.get("dropped", at["weight"])[None], v)[0]
-    return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, given_q[query], given_k)
+    return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, raw_q[query], raw_k)
 
 
 def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> Steps:

@@ -31,7 +31,9 @@ def lessons_of(
     valid = valid.expand(next(iter(weights.values())).shape)
     everyone = "every scorer gives" if len(weights) > 1 else f"{next(iter(weights))} gives"
     if not bool((valid.sum(-1) > 1).any()):
-        is_one = bool(valid.any()) and all(bool(((1 - each[valid]).abs() <= TIE).all()) for each in weights.values())
+        is_one = bool(valid.any()) and all(
+            bool(((1 - tensor[valid]).abs() <= TIE).all()) for tensor in weights.values()
+        )
         return [Finding(f"Each query has one valid key at most, so {everyone} it the weight 1.")] * is_one
     even, is_masked = even_labels(valid, weights), not bool(valid.all())
     seen = keys[valid.any(-2)]  # by some query
@@ -75,7 +77,7 @@ def _of_multiple(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Ten
     factor, order = _factor(logits, others, valid), ""
     if number(factor) == number(1.0):
         return None
-    if all(_holds(_follow, valid, *each) for each in pair):
+    if all(_holds(_follow, valid, *tensors) for tensors in pair):
         order = "; the keys keep their order" if factor > 0 else "; the order of the keys is reversed"
         order += _sharper(weights, before)
     text = f"{label}: the scores of {other} times {number(factor)}{order}."

@@ -140,4 +140,4 @@ def _relative(distance: float, length: float, known: bool) -> float | None:
 
 
 def _listed(metrics: Tensor, known: Tensor) -> list[float | None]:
-    return [figure if there else None for figure, there in zip(metrics.tolist(), known.tolist(), strict=True)]
+    return [metric if is_known else None for metric, is_known in zip(metrics.tolist(), known.tolist(), strict=True)]

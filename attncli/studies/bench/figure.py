@@ -58,8 +58,8 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
             panel = next(axes_left)
             _draw_panel(panel, key, axis, lines, looks, result)
             name(panel, f"{measure}: {quantity}", axis if axis in axes else "")
-    there = lines_of([record for record in shown if record["seconds"]])
-    legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
+    timed = lines_of([record for record in shown if record["seconds"]])
+    legend(figure, {", ".join(line): look for line, look in looks.items() if line in timed})
     return figure
 
 

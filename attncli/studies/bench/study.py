@@ -189,8 +189,15 @@ def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Cou
         entry = trial.contender.entry
         counter.step(f"n = {case.n}, {measure}: {trial.contender.name}")
         with _failures(trial, device):
-            asked = trial.contender.implementation, outline(entry, case.d, case.d), measure, build_normalizer(entry)
-            task = BenchTask(*asked, entry.position_bias is not None, case.heads, options.backward)
+            task = BenchTask(
+                trial.contender.implementation,
+                outline(entry, case.d, case.d),
+                measure,
+                build_normalizer(entry),
+                alibi=entry.position_bias is not None,
+                heads=case.heads,
+                backward=options.backward,
+            )
             if reason := too_large(call_bytes(task, hidden, case, dtype), device):
                 trial.drop("too large", reason)
                 continue

@@ -78,8 +78,8 @@ figures = one_figure(figure_of)
 
 def _sizes(result: Result, label: str) -> list[int]:
     """Return the sizes d with a histogram of this label's scores, in ascending order."""
-    there = sorted({int(d) for d in result.tensors[f"curve/{label}/d"]})
-    return [d for d in there if f"histogram/{label}/{d}/edges" in result.tensors]
+    sizes = sorted({int(d) for d in result.tensors[f"curve/{label}/d"]})
+    return [d for d in sizes if f"histogram/{label}/{d}/edges" in result.tensors]
 
 
 def _facts(result: Result, points: Points, kinds: Mapping[str, str | None]) -> list[str]:
