@@ -31,8 +31,8 @@ def lessons_of(
     valid = valid.expand(next(iter(weights.values())).shape)
     everyone = "every scorer gives" if len(weights) > 1 else f"{next(iter(weights))} gives"
     if not bool((valid.sum(-1) > 1).any()):
-        seen = [tensor[valid] for tensor in weights.values()]
-        is_one = bool(valid.any()) and all(bool(((1 - numbers).abs() <= TIE).all()) for numbers in seen)
+        at_valid = [tensor[valid] for tensor in weights.values()]
+        is_one = bool(valid.any()) and all(bool(((1 - numbers).abs() <= TIE).all()) for numbers in at_valid)
         return [Finding(f"Each query has one valid key at most, so {everyone} it the weight 1.")] * is_one
     even, is_masked = even_labels(valid, weights), not bool(valid.all())
     seen = keys[valid.any(-2)]  # by some query
