@@ -195,7 +195,7 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Row:
     differences = list[Row]()
     for base in numbers if len(numbers) > 1 else ():
         with np.errstate(invalid="ignore", over="ignore"):
-            changes = [(each[0] - base[0])[each[1] & base[1]] for each in numbers if each is not base]
+            changes = [(each[0] - base[0])[each[1] | base[1]] for each in numbers if each is not base]
         differences.append(
             _scale(colour_scale(changes, stage, is_difference=True, kind=kind), f"{quantity} difference", changes)
         )

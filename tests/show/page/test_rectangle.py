@@ -27,17 +27,19 @@ STRIP = 56
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the page of a run with these scores and a missing number, with room for two bytes a number."""
     folder = tmp_path_factory.mktemp("rectangle")
-    data = {"queries": {"shape": [2, N, 4]}, "keys": {"shape": [2, M, 4]}, "valid_lens": [VALID, VALID]}
+    lengths = [[VALID] * N, [VALID] * N, [VALID, VALID, 0]]
+    data = {"queries": {"shape": [3, N, 4]}, "keys": {"shape": [3, M, 4]}, "valid_lens": lengths}
     attncli.run({"data": data, "scorers": ["dot", "cosine"], "tokens": {"keys": KEYS}}, out=folder / "run")
     run = read_run(folder / "run")
-    scores = {"dot/scores": torch.zeros(2, N, M), "cosine/scores": torch.zeros(2, N, M)}
+    scores = {"dot/scores": torch.zeros(3, N, M), "cosine/scores": torch.zeros(3, N, M)}
     for tensor, rows in zip(scores.values(), (DOT, COSINE), strict=True):
         tensor[:, :, :VALID] = torch.tensor(rows)
     scores["dot/scores"][1, -1, :VALID] = torch.tensor(BEYOND)
     first, second = run.result.records
     records = [{**first, "score_std": None}, second]
     result = replace(run.result, tensors={**run.result.tensors, **scores}, records=records)
-    (folder / "page.html").write_text(report([replace(run, result=result)], 300), encoding="utf-8")
+    result.tensors["cosine/weights"][2, -1] = 1 / M
+    (folder / "page.html").write_text(report([replace(run, result=result)], 450), encoding="utf-8")
     return folder / "page.html"
 
 
@@ -70,6 +72,14 @@ def test_numbers_beyond_the_colours_are_written_and_counted(page: Page) -> None:
     assert (light, dark) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "on the colours of 0 and of the largest number"
 
 
+def test_a_difference_has_the_cells_that_either_scorer_sees(open_page: Open, file: Path) -> None:
+    page = open_page(file, "batch=2&minus=dot&cell=40")
+    expect(page.locator("figcaption bdi")).to_have_text(["dot", "cosine − dot"])
+    alone, difference = (pixels(page.locator(".cells canvas").nth(panel))[-M:] for panel in range(2))
+    assert ({pixel[3] for pixel in alone}, {pixel[3] for pixel in difference}) == ({0}, {255})
+    assert page.locator(".numbers").nth(1).locator("span").all_inner_texts()[-M:] == ["+0.14"] * M
+
+
 def test_it_opens_on_the_largest_difference_and_bars_begin_at_0(page: Page) -> None:
     expect(page.get_by_text("the scores differ most at query 1, key 3: x3: dot -1.00, cosine 1.00")).to_be_visible()
     bars = re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)h", str(page.locator(".strips path").first.get_attribute("d")))
@@ -92,7 +102,10 @@ def test_keys_search_and_the_box_at_the_edge(page: Page) -> None:
     for _ in range(2):  # from key 5 of query 1
         page.locator("input[type=search]").press("Enter")
     expect(page).to_have_url(re.compile("query=1&key=0"))
+    point(page, 0, 1, 3, M, N)
+    expect(heading).to_contain_text(KEYS[3])
     page.set_viewport_size({"width": 390, "height": 844})
+    expect(heading).to_be_hidden()  # the cells have moved from below the pointer
     point(page, 0, 1, 4, M, N)
     expect(heading).to_contain_text(KEYS[4])
     box = page.locator("#tip").bounding_box()

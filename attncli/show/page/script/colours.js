@@ -28,7 +28,7 @@ class Matrices {
     return matrices;
   }
 
-  /** Return `values` (n m) of a label, NaN where masked, and `shown`, 1 where unmasked; null without such a matrix. */
+  /** Return `values` (n m) of a label, 0 where masked, and `shown`, 1 where unmasked; null without such a matrix. */
   at(stage, place, label) {
     const { axes, stages } = this.#data;
     const order = stages.find(({ name }) => name === stage).labels.indexOf(label);
@@ -49,7 +49,8 @@ class Matrices {
       for (let i = 0; i < size; i++) words[i] |= this.#bytes[first + i] << shift;
     }
     const masked = width === 4 ? 0xffffffff : 0xffff0000;
-    return { values: new Float32Array(words.buffer), shown: Uint8Array.from(words, (word) => word !== masked) };
+    const shown = Uint8Array.from(words, (word) => word !== masked);
+    return { values: new Float32Array(words.map((word, i) => word * shown[i]).buffer), shown };
   }
 }
 

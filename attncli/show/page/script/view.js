@@ -40,7 +40,7 @@ class MatricesView {
     const command = make("p", { className: "note" }, ...(data.command ? ["As a file: ", this.command] : []));
     const parts = [this.#toolbar(), this.#why, this.caption, this.group, this.#scales, this.row.element];
     this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []), command, this.#help());
-    addEventListener("resize", afterPause(100, () => this.fit()));
+    addEventListener("resize", () => this.fit());
     theme.views.push(this);
   }
 
@@ -180,7 +180,7 @@ class MatricesView {
     this.heads?.show();
   }
 
-  /** Return the picture of a label at a place: its values, or their difference from the label `minus`. */
+  /** Return the picture of a label at a place: its values, or their difference from the label `minus`, masked where both are. */
   pictureOf({ label, minus = this.choices.minus }, place) {
     const { stage, colours } = this.choices;
     const { labels, stages } = this.data;
@@ -194,7 +194,7 @@ class MatricesView {
     if (!own || !other) return { ...own, scale, isDifference: false, title: labels[label], formula };
     return {
       values: own.values.map((value, i) => value - other.values[i]),
-      shown: own.shown.map((each, i) => each & other.shown[i]),
+      shown: own.shown.map((each, i) => each | other.shown[i]),
       scale: differences[there.indexOf(base)],
       isDifference: true,
       title: `${labels[label]} − ${minus}`,
@@ -202,8 +202,9 @@ class MatricesView {
     };
   }
 
-  /** Fit the panels to the window or the paper, in one row if they have room there. */
+  /** Fit the panels to the window or the paper, in one row if they have room there. Cells move from below the pointer. */
   fit() {
+    hideTip();
     const { n, m } = this.data;
     const { isPrinting } = theme;
     const [across, down] = isPrinting ? [PAPER, PAPER_HEIGHT] : [this.group.clientWidth, innerHeight];
