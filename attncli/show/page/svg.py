@@ -14,7 +14,7 @@ from attncli.config.looks import HeatmapLook, Theme
 from attncli.errors import printable
 from attncli.numbers import exact, number
 from attncli.results import Row
-from attncli.show.pictures.figures import METADATA, Hint, Note, Picture, applied
+from attncli.show.pictures.figures import Hint, Note, Picture
 
 PAGE_THEMES: tuple[Theme, ...] = ("light", "dark")
 POINTS = 10.0  # of text on a screen
@@ -48,8 +48,7 @@ def inlined(figure: Picture, prefix: str, title: str) -> str:
     Styles become attributes, as the page's Content-Security-Policy allows no inline styles.
     """
     file = io.BytesIO()
-    with applied(figure.sheet.settings):
-        figure.savefig(file, format="svg", metadata=METADATA[".svg"])
+    figure.savefig(file, format="svg")
     root = ElementTree.fromstring(file.getvalue())
     for parent in list(root.iter()):
         for child in list(parent):

@@ -25,13 +25,12 @@ from attncli.errors import InputError, got, printable
 from attncli.show.pictures.themes import Settings, Sheet, most_dpi, sheet_of
 
 Note = Callable[[str], None]  # called with a sentence for the reader of a figure
-# Metadata left out of each kind of file, which must not depend on the date or on matplotlib's version.
-METADATA: dict[str, dict[str, Any]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": None},
-    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+# Options of each kind of file. Its metadata must not depend on the date or on matplotlib's version.
+SAVED: dict[str, dict[str, Any]] = {
+    "png": {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 1}},  # flat colours compress well even so
+    "svg": {"metadata": {"Date": None, "Creator": None}},
+    "pdf": {"metadata": {"CreationDate": None, "Producer": None, "Creator": None}},
 }
-OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours compress well even so
 DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
 CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
 CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
@@ -83,9 +82,12 @@ class Picture(Figure):
         with applied(self.sheet.settings):
             super().draw(renderer)
 
-    def savefig(self, *place: Any, **options: Any) -> None:
-        """Save the figure to a file."""
-        super().savefig(*place, dpi=min(self.sheet.dpi, most_dpi(*self.get_size_inches())), **options)
+    def savefig(self, file: Any, **options: Any) -> None:
+        """Save the figure to a path or an open file. The same figure gives the same bytes."""
+        kind = options.get("format") or Path(str(file)).suffix[1:].lower()
+        dpi = min(self.sheet.dpi, most_dpi(*self.get_size_inches()))
+        with applied(self.sheet.settings):
+            super().savefig(file, **{"dpi": dpi, **SAVED.get(kind, {}), **options})
 
     def _repr_png_(self) -> bytes:
         return as_png(self)
@@ -136,24 +138,21 @@ def save_figure(figure: Picture, path: Path) -> None:
         InputError: the path has another ending.
         OSError: the file cannot be written.
     """
-    ending = picture_ending(path)
-    with applied(figure.sheet.settings):
-        figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
+    figure.savefig(path, format=picture_ending(path)[1:])
 
 
 def as_png(figure: Picture) -> bytes:
     """Return the figure as the bytes of a PNG."""
     file = io.BytesIO()
-    with applied(figure.sheet.settings):
-        figure.savefig(file, format="png", metadata=METADATA[".png"], **OPTIONS[".png"])
+    figure.savefig(file, format="png")
     return file.getvalue()
 
 
 def picture_ending(path: Path) -> str:
     """Return the ending `.png`, `.svg` or `.pdf` of a path in lower case; raise InputError for any other."""
     ending = path.suffix.lower()
-    if ending not in METADATA:
-        raise InputError.of(got(path.name, "expected a name ending in " + ", ".join(METADATA)), ["out"])
+    if ending[1:] not in SAVED:
+        raise InputError.of(got(path.name, f"expected a name ending in .{', .'.join(SAVED)}"), ["out"])
     return ending
 
 

@@ -1,6 +1,6 @@
 """One query worked out, as a student would write it down: scores, weights, output."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import fsum
 from typing import Any
@@ -102,29 +102,25 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
     for name, heading in {**STAGES, **WEIGHTS}.items():
         if name != "score" and explained.formulas.get(name):
             yield Text(f"{heading} = {explained.formulas[name]}".replace("\n", " "))
-    sums = {SUM_OF + name for name in _sums(explained)}
-    numbers = {name: _texts([value])[0] for name, value in explained.of_weights.items() if name not in sums}
+    sums = _sums(explained)
+    numbers = [f"{name} = {_texts([value])[0]}" for name, value in explained.of_weights.items() if name not in sums]
     if numbers:
-        yield Text(", ".join(f"{name} = {value}" for name, value in numbers.items()))
-    total = {"weight_steps": _sums(explained), **{of: _total(explained, of) for of in ("weight", "dropped")}}
+        yield Text(", ".join(numbers))
     masked = {"score": "masked", "weight": 0.0, "dropped": 0.0}
-    others = {f"{several(explained.rest['keys'], 'other')}": explained.rest} if explained.rest else {}
-    sink = (
-        {"sink": {**explained.sink, "score": None, _final(explained): explained.sink["score"]}}
-        if explained.sink
-        else {}
-    )
-    left_out = {_ranges(explained.masked): masked} if explained.masked and explained.empty_row in (None, "zero") else {}
-    rows = {
-        **{_name(row["key"], row["token"]): masked | row for row in explained.keys},
-        **others,
-        **sink,
-        **left_out,
-        "sum": total,
-    }
-    headings = _headings(explained, written)
-    cells = [Cells(heading, _texts([_at(row, path) for row in rows.values()])) for heading, path in headings.items()]
-    yield from blocks([Cells("key", [*rows])], cells, width)
+    rows = {_name(row["key"], row["token"]): masked | row for row in explained.keys}
+    if explained.rest:
+        rows[several(explained.rest["keys"], "other")] = explained.rest
+    if explained.sink:
+        rows["sink"] = {**explained.sink, "score": None, _final(explained): explained.sink["score"]}
+    if explained.masked and explained.empty_row in (None, "zero"):
+        rows[_ranges(explained.masked)] = masked
+    totals = {name: _total(explained, name) for name in WEIGHTS}
+    rows["sum"] = totals | {name.removeprefix(SUM_OF): value for name, value in sums.items()}
+    columns = [
+        Cells(heading, _texts([_with_steps(row).get(name) for row in rows.values()]))
+        for name, heading in _headings(explained, written).items()
+    ]
+    yield from blocks([Cells("key", [*rows])], columns, width)
 
 
 def _final(explained: Explanation) -> str:
@@ -132,16 +128,18 @@ def _final(explained: Explanation) -> str:
     return next((name for name in reversed(STAGES) if explained.keys and name in explained.keys[0]), "score")
 
 
-def _headings(explained: Explanation, written: int) -> dict[str, tuple[str, ...]]:
-    """Return the headings of the table of weights, and the path of each column's values in the row of a key."""
+def _with_steps(row: Row) -> Row:
+    """Return the row of a key with the steps to its score and to its weight as columns."""
+    return {**row.get("steps", {}), **row.get("weight_steps", {}), **row}
+
+
+def _headings(explained: Explanation, written: int) -> dict[str, str]:
+    """Return the headings of the table of weights by the name of the column."""
     first = {"score": None, "weight": None, **(explained.keys[0] if explained.keys else {})}
     steps = [name for name, value in first.get("steps", {}).items() if not isinstance(value, list)]
-    headings: dict[str, tuple[str, ...]] = {}
-    if written < len(explained.keys):
-        headings |= {name: ("steps", name) for name in steps}
-    headings |= {STAGES[name] + " s" * (name == _final(explained)): (name,) for name in STAGES if name in first}
-    headings |= {name: ("weight_steps", name) for name in first.get("weight_steps", {})}
-    return headings | {heading: (name,) for name, heading in WEIGHTS.items() if name in first}
+    names = [*(steps if written < len(explained.keys) else ()), *(name for name in STAGES if name in first)]
+    names += [*first.get("weight_steps", ()), *(name for name in WEIGHTS if name in first)]
+    return {name: {**STAGES, **WEIGHTS}.get(name, name) + " s" * (name == _final(explained)) for name in names}
 
 
 def _output(explained: Explanation, width: int) -> Iterator[RenderableType]:
@@ -174,21 +172,14 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
 
 
 def _sums(explained: Explanation) -> Row:
-    """Return the sums of the normaliser's steps, by the name of the step."""
+    """Return those of the normaliser's numbers that are sums of a step."""
     steps = explained.keys[0]["weight_steps"] if explained.keys else ()
-    return {name: explained.of_weights[SUM_OF + name] for name in steps if SUM_OF + name in explained.of_weights}
+    return {name: value for name, value in explained.of_weights.items() if name.removeprefix(SUM_OF) in steps}
 
 
 def _total(explained: Explanation, name: str) -> float:
     """Return the sum of the weights (`name` is `weight` or `dropped`) of all keys, listed or not."""
     return fsum(row.get(name, 0.0) for row in (*explained.keys, explained.rest or {}))
-
-
-def _at(row: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return the value at a path in nested mappings, None if there is none."""
-    for key in path:
-        row = row.get(key, {})
-    return None if row == {} else row
 
 
 def _name(position: int, token: object) -> str:

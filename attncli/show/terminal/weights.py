@@ -32,6 +32,7 @@ WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
 
 Index = tuple[int, ...]  # of a matrix: its batch element, its head
+Line = tuple[Index, int | None]  # of a table: a matrix and a query; None where queries are left out
 Cell = tuple[str, Style]
 
 
@@ -91,9 +92,10 @@ def weight_tables(
         numbers = {1: heads} if heads else {}
         varied = {axis for axis in range(weights.ndim - 2) if len({matrix[axis] for matrix in matrices}) > 1}
         axes = sorted(varied | numbers.keys())
-        names = _name_columns(weights, alike, axes, numbers, tokens.queries, shown.queries)
-        columns = _key_columns(weights, valid, alike, headings, shown)
-        outputs = _output_columns(output, alike, shown.queries) if shown.has_output and output is not None else []
+        lines = [(matrix, row) for matrix in alike for row in _with_gap(shown.queries)]
+        names = _name_columns(weights, lines, axes, numbers, tokens.queries)
+        columns = _key_columns(weights, valid, lines, headings, shown.keys)
+        outputs = _output_columns(output, lines) if shown.has_output and output is not None else []
         yield from blocks(names, [*columns, *outputs], width)
 
 
@@ -104,24 +106,20 @@ def _name(names: Names | None, matrix: Index, index: int) -> str:
 
 def _name_columns(
     weights: "Tensor",
-    matrices: Sequence[Index],
+    lines: Sequence[Line],
     axes: Sequence[int],
     numbers: Mapping[int, Sequence[int]],
     tokens: Names | None,
-    rows: Sequence[int],
 ) -> list[Cells]:
     """Return the columns with the indices along these axes, such as batch element and head, and with the query.
 
     `numbers` has the numbers along an axis, if they are not the indices.
     """
     names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
-    lines = [(matrix, row) for matrix in matrices for row in _with_gap(rows, rows)]
-    columns = [
-        Cells(
-            names[axis], [str(numbers[axis][matrix[axis]] if axis in numbers else matrix[axis]) for matrix, _ in lines]
-        )
-        for axis in axes
-    ]
+    columns = list[Cells]()
+    for axis in axes:
+        of_axis = numbers.get(axis, range(weights.shape[axis]))
+        columns.append(Cells(names[axis], [str(of_axis[matrix[axis]]) for matrix, _ in lines]))
     if weights.shape[-2] > 1 or tokens or not columns:
         columns.append(Cells("q", [GAP if row is None else _name(tokens, matrix, row) for matrix, row in lines]))
     columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)
@@ -133,32 +131,29 @@ def _gap(indices: Sequence[int]) -> int | None:
     return next((i for i in range(1, len(indices)) if indices[i] - indices[i - 1] > 1), None)
 
 
-def _with_gap(values: Sequence[int], indices: Sequence[int]) -> list[int | None]:
-    """Return the values with None where indices are left out."""
+def _with_gap(indices: Sequence[int]) -> list[int | None]:
+    """Return the indices with None where some are left out."""
     gap = _gap(indices)
-    return [*values] if gap is None else [*values[:gap], None, *values[gap:]]
+    return [*indices] if gap is None else [*indices[:gap], None, *indices[gap:]]
 
 
 def _key_columns(
-    weights: "Tensor", valid: "Tensor", matrices: Sequence[Index], headings: Sequence[str], shown: Excerpt
+    weights: "Tensor", valid: "Tensor", lines: Sequence[Line], headings: Sequence[str], keys: Sequence[int]
 ) -> list[Cells]:
     """Return a column for each key; if some are left out, also the maximum of each row and its key."""
-    rows, keys = shown.queries, shown.keys
-    lines, at_keys = list[list[Cell]](), list[str]()
-    for matrix in matrices:
-        values, allowed = weights[matrix][[*rows]], valid[matrix][[*rows]]  # n m
-        largest, peaks, least = _row_peaks(values, allowed)
-        numbers, may = values[:, [*keys]].tolist(), allowed[:, [*keys]].tolist()
-        for i in _with_gap([*range(len(rows))], rows):
-            if i is None:
-                lines.append([("", FAINT)] * (len(keys) + 1))
-                at_keys.append("")
-                continue
-            figures = [*zip(numbers[i], may[i], strict=True), (largest[i], peaks[i] >= 0)]
-            lines.append([_cell(value, valid, value >= least[i]) for value, valid in figures])
-            at_keys.append(str(peaks[i]) if least[i] < inf else MISSING)
-    has_marks = any(not text.endswith(" ") for line in lines for text, _ in line if text)
-    columns = [_shaded(heading, cells, has_marks) for heading, *cells in zip([*headings, "max"], *lines, strict=True)]
+    cells, at_keys = list[list[Cell]](), list[str]()
+    for matrix, row in lines:
+        if row is None:
+            cells.append([("", FAINT)] * (len(keys) + 1))
+            at_keys.append("")
+            continue
+        values, allowed = weights[matrix][row], valid[matrix][row]  # m
+        largest, peak, least = _peak(values, allowed)
+        shown = [*zip(values[[*keys]].tolist(), allowed[[*keys]].tolist(), strict=True), (largest, peak is not None)]
+        cells.append([_cell(value, may, value >= least) for value, may in shown])
+        at_keys.append(str(peak) if least < inf else MISSING)
+    has_marks = any(not text.endswith(" ") for line in cells for text, _ in line if text)
+    columns = [_shaded(heading, column, has_marks) for heading, *column in zip([*headings, "max"], *cells, strict=True)]
     gap = _gap(keys)
     if gap is None:
         return columns[:-1]
@@ -166,18 +161,19 @@ def _key_columns(
     return [*columns[:gap], dots, *columns[gap:], Cells("at key", at_keys)]
 
 
-def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[int], list[float]]:
-    """Return the maximum of each row of weights (n, m) over valid keys, the key with it, and the least weight to mark.
+def _peak(weights: "Tensor", valid: "Tensor") -> tuple[float, int | None, float]:
+    """Return the maximum of a row of weights (m) over valid keys, the key with it, and the least weight to mark.
 
     Equal maxima are all marked. There is no mark in a row with no valid key, or with several valid keys of equal
     weight: a mark on everything would say nothing.
     """
-    none = ~valid.any(-1)
-    largest, keys = weights.masked_fill(~valid, -inf).max(-1)  # n
-    least = largest * (1 - TIE)  # n
-    level = (weights.masked_fill(~valid, inf) >= least[:, None]).all(-1) & (valid.sum(-1) != 1)  # n
-    least = least.masked_fill(level | ~largest.isfinite(), inf)
-    return largest.masked_fill(none, 0.0).tolist(), keys.masked_fill(none, -1).tolist(), least.tolist()
+    if not valid.any():
+        return 0.0, None, inf
+    largest, key = weights.masked_fill(~valid, -inf).max(-1)
+    least = largest * (1 - TIE)
+    is_level = (weights.masked_fill(~valid, inf) >= least).all() and valid.sum() != 1
+    has_mark = largest.isfinite() and not is_level
+    return largest.item(), int(key), least.item() if has_mark else inf
 
 
 def _cell(value: float, valid: bool, is_marked: bool) -> Cell:
@@ -199,13 +195,13 @@ def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
     return Cells(title, [text.rjust(width) for text in texts], [style for _, style in cells])
 
 
-def _output_columns(output: "Tensor", matrices: Sequence[Index], rows: Sequence[int]) -> list[Cells]:
-    lines = list[list[str]]()
-    for matrix in matrices:
-        numbers = output[matrix][[*rows]].tolist()
-        for i in _with_gap([*range(len(rows))], rows):
-            lines.append([""] * output.shape[-1] if i is None else [number(value, decimals=3) for value in numbers[i]])
-    return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*lines, strict=True))]
+def _output_columns(output: "Tensor", lines: Sequence[Line]) -> list[Cells]:
+    features = output.shape[-1]
+    texts = [
+        [""] * features if row is None else [number(value, decimals=3) for value in output[matrix][row].tolist()]
+        for matrix, row in lines
+    ]
+    return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*texts, strict=True))]
 
 
 def legend(parts: Iterable[RenderableType]) -> str:
