@@ -144,7 +144,9 @@ def _lines(
     spreads = "bars" if x == "label" or len(values) == 1 else "bands"
     facts = [f"means of {most} runs", f"{spreads}: 95 % intervals"] if most > 1 else []
     facets, step = _facets(rows, others, note)
-    figure, facet_axes = panels(sheet, len(facets), title, facts, quantities=1, step=step)
+    figure, facet_axes = panels(sheet, len(facets), title, facts, step=step)
+    for other in facet_axes[1:]:
+        other.sharey(facet_axes[0])
     is_log = not columns_of(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)
     lines = sheet.lines(result.labels)
     grid: Any = facet_axes[0].get_gridspec()

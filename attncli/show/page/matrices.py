@@ -3,8 +3,8 @@
 A view is a mapping with these keys:
 
 - `title`: the layers, where a run has several views; else empty.
-- `start`: the cell shown at first, where scorers differ most: indices of `axes`, of the query and of the key.
-  Weights decide if the run has them, else its first stage. It is in the first layer and head that a finding names.
+- `start`: indices of `axes`: the matrices shown at first, of the first layer and head that a finding names, or where
+  scorers differ most. Weights decide if the run has them, else its first stage.
 - `findings`: those that name a label, a layer or a head of the view: `index`, `label` (an index or null) and `place`,
   a mapping from axes to indices.
 - `notes`: sentences about numbers that are rounded, averaged or left out.
@@ -41,8 +41,8 @@ from attncli.errors import printable, shortened
 from attncli.numbers import cell_decimals, exact
 from attncli.results import STAGES, Result, Row, tensor_name
 from attncli.show.pictures.looks import looks_of
-from attncli.show.pictures.matrices import block_means
-from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, WEIGHTS, ColourScale, Kind, colour_scale
+from attncli.show.pictures.matrices import block_means, unmasked
+from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, ColourScale, Kind, colour_scale
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT, ROUNDED = 4, 2  # bytes of a number
@@ -104,7 +104,9 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     for stage, labels in stages.items():
         tensors = [stack(result.tensors, label, stage) for label in labels]
         is_double = is_double or tensors[0].dtype == torch.float64
-        numbers[stage] = matrices = [_numbers(tensor, valid, stage in WEIGHTS, blocks, width) for tensor in tensors]
+        numbers[stage] = matrices = [
+            _numbers(tensor, unmasked(tensor, valid, stage), blocks, width) for tensor in tensors
+        ]
         scales = {kind: _scales(matrices, stage, value) for kind, value in KINDS.items()}
         described.append({"name": stage, "labels": [result.labels.index(label) for label in labels], "scales": scales})
     names = {
@@ -112,27 +114,29 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
         "layer": [printable(str(layer)) for layer in layers],
         "head": result.head_numbers(layers[0]) or range(heads),
     }
-    is_there = (True, layers != [None], len(leading) > 1)
-    formulas = result.formulas
-    there = {
-        axis: list(map(str, values)) for (axis, values), is_axis in zip(names.items(), is_there, strict=True) if is_axis
-    }
-    axes = [{"name": axis, "names": values} for axis, values in there.items()]
-    findings = list(_findings(result, there))
-    first: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
-    at = tuple(slice(first[axis], first[axis] + 1) if axis in first else slice(None) for axis in names)
-    start = _start(
-        [(values[at], known[at]) for values, known in numbers.get("weights") or next(iter(numbers.values()))]
-    )
-    start[: len(names)] = [first.get(axis, index) for axis, index in zip(names, start, strict=False)]
+    absent = ["layer"] * (layers == [None]) + ["head"] * (len(leading) < 2)
+    axes = {axis: list(map(str, values)) for axis, values in names.items() if axis not in absent}
+    findings = list(_findings(result, axes))
+    named: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
+    place = _start(numbers.get("weights") or next(iter(numbers.values())), [named.get(axis) for axis in names])
+    start = [index for axis, index in zip(names, place, strict=True) if axis not in absent]
     tokens = [
         _tokens(result, layers, of, size, step, shown) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)
     ]
+    notes = [f"The first {shown} of {batches} batch elements are here."] if shown < batches else []
+    if blocks != (1, 1):
+        size = f"{blocks[0]} by {blocks[1]} cells of the run's {n} by {m}"
+        notes.append(f"Each cell is a block of {size}: the mean of the unmasked ones.")
+    if width == ROUNDED:
+        notes.append("Numbers are rounded to 8 significant bits: at most 0.2 % off.")
+    elif is_double:
+        notes.append("The run has float64; these numbers are rounded to float32.")
+    formulas = result.formulas
     return {
         "labels": list(map(printable, result.labels)),
         "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
         "looks": [[look.light, look.dark] for look in looks_of(result.labels).values()],
-        "axes": axes,
+        "axes": [{"name": axis, "names": values} for axis, values in axes.items()],
         "n": math.ceil(n / blocks[0]),
         "m": math.ceil(m / blocks[1]),
         "unit": "cell" if blocks == (1, 1) else "block",
@@ -140,9 +144,9 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
         "stages": described,
         "bytes": width,
         "findings": findings,
-        "start": [*itertools.compress(start, is_there), *start[len(is_there) :]],
+        "start": start,
         "data": _encoded(list(itertools.chain(*numbers.values())), width),
-        "notes": list(_notes(shown, batches, (n, m), blocks, width, is_double)),
+        "notes": notes,
     }
 
 
@@ -167,14 +171,8 @@ def _blocks(ratio: float, n: int, m: int) -> tuple[int, int]:
     return min(n, max(1, math.ceil(ratio / across))), across
 
 
-def _numbers(values: Tensor, valid: Tensor, is_weight: bool, blocks: tuple[int, int], width: int) -> Numbers:
-    """Return matrices averaged over blocks and rounded to `width` bytes, and which of their cells are unmasked.
-
-    Weights of a query without valid keys count as unmasked.
-    """
-    shown = valid
-    if is_weight and not (rows := valid.any(-1, keepdim=True)).all():
-        shown = valid | (~rows & (values != 0))
+def _numbers(values: Tensor, shown: Tensor, blocks: tuple[int, int], width: int) -> Numbers:
+    """Return matrices averaged over blocks and rounded to `width` bytes, and which of their cells are shown."""
     if blocks != (1, 1):
         means = [block_means(*pair, *blocks) for pair in zip(values.flatten(0, 2), shown.flatten(0, 2), strict=True)]
         size = (*values.shape[:3], *means[0].shape)
@@ -237,15 +235,21 @@ def _tokens(
     return [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in shown]
 
 
-def _start(numbers: Sequence[Numbers]) -> list[int]:
-    """Return the indices of the cell where labels differ most, or of the largest number of a single label."""
+def _start(numbers: Sequence[Numbers], named: Sequence[int | None]) -> list[int]:
+    """Return the indices (batch, layer, head) of the matrix where labels differ most, or of a label's largest number.
+
+    `named` are the indices that a finding names.
+    """
     values, shown = (np.stack(parts) for parts in zip(*numbers, strict=True))
     known = shown & np.isfinite(values)
     high = np.where(known, values, -np.inf).max(0)
     low = np.where(known, values, np.inf).min(0) if len(numbers) > 1 else 0.0
     with np.errstate(over="ignore"):
-        cell = int((high - low).argmax())
-    return list(map(int, np.unravel_index(cell, high.shape)))
+        largest = (high - low).max((-2, -1))  # batch layer head
+    for axis, index in enumerate(named):
+        largest = largest if index is None else largest.take([index], axis)
+    place = np.unravel_index(largest.argmax(), largest.shape)
+    return [int(first) if index is None else index for index, first in zip(named, place, strict=True)]
 
 
 def _encoded(numbers: Sequence[Numbers], width: int) -> str:
@@ -255,19 +259,3 @@ def _encoded(numbers: Sequence[Numbers], width: int) -> str:
     packer = zlib.compressobj(strategy=zlib.Z_RLE)  # digits do not repeat, masked cells do
     packed = [packer.compress(plane.tobytes()) for plane in planes[EXACT - width :]]
     return base64.b64encode(b"".join([*packed, packer.flush()])).decode()
-
-
-def _notes(
-    shown: int, batches: int, size: Sequence[int], blocks: tuple[int, int], width: int, is_double: bool
-) -> Iterator[str]:
-    if shown < batches:
-        yield f"The first {shown} of {batches} batch elements are here."
-    if blocks != (1, 1):
-        yield (
-            f"Each cell is a block of {blocks[0]} by {blocks[1]} cells of the run's {size[0]} by {size[1]}: "
-            "the mean of the unmasked ones."
-        )
-    if width == ROUNDED:
-        yield "Numbers are rounded to 8 significant bits: at most 0.2 % off."
-    elif is_double:
-        yield "The run has float64; these numbers are rounded to float32."

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib import colormaps
 
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.sweeps.views import listings_of
-from attncli.errors import plain, printable
+from attncli.errors import plain, printable_lines
 from attncli.numbers import MISSING, number
 from attncli.results import Column, Comparison, Row, SweepResult, nan_to_null
 from attncli.show.page.matrices import COLOURS
@@ -94,12 +95,17 @@ def page(
     css = (HERE / "page.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
     environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["embedded"] = embedded
     names = [run["name"] for run in runs]
     return environment.get_template("page.html.j2").render(
-        title=printable(title) if title else _joined(names),
+        title=title or _joined(names),
         note=as_html(note or ""),
         runs=runs,
         both=both or {},
@@ -109,6 +115,11 @@ def page(
         policy=POLICY.format(script=sha256(javascript), style=sha256(css)),
         colours=_colours(),
     )
+
+
+def _printable(value: object) -> object:
+    """Return text without control characters but the ends of lines, and anything else as it is."""
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -134,34 +145,34 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
     result, content, config = run.result, run.content, run.config or ""
     tables = [_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
-    title = [] if name == result.name else [printable(result.name)]
+    title = [] if name == result.name else [result.name]
     swept = result.swept if isinstance(result, SweepResult) else ()
     facts = [key for key in FACTS if key in content and key not in swept]
     inputs = [{"name": tensor, **about} for tensor, about in content.get("inputs", {}).items()]
     return {
-        "name": printable(name),
-        "created": _text(content.get("created", "")[:19].replace("T", " ")),
-        "facts": [*title, *(f"{key} {printable(str(content[key]))}" for key in facts)],
-        "about": _text(result.about or ""),
+        "name": name,
+        "created": content.get("created", "")[:19].replace("T", " "),
+        "facts": [*title, *(f"{key} {content[key]}" for key in facts)],
+        "about": result.about or "",
         "is_interrupted": result.interrupted,
         "drawing": source and f"attncli figure {source}",
-        "findings": [printable(finding.text) for finding in result.findings],
+        "findings": [finding.text for finding in result.findings],
         "tables": [table for table in tables if table.rows],
-        "command": _text(content.get("command", "")),
-        "formulas": {printable(label): printable(text) for label, text in result.formulas.items()},
-        "config": "\n".join(map(_text, config[:LONGEST_CONFIG].splitlines())),
+        "command": content.get("command", ""),
+        "formulas": result.formulas,
+        "config": config[:LONGEST_CONFIG],
         "is_cut": len(config) > LONGEST_CONFIG,
         "inputs": _table("Inputs", INPUTS, inputs),
-        "environment": {printable(key): printable(str(value)) for key, value in content.get("environment", {}).items()},
+        "environment": content.get("environment", {}),
         **drawn,
     }
 
 
 def _compared(comparison: Comparison) -> Row:
     """Return the variables of the template for a comparison; runs have their names in place of A and B."""
-    names = {"A": printable(comparison.a), "B": printable(comparison.b)}
+    names = {"A": comparison.a, "B": comparison.b}
     sentence, *notes = (
-        re.sub(r"\b[AB]\b(?= (is|was|alone) )", lambda run: names[run[0]], printable(text))
+        re.sub(r"\b[AB]\b(?= (is|was|alone) )", lambda run: names[run[0]], text)
         for text in (comparison.sentence, *comparison.notes)
     )
     return {
@@ -191,11 +202,6 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _text(text: str) -> str:
-    """Return printable text; blank text stays blank."""
-    return printable(text) if text.strip() else text
-
-
 def _table(title: str, columns: Sequence[Column], records: Sequence[Row]) -> Table:
     """Return a table of records, without empty columns."""
     stated = {column.key: column for column in columns}
@@ -208,7 +214,7 @@ def _table(title: str, columns: Sequence[Column], records: Sequence[Row]) -> Tab
     texts = [column.name for column in shown]
     headings = [
         Heading(
-            printable(text if texts.count(text) == 1 else column.key.replace("_", " ")),
+            text if texts.count(text) == 1 else column.key.replace("_", " "),
             f"{column.about} ({column.unit})" if column.unit else column.about,
             is_of_numbers,
         )
@@ -222,7 +228,7 @@ def _cell(column: Column, value: Any) -> Cell:
         return Cell(MISSING)
     ends = value if isinstance(value, list) else [value]
     is_number = not column.text and ends and isinstance(ends[0], int | float) and math.isfinite(ends[0])
-    return Cell(printable(column.format(value)), ends[0] if is_number else None)
+    return Cell(column.format(value), ends[0] if is_number else None)
 
 
 def _words(value: Mapping[str, Any]) -> str:

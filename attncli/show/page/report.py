@@ -13,7 +13,6 @@ from torch import Tensor
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.engine.sweeps.figure import runs_figures
 from attncli.engine.sweeps.views import figures_of
-from attncli.errors import printable
 from attncli.results import STAGES, Comparison, Result, Row, SweepResult, tensor_name
 from attncli.show.page.matrices import views
 from attncli.show.page.page import page, section_of
@@ -52,7 +51,7 @@ def report(
     curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
     differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
-    both = {"title": printable(about), "views": differences, "pictures": curves}
+    both = {"title": about, "views": differences, "pictures": curves}
     return page(sections, compared, both, title=title, note=note)
 
 

@@ -37,7 +37,7 @@ def pictures(figures: Figures, name: str, number: int | str) -> list[Row]:
             if not key.startswith("heatmap"):
                 known = len(notes)
                 svg = inlined(make(), f"p{number}-{key}-{theme}-", f"Picture {key} of {printable(name)}")
-                shown = by_name.setdefault(key, {"name": key, "svg": {}, "notes": list(map(printable, notes[known:]))})
+                shown = by_name.setdefault(key, {"name": key, "svg": {}, "notes": notes[known:]})
                 shown["svg"][theme] = svg
     return list(by_name.values())
 

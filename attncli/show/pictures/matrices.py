@@ -15,7 +15,7 @@ from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, 
 from attncli.models.call import four_axes
 from attncli.results import Matrices, Names
 from attncli.show.pictures.figures import Note
-from attncli.show.pictures.scales import QUANTITIES, SCORES
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -119,14 +119,17 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int,
     values, valid = stack[batch, index], None
     if matrices.valid is not None:
         valid = four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, index]
-        if matrices.stage in ("weights", "dropped"):
-            empty = ~valid.any(-1, keepdim=True)  # show nonzero weights of a query without valid keys
-            valid = valid | (empty & (values != 0))
+        valid = unmasked(values, valid, matrices.stage)
     has_number = heads > 1 or matrices.heads is not None
     row_name = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * has_number)
     queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
     quantity = QUANTITIES.get(matrices.stage, printable(matrices.stage))
     return Panel(printable(label), row_name, (batch, head), values, valid, queries, keys, quantity=quantity)
+
+
+def unmasked(values: Tensor, valid: Tensor, stage: str) -> Tensor:
+    """Return the mask of the cells to show: the valid ones, and nonzero weights of queries without valid keys."""
+    return valid | (~valid.any(-1, keepdim=True) & (values != 0)) if stage in WEIGHTS else valid
 
 
 def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | range:

@@ -261,16 +261,10 @@ def curve_columns(count: int, sheet: Sheet, step: int = 1) -> int:
 
 
 def panels(
-    sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, quantities: int | None = None, step: int = 1
+    sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, step: int = 1
 ) -> tuple[Picture, list[Axes]]:
-    """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows.
-
-    Panels show `quantities` quantities in turn, by default each its own. Panels of the same quantity share a y axis.
-    """
-    figure, axes = grid(sheet, count, curve_columns(count, sheet, step), title, facts)
-    for index, each in enumerate(axes[quantities or count :]):
-        each.sharey(axes[index % (quantities or count)])
-    return figure, axes
+    """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows."""
+    return grid(sheet, count, curve_columns(count, sheet, step), title, facts)
 
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:

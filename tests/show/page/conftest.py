@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.cli import good
-from tests.show.page.pages import PATIENCE
+from tests.show.page.pages import PATIENCE, attention
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first takes half the time
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -43,15 +43,37 @@ def report(out: Path, *folders: Path) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three scorers on two batch elements and four heads."""
+    out = tmp_path_factory.mktemp("attention") / "small"
+    attention(out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def file(folder: Path) -> Path:
+    """The page of this run; some files have another one of this name."""
+    return report(folder.parent / "report.html", folder)
+
+
+@pytest.fixture(scope="session")
+def minilm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over the layers of a captured model."""
+    out = tmp_path_factory.mktemp("layers") / "minilm"
+    good("run", "minilm", "--no-plots", "--quiet", "--out", out)
+    return out
+
+
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
     """Opens the page of a file, with options of a browser context, once it is drawn.
 
-    `address` is the part of the address after #. `before` is a script that runs before the page's own scripts.
+    `address` is the part of the address after #.
     """
     opened: list[tuple[Page, list[str], list[str]]] = []
 
-    def open_(file: Path, address: str = "", before: str = "", **options: Any) -> Page:
+    def open_(file: Path, address: str = "", **options: Any) -> Page:
         options = {"viewport": {"width": 1280, "height": 900}, "offline": True, **options}
         context = browser.new_context(**options)
         context.set_default_timeout(PATIENCE)
@@ -61,9 +83,8 @@ def open_page(browser: Browser) -> Iterator[Open]:
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         opened.append((page, requests, complaints))
-        page.add_init_script(before)
         page.goto(f"{file.as_uri()}#{address}" if address else file.as_uri())
-        if options.get("java_script_enabled", True) and not before:
+        if options.get("java_script_enabled", True):
             ready(page)
         return page
 

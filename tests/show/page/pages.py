@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import FloatRect, Locator, Page
 
 from tests.cli import run
 
@@ -60,6 +60,13 @@ def study(out: Path, study: str) -> None:
     _kept(out, {"study": study, **options[study]})
 
 
+def box_of(element: Locator) -> FloatRect:
+    """Return the place and size of a visible element, in pixels."""
+    box = element.bounding_box()
+    assert box is not None
+    return box
+
+
 def choose(page: Page, name: str, value: str) -> None:
     """Choose from a list by the name of its control."""
     label = page.locator(".bar label").filter(has_text=re.compile(f"^{name} "))
@@ -70,8 +77,7 @@ def point(page: Page, panel: int, row: int, column: int, size: int = 12, rows: i
     """Move the pointer to the middle of a cell of a matrix with `size` columns, and as many rows unless given."""
     cells = page.locator(".cells").nth(panel)
     cells.scroll_into_view_if_needed()
-    box = cells.bounding_box()
-    assert box is not None
+    box = box_of(cells)
     cells.hover(position={"x": (column + 0.5) / size * box["width"], "y": (row + 0.5) / (rows or size) * box["height"]})
 
 

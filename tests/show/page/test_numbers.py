@@ -223,12 +223,11 @@ def test_it_starts_where_weights_differ_most() -> None:
     changed[1, 2, 3, 4] += 1
     changed[0, 1, 2, 3] += 0.9
     view = view_of(replace(result, tensors={**result.tensors, "b/weights": changed}))
-    assert view["start"] == [1, 2, 3, 4]
+    assert view["start"] == [1, 2]
     alone = {"a/weights": weights, "a/scores": scores}
     records = [{"label": "a", "scorer": "dot"}]
-    assert view_of(replace(result, tensors=alone, records=records))["start"] == [
-        int(i) for i in torch.unravel_index(weights.argmax(), weights.shape)
-    ]
+    largest = torch.unravel_index(weights.argmax(), weights.shape)[:2]
+    assert view_of(replace(result, tensors=alone, records=records))["start"] == [int(i) for i in largest]
 
 
 def check_scale(found: dict[str, Any], scale: ColourScale, values: Tensor) -> None:

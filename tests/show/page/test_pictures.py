@@ -19,7 +19,7 @@ from attncli.show.pictures.heatmaps import draw_heatmap
 from attncli.show.pictures.matrices import Heatmap, Panel
 from tests.cli import good
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import has_numbers, study
+from tests.show.page.pages import box_of, has_numbers, study
 from tests.show.page.reading import Read
 
 STUDIES = ("variance", "saturation", "train", "bench")
@@ -96,8 +96,7 @@ def test_the_picture_of_the_theme_is_seen(open_page: Open, file: Path) -> None:
         page = open_page(file, color_scheme=theme)
         expect(page.locator(f".{theme} svg").first).to_be_visible()
         expect(page.locator(f".{other} svg").first).to_be_hidden()
-        box = page.locator(f".{theme} svg").first.bounding_box()
-        assert box is not None
+        box = box_of(page.locator(f".{theme} svg").first)
         assert box["width"] == 60 * 16  # as wide as the page, at most 60 rem
         assert box["height"] > 200
 
@@ -142,10 +141,9 @@ def test_cells_of_tables_have_their_numbers() -> None:
         assert float(boxes[text]["y"]) == pytest.approx(float(first["y"]) + row * size["height"], abs=0.3)
 
 
-def test_cells_of_doctor_open_their_head(open_page: Open, tmp_path: Path) -> None:
-    for command, out in (("doctor", "checked"), ("run", "run")):
-        good(command, "minilm", "--no-plots", "--quiet", "--out", tmp_path / out)
-    page = open_page(report(tmp_path / "page.html", tmp_path / "checked", tmp_path / "run"))
+def test_cells_of_doctor_open_their_head(open_page: Open, minilm_run: Path, tmp_path: Path) -> None:
+    good("doctor", "minilm", "--no-plots", "--quiet", "--out", tmp_path / "checked")
+    page = open_page(report(tmp_path / "page.html", tmp_path / "checked", minilm_run))
     row = next(row for row in records(tmp_path / "checked") if row["check"] == "first_key" and row["head"] == 6)
     cell = page.locator(f".light .hint[data-layer='{row['layer']}'][data-head='6'][data-label='{row['label']}']")
     expect(cell.locator("title")).to_contain_text(f"first_key {number(row['value'])}")

@@ -12,7 +12,7 @@ import attncli
 from attncli.engine.runs.loading import read_run
 from attncli.show.page.report import report
 from tests.show.page.conftest import Open
-from tests.show.page.pages import choose, has_numbers, pixels, point
+from tests.show.page.pages import box_of, choose, has_numbers, pixels, point
 
 N, M, VALID = 3, 7, 5
 KEYS = ["k0", "x1", "k2", "x3", "k4", "x5", "k6"]
@@ -108,8 +108,7 @@ def test_keys_search_and_the_box_at_the_edge(page: Page) -> None:
     expect(heading).to_be_hidden()  # the cells have moved from below the pointer
     point(page, 0, 1, 4, M, N)
     expect(heading).to_contain_text(KEYS[4])
-    box = page.locator("#tip").bounding_box()
-    assert box is not None
+    box = box_of(page.locator("#tip"))
     assert 0 <= box["x"] < box["x"] + box["width"] <= 390
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from safetensors.numpy import load_file
 
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import attention, choose, has_numbers, point, study
+from tests.show.page.pages import attention, box_of, choose, has_numbers, point, study
 from tests.show.page.reading import Read, numbers
 
 TITLES = ["first", "second", "second − first"]
@@ -64,11 +64,10 @@ def test_one_choice_and_one_pointer_are_for_all_three(page: Page) -> None:
     for cells in view.locator(".cells").all():
         expect(cells).to_have_attribute("aria-label", re.compile("head 1"))
     point(page, 2, 9, 4)
+    expect(view.locator(".stage h3").first).to_contain_text("query 9")
     for cells in view.locator(".cells").all():
         expect(cells.locator(".mark.cell")).to_be_visible()
-        mark, box = cells.locator(".mark.cell").bounding_box(), cells.bounding_box()
-        assert mark is not None
-        assert box is not None
+        mark, box = box_of(cells.locator(".mark.cell")), box_of(cells)
         assert (mark["x"] - box["x"]) / box["width"] == pytest.approx(4 / 12, abs=0.01)
         assert (mark["y"] - box["y"]) / box["height"] == pytest.approx(9 / 12, abs=0.01)
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from safetensors.numpy import load_file
 
 import attncli
 from attncli.numbers import number
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import TOKENS, attention, point
+from tests.show.page.pages import TOKENS, attention, box_of, point
 
 SCRIPTS = Path(attncli.__file__).parent / "show" / "page" / "script"
 FIRST = "batch=0&head=0"
@@ -21,18 +20,6 @@ LABELS = ("additive", "scaled_dot", "dot")
 CUT = """(names) => names.filter(
     (each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1
 ).length"""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("attention") / "small"
-    attention(out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def file(folder: Path) -> Path:
-    return report(folder.parent / "report.html", folder)
 
 
 def page_of(folder: Path, n: int, m: int) -> Path:
@@ -50,9 +37,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path: Path) -> None:
     page = open_page(page_of(tmp_path / "long", 8, 2000))
     for cells in page.locator(".cells").all():
-        box, view = cells.bounding_box(), cells.locator("xpath=..").bounding_box()
-        assert box is not None
-        assert view is not None
+        box, view = box_of(cells), box_of(cells.locator("xpath=.."))
         assert box["height"] == pytest.approx(8 * 12, abs=1)
         assert box["x"] + box["width"] <= view["x"] + view["width"] + 1
     point(page, 1, 7, 0, 8)
@@ -65,10 +50,14 @@ def test_names_of_keys_stand_upright_where_they_have_room(open_page: Open, file:
     expect(page.locator(".columns").first.locator("bdi.upright")).to_have_text(TOKENS)
     page = open_page(file, "cell=27")
     expect(page.locator(".columns").first.locator("bdi:not(.upright)")).to_have_text(TOKENS)
-    names = open_page(large).locator(".columns").first.locator("bdi")
+    page = open_page(large)
+    expect(page.locator(".bar label").filter(has_text=re.compile("^(batch|stage) "))).to_have_text(
+        re.compile("^stage ")
+    )  # a choice with one option is left out
+    names = page.locator(".columns").first.locator("bdi")
     assert names.count() > 3
     expect(names).to_have_class(["upright"] * names.count())
-    boxes = [box for name in names.all() if (box := name.bounding_box())]
+    boxes = list(map(box_of, names.all()))
     assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
 
 
@@ -92,25 +81,13 @@ def test_long_tokens_are_never_cut(open_page: Open, tmp_path: Path, width: int) 
         names = page.locator(side).first.locator("bdi")
         expect(names.filter(has_text=LONG)).to_have_count(1)
         assert names.evaluate_all(TEXT_BEYOND) == []
-        boxes: list[Any] = [box for name in names.all() if (box := name.bounding_box())]
+        boxes: list[Any] = list(map(box_of, names.all()))
         along, extent = ("y", "height") if side == ".rows" else ("x", "width")
         boxes.sort(key=lambda box: box[along])
         assert all(a[along] + a[extent] <= b[along] + 1 for a, b in pairwise(boxes))
     point(page, 0, 4, 4)
     expect(page.locator("#tip .head")).to_contain_text(f"query 4: {LONG}")
     assert page.locator("#tip .head").evaluate("(head) => head.scrollHeight <= head.clientHeight")
-
-
-def test_the_row_is_a_table_with_all_digits(open_page: Open, file: Path, folder: Path) -> None:
-    page = open_page(file, f"{FIRST}&query=9&key=0")
-    page.get_by_text("This row as a table").click()
-    expect(page.locator(".stage .wide tbody tr")).to_have_count(10)  # made when the browser says that it is open
-    rows = [row.locator("td").all() for row in page.locator(".stage .wide tbody tr").all()]
-    tensors = load_file(folder / "tensors.safetensors")
-    assert [row[1].inner_text() for row in rows] == TOKENS[:10]
-    for index, label in enumerate(LABELS, 2):
-        found = [float(row[index].get_attribute("data-value") or "nan") for row in rows]
-        assert found == tensors[f"{label}/weights"][0, 0, 9, :10].tolist()
 
 
 def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
@@ -131,32 +108,15 @@ def test_axes_have_names_and_the_outline_is_whole(open_page: Open, file: Path) -
     for panel in page.locator("figure").all():
         expect(panel.locator(".corner")).to_have_text("Queries")
         expect(panel.locator(".columns span")).to_have_text("Keys")
-        mark, view = (panel.locator(kind).bounding_box() for kind in (".mark.cell", ".scroll"))
-        assert mark is not None
-        assert view is not None
+        mark, view = (box_of(panel.locator(kind)) for kind in (".mark.cell", ".scroll"))
         assert mark["x"] + mark["width"] + 4 <= view["x"] + view["width"] + 0.1
         assert mark["y"] + mark["height"] + 4 <= view["y"] + view["height"] + 0.1
     assert page.locator(".names bdi").evaluate_all(CUT) == 0
 
 
-def test_a_choice_with_one_option_is_left_out(open_page: Open, large: Path) -> None:
-    page = open_page(large)
-    expect(page.locator(".bar label").filter(has_text=re.compile("^batch "))).to_have_count(0)
-    expect(page.locator(".bar label").filter(has_text=re.compile("^stage "))).to_have_count(1)
-
-
 def test_the_first_screen_of_a_phone_has_a_matrix(open_page: Open, file: Path) -> None:
     page = open_page(file, viewport={"width": 390, "height": 844})
-    box = page.locator(".cells").first.bounding_box()
-    assert box is not None
+    box = box_of(page.locator(".cells").first)
     assert box["x"] + box["width"] <= 390
     assert box["y"] + box["height"] <= 844
     assert page.locator(".names bdi").evaluate_all(CUT) == 0
-
-
-def test_all_heads_are_open_and_small(open_page: Open, file: Path) -> None:
-    page = open_page(file)
-    expect(page.locator(".overview")).to_have_attribute("open", "")
-    box = page.locator(".heads canvas").first.bounding_box()
-    assert box is not None
-    assert box["width"] <= 48

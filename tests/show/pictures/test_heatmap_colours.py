@@ -107,9 +107,7 @@ def test_panel_limits_have_a_bar_each() -> None:
     scores = torch.tensor([[[-3.0, 2.0]] * 2, [[0.5, 4.0]] * 2])
     figure = heatmap(scores, scores, look=HeatmapLook(scale="panel")).figure
     assert limits(figure) == bar_limits(figure) == [(-3.0, 3.0)] * 2 + [(0.0, 4.0)] * 2
-    assert figure.get_suptitle() == "attention weight"
     assert bar_labels(figure) == ["weight"] * 4
-    check_texts(figure)
 
 
 @pytest.mark.parametrize(("theme", "cmap"), [("light", "RdBu_r"), ("dark", "berlin"), ("print", "RdGy_r")])
@@ -203,11 +201,6 @@ def test_infinities_lie_beyond_the_ends() -> None:
     assert shown[1, 1] > 3.0
     assert arrows(heat.figure) == 2
     assert heat.notes == ["2 infinite values have the colours of the ends of the scale"]
-
-
-def test_colours_of_small_weights_end_at_the_largest() -> None:
-    assert limits(heatmap(torch.full((30, 30), 1 / 32)).figure) == [(0.0, 1 / 32)]
-    assert limits(heatmap(torch.full((30, 30), 1 / 32), look=HeatmapLook(vmax=1)).figure) == [(0.0, 1.0)]
 
 
 def test_few_cells_show_their_numbers() -> None:

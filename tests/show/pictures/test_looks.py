@@ -113,12 +113,6 @@ def test_scorers_are_told_apart_however_many_there_are(theme: Theme, catalogue: 
         assert is_told_apart(one, other), (a, b)
 
 
-def test_a_scorer_keeps_its_look_when_others_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = looks_of([*SCORERS])
-    monkeypatch.setitem(SCORERS, "one_more", nn.Module)
-    assert looks_of([*before, "one_more"]) | before == looks_of([*before, "one_more"])
-
-
 def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
     looks = list(looks_of(SCORERS).values())[: len(CATALOGUE)]
     assert len({look.marker for look in looks}) == len(looks)

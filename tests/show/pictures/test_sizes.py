@@ -145,14 +145,6 @@ def test_up_to_three_panels_of_curves_stand_in_one_row(size: list[float] | None,
     assert axes[0].get_gridspec().ncols == 1, "or in one column of a high page"  # type: ignore[union-attr]
 
 
-def test_text_and_title_are_as_asked_for() -> None:
-    for figure in (variance(font_size=13, title="My $title$"), heat(font_size=13, title="My $title$", annotate="no")):
-        texts: list[Any] = figure.findobj(Text)
-        figure.draw_without_rendering()
-        assert {text.get_fontsize() for text in texts if text.get_text()} == {13.0}
-        assert figure.get_suptitle() == "My $title$"
-
-
 def test_a_picture_of_its_own_size_has_no_more_dots_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attncli.show.pictures.themes.MOST_DOTS", 1_000_000)
     with Image.open(io.BytesIO(as_png(heat(dpi=600)))) as image:
