@@ -12,8 +12,8 @@ A view is a mapping with these keys:
 - `labels`, and for each of them `formulas`, and `looks`: the colours in the light and in the dark theme.
 - `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index.
 - `n`, `m`: rows and columns of every matrix. `unit` is `cell`, or `block` where a number is the mean of several cells.
-- `tokens`: `queries` and `keys`, each null or lists of names: one for all, one for each batch element, or one for each
-  batch element and layer, the layers fastest.
+- `tokens`: `queries` and `keys`, each null or a mapping: `names` are different lists of names, and `list` has the index
+  of the list for each batch element and layer, the layers fastest.
 - `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are
   mappings for each choice of colours ("", linear, root, log): `values` has one scale for all of `labels`, or one for
   each; `differences` has the scales of differences from each of `labels`. A scale has `edges` (base64 of the 255
@@ -215,24 +215,18 @@ def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Row:
     }
 
 
-def _tokens(
-    result: Result, layers: Sequence[str | None], of: str, size: int, step: int, batches: int
-) -> list[list[str]] | None:
-    """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1.
-
-    There is a list for all, or for each of `batches`, or for each of `batches` and layer, the layers fastest.
-    """
-    names = [getattr(result.tokens_in(layer), of) for layer in layers]
-    if step == 1 and all(tokens is None for tokens in names):
+def _tokens(result: Result, layers: Sequence[str | None], of: str, size: int, step: int, batches: int) -> Row | None:
+    """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1."""
+    by_layer = [getattr(result.tokens_in(layer), of) for layer in layers]
+    if step == 1 and all(tokens is None for tokens in by_layer):
         return None
-    indices = [list(map(str, range(size)))]
-    by_layer = [indices if tokens is None else tokens for tokens in names]
-    rows = by_layer[0][:batches]
-    if any(tokens != by_layer[0] for tokens in by_layer):
-        rows = [tokens[batch] if len(tokens) > 1 else tokens[0] for batch in range(batches) for tokens in by_layer]
+    by_layer = [tokens or [list(map(str, range(size)))] for tokens in by_layer]
+    rows = [tuple(tokens[min(batch, len(tokens) - 1)]) for batch in range(batches) for tokens in by_layer]
+    names = list(dict.fromkeys(rows))
     ends = [(first, min(first + step, size) - 1) for first in range(0, size, step)]
-    shown = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in rows]
-    return [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in shown]
+    shown = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in names]
+    blocks = [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in shown]
+    return {"names": blocks, "list": [names.index(row) for row in rows]}
 
 
 def _start(numbers: Sequence[Numbers], named: Sequence[int | None]) -> list[int]:

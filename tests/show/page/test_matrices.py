@@ -22,6 +22,8 @@ from tests.cli import experiment, good, run
 from tests.show.page.conftest import Open, ready, report
 from tests.show.page.pages import TOKENS, attention, box_of, choose, has_numbers, pixels, point, settles, state
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 STAGES = ("scores", "weights")
 FIRST = "batch=0&head=0"
 LABELS = ("additive", "scaled_dot", "dot")
@@ -87,9 +89,15 @@ def test_it_opens_on_the_largest_difference_of_the_head_that_a_finding_names(
     expect(page.get_by_text(text)).to_be_visible()
 
 
-def test_findings_lead_to_what_they_name(open_page: Open, minilm_run: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def layers(minilm_run: Path, sketches: object) -> Path:
+    """Write the page of a run over layers."""
+    return report(minilm_run.parent / "report.html", minilm_run)
+
+
+def test_findings_lead_to_what_they_name(open_page: Open, minilm_run: Path, layers: Path) -> None:
     """The page of a model opens on the first layer and head that a finding names; each finding opens its own."""
-    page = open_page(report(tmp_path / "report.html", minilm_run))
+    page = open_page(layers)
     findings = json.loads((minilm_run / "results.json").read_text(encoding="utf-8"))["findings"]
     cells = page.locator(".cells").first
     named = [each["numbers"] for each in findings if "layer" in each["numbers"]]
@@ -408,8 +416,8 @@ def test_each_of_several_runs_has_its_own_state(open_page: Open, folder: Path) -
     expect(sections.nth(0).locator(".cells").first).to_have_attribute("aria-label", re.compile("weights"))
 
 
-def test_layers_have_their_names(open_page: Open, minilm_run: Path, tmp_path: Path) -> None:
-    page = open_page(report(tmp_path / "report.html", minilm_run))
+def test_layers_have_their_names(open_page: Open, layers: Path, tmp_path: Path) -> None:
+    page = open_page(layers)
     layer = "encoder.layer.{}.attention.self"
     choose(page, "layer", layer.format(3))
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"layer {layer.format(3)}, head"))

@@ -96,7 +96,7 @@ def test_layers_of_one_size_share_a_view() -> None:
     assert (alike["title"], other["title"]) == ("first, second", "cross")
     assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
     assert alike["axes"][1]["names"] == ["first", "second"]
-    assert other["tokens"]["keys"] == [[f"cross {i}" for i in range(5)]]
+    assert other["tokens"]["keys"]["names"] == [[f"cross {i}" for i in range(5)]]
     assert alike["command"] == "attncli heatmap x"
     for place, (name, head) in enumerate([("first", 0), ("first", 1), ("second", 0), ("second", 1)]):
         assert numbers(alike, "scores", "a", place) == scores[name][0, head].flatten().tolist()
@@ -133,7 +133,7 @@ def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
     (view,) = views(result, {1: LARGE, 2: 4 * 3 * 2 * n * n}[step], None)
     batches, of_layers = (len(axis["names"]) for axis in view["axes"][:2])
     assert (n // view["n"], of_layers) == (step, 4)
-    lists = view["tokens"]["queries"]
+    lists = [view["tokens"]["queries"]["names"][index] for index in view["tokens"]["queries"]["list"]]
     assert len(lists) == batches * of_layers
     for batch, (index, layer) in itertools.product(range(batches), enumerate(layers)):
         own = names[layer, batch]
@@ -146,7 +146,8 @@ def test_equal_tokens_are_there_once() -> None:
     names = [[f"{batch} {i}" for i in range(4)] for batch in range(2)]
     tokens = {"queries": names, "keys": names[:1]}
     (view,) = views(over_layers({"a": (2, 1, 4, 4), "b": (2, 1, 4, 4)}, {"a": tokens, "b": tokens}), LARGE, None)
-    assert view["tokens"] == tokens
+    lists = {"queries": [0, 0, 1, 1], "keys": [0] * 4}
+    assert view["tokens"] == {side: {"names": tokens[side], "list": lists[side]} for side in lists}
 
 
 @pytest.mark.parametrize("capped", ["first", "second"])
@@ -194,7 +195,7 @@ def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
         block = (0, slice(row * down, (row + 1) * down), slice(column * across, (column + 1) * across))
         cells = scores[block][valid[block]].double()
         assert got == (pytest.approx(float(cells.mean()), rel=2.0**-8) if len(cells) else None)
-    assert view["tokens"]["keys"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
+    assert view["tokens"]["keys"]["names"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
 
 
 @pytest.mark.parametrize("shape", [(50, 2, 32, 32), (50, 32, 32), (2, 300, 32, 32)])

@@ -14,6 +14,8 @@ from attncli.show.page.report import report
 from tests.show.page.conftest import Open
 from tests.show.page.pages import box_of, choose, has_numbers, pixels, point
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 N, M, VALID = 3, 7, 5
 KEYS = ["k0", "x1", "k2", "x3", "k4", "x5", "k6"]
 LAST = [0.125, 0.5, 1.0, -1.0, 0.0]

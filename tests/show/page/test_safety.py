@@ -12,6 +12,8 @@ from tests.cli import good
 from tests.show.page.conftest import Open, ready, report
 from tests.show.page.pages import HOSTILE, attention, choose, numbers, point, settles
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 LABELS = ["__proto__", "constructor", "ü ✓ 'quoted' (é)", "hasOwnProperty"]
 
 

@@ -12,6 +12,8 @@ from tests.show.page.conftest import Open, report
 from tests.show.page.pages import attention, box_of, choose, has_numbers, point, study
 from tests.show.page.reading import Read, numbers
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 TITLES = ["first", "second", "second − first"]
 
 

@@ -14,6 +14,8 @@ from attncli.numbers import number
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, attention, box_of, point
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 SCRIPTS = Path(attncli.__file__).parent / "show" / "page" / "script"
 FIRST = "batch=0&head=0"
 LABELS = ("additive", "scaled_dot", "dot")

@@ -57,7 +57,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
+def test_tables_have_the_figures_of_the_rows(
+    study: str, pages: dict[str, tuple[StoredRun, Read]], tmp_path: Path
+) -> None:
+    """A file of results alone has the same tables, and the pictures that need no tensors."""
     run, page = pages[study]
     tables = page.tables()
     kinds = {rows: title for rows, title in load_study(study).titles.items() if rows != "head_comparisons"}
@@ -79,18 +82,10 @@ def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[
                 assert cell.text == (MISSING if value is None else printable(stated[key].format(value)))
                 if isinstance(value, float):
                     assert float(str(cell.attributes["data-value"])) == value
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_file_of_results_alone_has_a_page(
-    study: str, pages: dict[str, tuple[StoredRun, Read]], tmp_path: Path
-) -> None:
-    """The page has all tables, and the pictures that need no tensors."""
-    run, page = pages[study]
     alone = tmp_path / "results.json"
     alone.write_bytes((run.path / "results.json").read_bytes())
-    tables = Read(report([read_run(alone)])).tables()
-    assert [len(rows) for rows in tables.values()] == [len(rows) for rows in page.tables().values()]
+    of_results = Read(report([read_run(alone)])).tables()
+    assert [len(rows) for rows in of_results.values()] == [len(rows) for rows in tables.values()]
 
 
 def test_how_it_was_made_and_what_holds(pages: dict[str, tuple[StoredRun, Read]]) -> None:
@@ -141,7 +136,7 @@ def test_text_of_a_run_is_text(tmp_path: Path) -> None:
         for name, each in texts.items()
     )
     assert [each.tag for each in page.elements] == [each.tag for each in usual.elements]
-    names, claims = page.views()[0]["tokens"]["queries"][0], page.tables()["Expectations"][1:]
+    names, claims = page.views()[0]["tokens"]["queries"]["names"][0], page.tables()["Expectations"][1:]
     for text, name, claim in zip(HOSTILE, names, claims, strict=True):
         shown = printable(text)
         assert name == shown if len(text) <= 200 else len(name) == 200

@@ -134,16 +134,11 @@ def test_few_heads_are_all_shown_without_a_word() -> None:
     assert "Heads that differ most\n" in shown(experiment(1, 4))
 
 
-def test_of_one_scorer_the_first_are_shown() -> None:
-    text = shown(experiment(1, 40, scorers=["dot"]))
-    assert shown_tables(text) == [f"head {head}" for head in range(8)]
+@pytest.mark.parametrize("scorers", [["dot"], ["dot", {"scorer": "dot", "label": "again"}]], ids=["one", "alike"])
+def test_without_differences_the_first_are_shown_and_none_is_ranked(scorers: Sequence[Any]) -> None:
+    text = shown(experiment(1, 40, scorers=scorers))
+    assert shown_tables(text) == [f"head {head}" for head in range(8)] * len(scorers)
     assert "Shown: heads 0, 1, 2, 3, 4, 5, 6, 7 of 40, the first;" in re.sub(r"\s+", " ", text)
-    assert "differ most" not in text
-
-
-def test_scorers_that_agree_are_not_ranked() -> None:
-    text = shown(experiment(1, 40, scorers=["dot", {"scorer": "dot", "label": "again"}]))
-    assert shown_tables(text) == [f"head {head}" for head in range(8)] * 2
     assert "differ most" not in text
 
 
@@ -206,20 +201,15 @@ def test_the_picture_of_heads_has_every_figure() -> None:
     assert figure.get_suptitle() == "JS divergence of the weights (bits)"
     largest = max(row["js_divergence"] for row in result.head_comparisons)
     for axes, pair in zip(panels(figure), [("dot", "cosine"), ("dot", "sharp"), ("cosine", "sharp")], strict=True):
-        rows = {
-            (r["batch"], r["head"]): r["js_divergence"] for r in result.head_comparisons if (r["a"], r["b"]) == pair
-        }
-        drawn = values(axes)
-        assert drawn.shape == (2, 8)
-        for place, value in rows.items():
-            assert drawn[place] == pytest.approx(value)
+        distances = [row["js_divergence"] for row in result.head_comparisons if (row["a"], row["b"]) == pair]
+        np.testing.assert_allclose(values(axes), np.reshape(distances, (2, 8)))
         assert axes.images[0].get_clim() == pytest.approx((0, largest))
     assert notes == []
     check_texts(figure)
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize(("batches", "heads", "names"), [(1, 12, 2), (2, 8, 4), (1, 32, 2), (12, 12, 4), (1, 2, 2)])
+@pytest.mark.parametrize(("batches", "heads", "names"), [(2, 8, 4), (1, 32, 2), (12, 12, 4)])
 def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) -> None:
     rows = compared([f"scorer_{index}" for index in range(names)], batches, heads, [0.25, 0.02, 0.5, None])
     figure = heads_figure(rows, pytest.fail, HeatmapLook())

@@ -87,9 +87,7 @@ def texts_of(figure: Picture) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", [variance, heat])
-@pytest.mark.parametrize(
-    ("size", "points"), [(None, 9.0), ([3.3, 2.5], 9.0), ([7.0, 5.0], 9.0), ([10.5, 6.0], 13.5), ([13.33, 7.5], 17.14)]
-)
+@pytest.mark.parametrize(("size", "points"), [(None, 9.0), ([3.3, 2.5], 9.0), ([10.5, 6.0], 13.5)])
 def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: list[float] | None, points: float) -> None:
     looks = {"annotate": "no"} if make is heat else {}
     for given in (None, 11.0) if size is None else (None,):
@@ -189,8 +187,7 @@ def test_labels_above_a_free_place_leave_no_gap_between_rows() -> None:
     check_texts(figure)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark", "print"])
-@pytest.mark.parametrize("linestyle", [None, "none"])
+@pytest.mark.parametrize(("theme", "linestyle"), [("light", None), ("dark", "none"), ("print", None)])
 def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | None) -> None:
     """As lines and as points; lines that meet others in a few points are left as they are."""
     figure, (axes,) = grid(sheet_of(Look(theme=theme)), 1, 1, "")
@@ -244,7 +241,7 @@ def test_numbers_of_an_axis_keep_their_distance_on_a_small_page() -> None:
             assert all(first[1] < second[0] for first, second in pairwise(ends))
 
 
-@pytest.mark.parametrize("width", [1.5, 1.8, 2.1, 2.4, 2.7, 3.0])
+@pytest.mark.parametrize("width", [1.5, 2.1, 2.7])
 def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
     figure, _ = grid(sheet_of(Look(size=[width, 2.0])), 1, 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
     figure.draw_without_rendering()

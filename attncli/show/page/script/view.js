@@ -239,16 +239,11 @@ class MatricesView {
   // ---- tokens
 
   token(side, index) {
-    const lists = this.data.tokens[side];
-    return lists ? lists[this.#listOfTokens(lists.length)][index] : String(index);
-  }
-
-  /** Return the index of the present list of names: there is one, one for each batch element, or one for each and layer. */
-  #listOfTokens(count) {
-    const { batch, layer } = this.choices;
-    const layers = count / this.data.axes[0].names.length;
-    if (count === 1) return 0;
-    return layers > 1 ? batch * layers + layer : batch;
+    if (!this.data.tokens[side]) return String(index);
+    const { names, list } = this.data.tokens[side];
+    const { batch, layer = 0 } = this.choices;
+    const layers = list.length / this.data.axes[0].names.length;
+    return names[list[batch * layers + layer]][index];
   }
 
   /** Return `query 3: brown` as children of an element, without the index if the token begins with it. */
@@ -336,9 +331,7 @@ class MatricesView {
 
   /** Return the cell where scorers differ most, or the largest value of a single scorer. */
   #mostDifferent() {
-    const { start, axes, n, m } = this.data;
-    const isStart = this.choices.stage === "weights" && String(this.place) === String(start.slice(0, axes.length));
-    if (isStart) return start.slice(-2);
+    const { n, m } = this.data;
     const all = this.found.filter(Boolean);
     let [most, where] = [-Infinity, 0];
     for (let i = 0; i < n * m; i++) {
@@ -390,7 +383,7 @@ class MatricesView {
   #groupOfPanels() {
     const { n, m, tokens } = this.data;
     const group = make("div", { className: "panels" }, ...this.panels.map(({ element }) => element));
-    const names = ["queries", "keys"].flatMap((side) => tokens[side]?.flat() ?? ["000"]);
+    const names = ["queries", "keys"].flatMap((side) => tokens[side]?.names.flat() ?? ["000"]);
     this.#longest = 7 + names.reduce((most, name) => Math.max(most, widthOf(name)), 0);
     for (const [name, value] of [["--n", n], ["--m", m]]) group.style.setProperty(name, value);
     group.onpointermove = group.onclick = (event) => this.#pointAt(event);
