@@ -82,12 +82,12 @@ class Picture(Figure):
         with applied(self.sheet.settings):
             super().draw(renderer)
 
-    def savefig(self, file: Any, **options: Any) -> None:
+    def savefig(self, fname: Any, **options: Any) -> None:
         """Save the figure to a path or an open file. The same figure gives the same bytes."""
-        kind = options.get("format") or Path(str(file)).suffix[1:].lower()
+        kind = options.get("format") or Path(str(fname)).suffix[1:].lower()
         dpi = min(self.sheet.dpi, most_dpi(*self.get_size_inches()))
         with applied(self.sheet.settings):
-            super().savefig(file, **{"dpi": dpi, **SAVED.get(kind, {}), **options})
+            super().savefig(fname, **{"dpi": dpi, **SAVED.get(kind, {}), **options})
 
     def _repr_png_(self) -> bytes:
         return as_png(self)

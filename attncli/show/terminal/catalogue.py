@@ -42,10 +42,11 @@ def details(name: str, cls: type, package: str | None) -> RenderableType:
     paragraphs = (inspect.getdoc(cls) or "").split("\n\n")[1:]
     lines = [Text.assemble((name, "bold"), f"  {formula_of(cls)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
-    lines += [
-        Text(f"option {option}: {_type(kind)}; default {_default(default)}{_about(kind)}")
-        for option, (kind, default) in options_of(cls).items()
-    ]
+    for option, (kind, default) in options_of(cls).items():
+        schema = TypeAdapter(kind).json_schema()
+        facts = [" or ".join(map(_branch, schema.get("anyOf", [schema]))), f"default {_default(default)}"]
+        facts += [schema["description"]] if "description" in schema else []
+        lines.append(Text(f"option {option}: {'; '.join(facts)}"))
     return Group(*lines, *map(Text, [*_parameters(cls), *([package] if package else [])]))
 
 
@@ -53,19 +54,8 @@ def _default(default: object) -> str:
     return "needed" if default is ... else str(default)
 
 
-def _about(kind: Any) -> str:
-    """Return the description of an option after a semicolon, or an empty string if it has none."""
-    text = TypeAdapter(kind).json_schema().get("description")
-    return f"; {text}" if text else ""
-
-
-def _type(kind: Any) -> str:
-    """Return a type in words, from its JSON Schema."""
-    schema = TypeAdapter(kind).json_schema()
-    return " or ".join(_branch(branch) for branch in schema.get("anyOf", [schema]))
-
-
 def _branch(schema: Mapping[str, Any]) -> str:
+    """Return a type in words, from its JSON Schema."""
     if "enum" in schema or "const" in schema:
         return " or ".join(map(str, schema.get("enum", [schema.get("const")])))
     words = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most", "exclusiveMaximum": "below"}

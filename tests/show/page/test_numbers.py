@@ -77,34 +77,10 @@ def test_stages_that_are_not_kept_are_not_shown() -> None:
     assert list(views(result_of(scores, save=["output"]), LARGE, None)) == []
 
 
-def test_layers_of_one_size_share_a_view() -> None:
-    """There is one view for each size; names of layers may contain any characters."""
-    generator = torch.Generator().manual_seed(4)
-    sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
-    scores = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
-    names = {f"{name}/keys": [[f"{name} {i}" for i in range(size[-1])]] for name, size in sizes.items()}
-    result = Result(
-        "attention",
-        "x",
-        [{"label": "a", "scorer": "dot"}],
-        inputs={f"{name}/valid": torch.ones(size, dtype=torch.bool) for name, size in sizes.items()},
-        tensors={f"{name}/a/scores": tensor for name, tensor in scores.items()},
-        layers={name: number for number, name in enumerate(sizes)},
-        tokens=names,
-    )
-    alike, other = views(result, LARGE, "attncli heatmap x")
-    assert (alike["title"], other["title"]) == ("first, second", "cross")
-    assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
-    assert alike["axes"][1]["names"] == ["first", "second"]
-    assert other["tokens"]["keys"]["names"] == [[f"cross {i}" for i in range(5)]]
-    assert alike["command"] == "attncli heatmap x"
-    for place, (name, head) in enumerate([("first", 0), ("first", 1), ("second", 0), ("second", 1)]):
-        assert numbers(alike, "scores", "a", place) == scores[name][0, head].flatten().tolist()
-
-
 def over_layers(shapes: dict[str, tuple[int, ...]], tokens: dict[str, Any], *, capped: str = "") -> Result:
-    """Return a result over layers with scores of these shapes, and the stage `capped` in one layer."""
-    tensors = {f"{name}/a/scores": torch.zeros(shape) for name, shape in shapes.items()}
+    """Return a result over layers with random scores of these shapes, and the stage `capped` in one layer."""
+    generator = torch.Generator().manual_seed(4)
+    tensors = {f"{name}/a/scores": torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     tensors |= {f"{capped}/a/capped": torch.zeros(shapes[capped])} if capped else {}
     return Result(
         "attention",
@@ -115,6 +91,20 @@ def over_layers(shapes: dict[str, tuple[int, ...]], tokens: dict[str, Any], *, c
         layers={name: number for number, name in enumerate(shapes)},
         tokens={f"{name}/{side}": names for name, of in tokens.items() for side, names in of.items()},
     )
+
+
+def test_layers_of_one_size_share_a_view() -> None:
+    """There is one view for each size; names of layers may contain any characters."""
+    sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
+    tokens = {name: {"keys": [[f"{name} {i}" for i in range(size[-1])]]} for name, size in sizes.items()}
+    result = over_layers(sizes, tokens)
+    alike, other = views(result, LARGE, "attncli heatmap x")
+    assert (alike["title"], other["title"], alike["command"]) == ("first, second", "cross", "attncli heatmap x")
+    assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
+    assert alike["axes"][1]["names"] == ["first", "second"]
+    assert other["tokens"]["keys"]["names"] == tokens["cross"]["keys"]
+    for place, (name, head) in enumerate(itertools.product(("first", "second"), range(2))):
+        assert numbers(alike, "scores", "a", place) == result.tensors[f"{name}/a/scores"][0, head].flatten().tolist()
 
 
 @pytest.mark.parametrize("step", [1, 2])

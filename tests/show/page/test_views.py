@@ -18,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("sketches")
 
 SCRIPTS = Path(attncli.__file__).parent / "show" / "page" / "script"
 FIRST = "batch=0&head=0"
-LABELS = ("additive", "scaled_dot", "dot")
 CUT = """(names) => names.filter(
     (each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1
 ).length"""

@@ -16,8 +16,6 @@ class RowView {
   constructor(view) {
     this.#view = view;
     this.#hold = button("", () => view.hold(!view.isHeld));
-    this.#strips.onpointermove = this.#strips.onpointerdown = (event) => this.#read(event);
-    this.#strips.onpointerleave = hideTip;
     const headings = ["index", "key", ...view.data.labels].map((name) => make("th", { scope: "col" }, name));
     const table = make("table", { className: "sortable" }, make("thead", {}, make("tr", {}, ...headings)), this.#body);
     this.#sort = makeSortable(table);
@@ -78,17 +76,6 @@ class RowView {
     });
     const isBelow = every === 1 ? "keys" : "keys thinned";
     this.#strips.replaceChildren(...strips, make("div", { className: isBelow }, ...keys));
-  }
-
-  /** Point at the key below the pointer. */
-  #read(event) {
-    const svg = event.target.closest("svg");
-    if (!svg) return hideTip();
-    const { data, query, isHeld } = this.#view;
-    const box = svg.getBoundingClientRect();
-    const key = clamp(Math.floor(((event.clientX - box.left) / box.width) * data.m), 0, data.m - 1);
-    if (!isHeld) this.#view.point(query, key);
-    showTip(this.#view.tipOf(query, key), event.clientX, event.clientY);
   }
 
   #tabulate() {

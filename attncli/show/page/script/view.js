@@ -40,6 +40,8 @@ class MatricesView {
     const command = make("p", { className: "note" }, ...(data.command ? ["As a file: ", this.command] : []));
     const parts = [this.#toolbar(), this.#why, this.caption, this.group, this.#scales, this.row.element];
     this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []), command, this.#help());
+    this.element.onpointermove = this.element.onclick = (event) => this.#pointAt(event);
+    this.element.onpointerleave = hideTip;
     addEventListener("resize", () => this.fit());
     theme.views.push(this);
   }
@@ -303,7 +305,6 @@ class MatricesView {
   #moveTo(query, key, isNewRow = query !== this.query) {
     this.query = query;
     this.key = key;
-    this.group.classList.add("pointed");
     this.group.classList.toggle("held", this.isHeld);
     this.group.style.setProperty("--row", query);
     this.group.style.setProperty("--column", key);
@@ -386,26 +387,23 @@ class MatricesView {
     const names = ["queries", "keys"].flatMap((side) => tokens[side]?.names.flat() ?? ["000"]);
     this.#longest = 7 + names.reduce((most, name) => Math.max(most, widthOf(name)), 0);
     for (const [name, value] of [["--n", n], ["--m", m]]) group.style.setProperty(name, value);
-    group.onpointermove = group.onclick = (event) => this.#pointAt(event);
-    group.onpointerleave = hideTip;
     return group;
   }
 
+  /** Point at the cell, the bar or the name of a row or column below the pointer; a click on a cell or a name holds it. */
   #pointAt(event) {
+    const target = event.target.closest(".cells, .names bdi, .strips svg");
     const isClick = event.type === "click";
+    if (!target) return hideTip();
     if (!isClick && pointer.place === this.#ignored) return;
     this.#ignored = null;
-    const cells = event.target.closest(".cells");
-    const name = event.target.closest(".names bdi");
-    if (!cells && !name) return hideTip();
-    const { side, index } = name?.dataset ?? {};
-    const named = side === "queries" ? [Number(index), this.key] : [this.query, Number(index)];
-    const cell = cells ? this.#cellAt(cells, event) : named;
-    const isSame = cells && String(cell) === String([this.query, this.key]);
-    if (isClick) this.hold(!(this.isHeld && isSame), ...cell);
+    const cell = this.#cellAt(target, event);
+    const isSame = target.matches(".cells") && String(cell) === String([this.query, this.key]);
+    if (isClick && !target.matches("svg")) this.hold(!(this.isHeld && isSame), ...cell);
     else if (!this.isHeld) this.point(...cell);
+    const { side, index } = target.dataset;
     const heading = () => [make("div", { className: "head" }, ...this.named(side, Number(index)))];
-    showTip(cells ? this.tipOf(...cell) : heading(), event.clientX, event.clientY);
+    showTip(side ? heading() : this.tipOf(...cell), event.clientX, event.clientY);
   }
 
   /** Return the width and height of the cells, which page.css decides. */
@@ -414,12 +412,14 @@ class MatricesView {
     return [offsetWidth / this.data.m, offsetHeight / this.data.n];
   }
 
-  #cellAt(cells, { clientX, clientY }) {
+  #cellAt(target, { clientX, clientY }) {
+    const { side, index } = target.dataset;
+    if (side) return side === "queries" ? [Number(index), this.key] : [this.query, Number(index)];
     const { n, m } = this.data;
-    const box = cells.getBoundingClientRect();
+    const box = target.getBoundingClientRect();
     const query = Math.floor(((clientY - box.top) / box.height) * n);
     const key = Math.floor(((clientX - box.left) / box.width) * m);
-    return [clamp(query, 0, n - 1), clamp(key, 0, m - 1)];
+    return [target.matches("svg") ? this.query : clamp(query, 0, n - 1), clamp(key, 0, m - 1)];
   }
 
   scrollOthers(from, place) {
