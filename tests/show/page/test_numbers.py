@@ -4,6 +4,7 @@ import base64
 import itertools
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_stages_that_are_not_kept_are_not_shown() -> None:
     assert list(views(result_of(scores, save=["output"]), LARGE, None)) == []
 
 
-def over_layers(shapes: dict[str, tuple[int, ...]], tokens: dict[str, Any], *, capped: str = "") -> Result:
+def over_layers(shapes: Mapping[str, tuple[int, ...]], tokens: dict[str, Any], *, capped: str = "") -> Result:
     """Return a result over layers with random scores of these shapes, and the stage `capped` in one layer."""
     generator = torch.Generator().manual_seed(4)
     tensors = {f"{name}/a/scores": torch.randn(shape, generator=generator) for name, shape in shapes.items()}

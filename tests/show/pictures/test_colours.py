@@ -166,12 +166,11 @@ def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, 
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize("colours", ["linear", "root", "log"])
-def test_panels_with_nothing_to_show_are_drawn(colours: Any) -> None:
-    look = HeatmapLook(colours=colours)
-    for matrix in (torch.zeros(3, 3), torch.full((3, 3), NAN), torch.full((3, 3), INF)):
-        check_texts(heatmap(matrix, matrix, look=look).figure)
-        check_texts(heatmap(matrix, matrix, stage="scores", look=look.model_copy(update={"minus": "a"})).figure)
+@pytest.mark.parametrize(("colours", "value"), [("linear", 0.0), ("root", NAN), ("log", INF)])
+def test_panels_with_nothing_to_show_are_drawn(colours: Any, value: float) -> None:
+    look, matrix = HeatmapLook(colours=colours), torch.full((3, 3), value)
+    check_texts(heatmap(matrix, matrix, look=look).figure)
+    check_texts(heatmap(matrix, matrix, stage="scores", look=look.model_copy(update={"minus": "a"})).figure)
 
 
 def test_vmax_ends_the_colours_with_an_arrow() -> None:

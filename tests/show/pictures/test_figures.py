@@ -25,7 +25,7 @@ def figure() -> Picture:
     return heatmap(matrix, valid=valid_mask((2, 3, 4), [2, 4]), tokens=tokens).figure
 
 
-@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf", ".PNG"])
+@pytest.mark.parametrize("ending", [".PNG", ".svg", ".pdf"])
 def test_the_same_matrices_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     first, second = tmp_path / f"first{ending}", tmp_path / f"second{ending}"
     save_figure(figure(), first)
@@ -36,7 +36,7 @@ def test_the_same_matrices_give_the_same_bytes(tmp_path: Path, ending: str) -> N
 
 
 def test_svgs_hold_every_panel_and_no_date(tmp_path: Path) -> None:
-    save_figure(figure(), tmp_path / "a.svg")
+    figure().savefig(tmp_path / "a.svg")  # as users of Python do
     text = (tmp_path / "a.svg").read_text("utf-8")
     assert text.count("<image ") >= 2
     assert ">weight</text>" in text
@@ -61,11 +61,9 @@ def test_fonts_that_true_type_may_not_hold_are_embedded_otherwise(tmp_path: Path
     assert b"/Type3" in content
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"text.usetex": True, "savefig.dpi": 30}, {"savefig.bbox": "tight", "figure.constrained_layout.use": True}],
-)
-def test_the_users_settings_do_not_count(tmp_path: Path, settings: dict[Any, Any]) -> None:
+def test_the_users_settings_do_not_count(tmp_path: Path) -> None:
+    settings: dict[Any, Any] = {"text.usetex": True, "savefig.dpi": 30, "savefig.bbox": "tight"}
+    settings["figure.constrained_layout.use"] = True
     save_figure(figure(), tmp_path / "usual.png")
     with matplotlib.rc_context():
         for name, value in settings.items():

@@ -207,7 +207,7 @@ def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | No
     assert (last.get_markevery(), last.get_linestyle()) == (None, Line2D([], [], **crossing).get_linestyle())
 
 
-@pytest.mark.parametrize(("count", "size"), [(2, [3.3, 2.5]), (3, None), (3, [3.3, 2.5]), (2, [13.33, 7.5])])
+@pytest.mark.parametrize(("count", "size"), [(3, None), (3, [3.3, 2.5]), (2, [13.33, 7.5])])
 def test_up_to_three_heatmaps_stand_in_one_row(count: int, size: list[float] | None) -> None:
     figure = heatmap(*(weights(8, 10, seed=seed) for seed in range(count)), look=HeatmapLook(size=size)).figure
     check_texts(figure)
@@ -218,7 +218,7 @@ def test_three_wide_heatmaps_stand_one_below_the_other() -> None:
     assert panels(heatmap(*(weights(2, 20) for _ in range(3))).figure)[0].get_gridspec().nrows == 3  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("count", "size"), [(1, [3.3, 2.5]), (3, None), (4, [13.33, 7.5]), (4, [3.3, 2.5])])
+@pytest.mark.parametrize(("count", "size"), [(3, None), (4, [3.3, 2.5])])
 def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, size: list[float] | None) -> None:
     scores = [8 * weights(6, 6, seed=seed) - 2 for seed in range(count)]
     figure = heatmap(*scores, stage="scores", look=HeatmapLook(size=size, colours="log")).figure
@@ -254,16 +254,14 @@ def test_on_a_slide_heads_stand_side_by_side_with_all_their_tokens() -> None:
     """Matrices of one query and key each are about as wide as high, not strips with every other token."""
     tokens = Tokens([["the", "cat", "sat", "on", "the", "mat"]], [["the", "cat", "sat", "on", "the", "mat"]])
     matrices = [weights(1, 4, 6, 6, seed=seed) for seed in (0, 1)]
-    for theme in ("light", "dark"):
-        look = HeatmapLook(size=[13.33, 7.5], theme=theme)
-        figure, notes = heatmap(*matrices, tokens=tokens, look=look)
-        assert notes == []
-        assert panels(figure)[0].get_gridspec().ncols == 4  # type: ignore[union-attr]
-        for axes in panels(figure):
-            box = axes.get_window_extent()
-            assert 0.7 < box.width / box.height < 1.5
-        assert [label.get_text() for label in panels(figure)[0].get_yticklabels()] == tokens.queries[0]  # type: ignore[index]
-        check_texts(figure)
+    figure, notes = heatmap(*matrices, tokens=tokens, look=HeatmapLook(size=[13.33, 7.5]))
+    assert notes == []
+    assert panels(figure)[0].get_gridspec().ncols == 4  # type: ignore[union-attr]
+    for axes in panels(figure):
+        box = axes.get_window_extent()
+        assert 0.7 < box.width / box.height < 1.5
+    assert [label.get_text() for label in panels(figure)[0].get_yticklabels()] == tokens.queries[0]  # type: ignore[index]
+    check_texts(figure)
     assert panels(heatmap(*matrices, tokens=tokens).figure)[0].get_gridspec().ncols == 2  # type: ignore[union-attr]
 
 
