@@ -69,7 +69,7 @@ def is_known(entry: object) -> bool:
 
 
 def _fields(entry: object) -> tuple[Mapping[str, FieldInfo], Mapping[str, FieldInfo]]:
-    """Return the keys of an entry without short forms and of its normaliser; those of a wrong one are empty."""
+    """Return the fields of an entry without short forms, and of its normaliser; none if it does not exist."""
     of_scorer, of_normalizer = dict[str, FieldInfo](), dict[str, FieldInfo]()
     with suppress(PydanticCustomError):
         of_scorer = model_of(entry).model_fields

@@ -192,10 +192,12 @@ def run_parts(prepared: PreparedPairs, progress: Progress, rounds: int = 1) -> I
     is_safe = not any(map(is_own, options.scorers))
 
     def parts_of(point: SizePoint, work: Callable[[SizePoint, Pairs], Any]) -> Iterator[Any]:
-        jobs = point.pairs.jobs
-        for part in in_order(lambda job: work(point, point.pairs.of_job(job)), jobs, threads if is_safe else 1):
-            yield part
+        def work_on(job: int) -> Any:
+            part = work(point, point.pairs.of_job(job))
             counter.step(str(point))
+            return part
+
+        return in_order(work_on, point.pairs.jobs, threads if is_safe else 1)
 
     with on_threads(1) as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
         yield parts_of
