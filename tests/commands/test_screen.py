@@ -24,7 +24,6 @@ COMMANDS: dict[str, list[Any]] = {
     "d2l": ["run", "d2l"],
     "many heads, queries and keys": ["run", "large.yaml"],
     "many scorers": ["run", "d2l_dot_product", *MANY_SCORERS],
-    "scores": ["run", "modified_keys", "--stage=scores"],
     "layers": ["run", "minilm"],
     "several": ["run", *(["claims/01a_mask_per_example"] * 30)],
     "variance": ["variance", "--set=samples=200"],
