@@ -3,15 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from attncli.errors import InputError, got
 from attncli.models.call import TENSORS, AttentionCall
-from attncli.models.selection import Calls, Selection
+from attncli.models.selection import Choice, picks
 from attncli.models.watching import Missed, Site, Watch
+from attncli.numbers import ranges_in
+
+Calls = Literal["first", "all"]
 
 
 class Capture(Watch):
@@ -45,26 +48,38 @@ class Capture(Watch):
     ) -> None:
         super().__init__(model)
         self.records: list[AttentionCall] = []
-        self._chosen = Selection(layers, heads, calls)
+        self._layers: Choice | None = None if layers is None else ranges_in(layers) or layers
+        self._heads = None if heads is None else ranges_in(heads)
+        self._is_first_only = calls == "first"
+        if heads is not None and self._heads is None:
+            raise InputError.of(got(heads, "expected numbers of heads, such as 0-3 or 0,5-7"), ["heads"])
+        if calls not in get_args(Calls):
+            raise InputError.of(got(calls, "expected first or all"), ["calls"])
 
     def chooses(self, site: Site) -> bool:
         """Whether the call is selected."""
-        return self._chosen.takes(site.layer, list(self._calls).index(site.layer), site.call)
+        if site.call and self._is_first_only:
+            return False
+        return self._layers is None or picks(self._layers, site.layer, list(self._calls).index(site.layer))
 
     @torch.no_grad()
     def keep(self, call: AttentionCall, output: Tensor) -> None:
         """Keep a copy of the chosen heads of a call, with the output that the model continues with."""
-        try:
-            self.records.append(
-                _copied(self._chosen.of_heads(replace(call.with_mask(), output=output.to(call.output.dtype))))
-            )
-        except InputError as reason:
-            self.miss(str(reason))
+        call, h = replace(call.with_mask(), output=output.to(call.output.dtype)), call.queries.shape[1]
+        if self._heads is not None:
+            chosen = [head for head in range(h) if any(head in numbers for numbers in self._heads)]
+            if not chosen:
+                self.miss(f"it has {h} head{'s' * (h > 1)}, none of them chosen")
+                return
+            call = call.of_heads(chosen)
+        self.records.append(_copied(call))
 
     def check(self) -> None:
         """Raise an InputError if no attention was captured, or if a layer chosen by number does not exist."""
-        if self._calls:
-            self._chosen.check(list(self._calls))
+        for numbers in self._layers if self._calls and isinstance(self._layers, list) else ():
+            if numbers[-1] >= len(self._calls):
+                last = f"expected at most {len(self._calls) - 1}, the number of the last layer"
+                raise InputError.of(got(numbers[-1], last), ["layers"])
         if any(call.problem is None for call in self.records):
             return
         calls: list[AttentionCall | Missed] = [*self.records, *self.missed]
@@ -76,7 +91,7 @@ class Capture(Watch):
             names = list(self._calls)
             known = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
             expected = f"no layer has this name; expected some of the {len(names)} with attention, {known}"
-            raise InputError.of(got(self._chosen.layers, expected), ["layers"])
+            raise InputError.of(got(self._layers, expected), ["layers"])
         raise InputError.of("no attention ran; expected a model with attention layers")
 
 
