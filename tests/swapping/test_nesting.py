@@ -46,7 +46,7 @@ def no_gradients() -> Any:
         yield
 
 
-@pytest.mark.parametrize(("outer", "inner"), [*itertools.permutations(["uniform", "cosine", "sparsemax", "model"], 2)])
+@pytest.mark.parametrize(("outer", "inner"), [*itertools.permutations(["uniform", "cosine", "model"], 2)])
 @pytest.mark.parametrize("where", [(None, [0]), ([1], [0]), ([0, 1], [1]), (None, None), ([0], None)], ids=str)
 @pytest.mark.parametrize("way", ["sdpa", "eager"])
 def test_the_inner_swap_decides_for_its_calls(way: str, where: Any, outer: str, inner: str) -> None:
@@ -224,7 +224,7 @@ def test_an_interrupt_at_any_line() -> None:
 
     interrupts = 0
     while lines >= last:
-        lines, last = 0, last + 41
+        lines, last = 0, last + 97
         with attncli.Swap("uniform"):
             sys.settrace(trace)
             try:
@@ -235,7 +235,7 @@ def test_an_interrupt_at_any_line() -> None:
                 sys.settrace(None)
             assert_close(model(x), expected)
         assert_close(model(x), own, rtol=0, atol=0)
-    assert interrupts > 20
+    assert interrupts > 10
 
 
 def test_threads_have_swaps_of_their_own() -> None:

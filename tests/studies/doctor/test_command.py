@@ -18,7 +18,7 @@ from tests.studies.swap.models import Written, of_transformers, tower
 HERE = "tests.studies.doctor.test_command"
 MINILM = Path(__file__).parents[3] / "experiments" / "minilm.safetensors"
 TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found another planet, far outside the system."]
-FAMILIES = ("gpt2", "llama", "gqa", "gemma2", "gpt_oss", "t5", "bert", "albert", "bloom", "vit", "swinv2")
+FAMILIES = ("gpt2", "gqa", "gemma2", "t5", "bert", "bloom", "swinv2")
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
 
 
@@ -133,8 +133,6 @@ def test_a_model_with_texts_of_different_lengths(minilm: str) -> None:
     assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= both
     assert sum(check == "first_key" for _, _, check in both) > 40
     assert {check for _, _, check in both} == {"saturated", "previous_key", "first_key"}
-    Path("texts.txt").write_text("\n".join(TEXTS))
-    assert found(minilm, "--texts", "texts.txt", out="file") == both
     good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
     assert package.compare("out", "again").verdict != "different"
 
@@ -218,9 +216,6 @@ def test_what_is_shown_and_drawn() -> None:
     assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
     folder = next(Path("outputs/doctor").glob("2*"))
     assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in folder.iterdir()}
-    for theme in ("light", "dark", "print"):
-        texts = {each.get_text() for each in package.load(folder).figure(theme=theme).axes[0].texts}
-        assert texts == {"O", "U", "S", "F", "P", "N", "D", "XZ"}
     refused = attncli("heatmap", folder)
     assert (refused.exit_code, "a run without weights and scores" in refused.stderr) == (2, True)
     about = {row["head"]: row["about"] for row in package.load(folder).records if row["check"] == "duplicate"}
@@ -257,12 +252,11 @@ def test_a_sweep_collects_the_numbers_of_all_heads() -> None:
 
 def test_runs_are_compared_by_what_was_found_and_by_every_number() -> None:
     for scale, name in ((0.177, "a"), (1, "b")):
-        good("doctor", MINILM, "--scorer", f"scaled_dot:scale={scale},label=own", "--out", name, "--quiet", "--report")
-    assert "layers" in Path("a/report.html").read_text()
-    found = package.compare("a", "b")
-    only_one = {row["where"]["check"] for row in found.differences if row["metric"] == "row"}
+        found(MINILM, "--scorer", f"scaled_dot:scale={scale},label=own", out=name)
+    differences = package.compare("a", "b").differences
+    only_one = {row["where"]["check"] for row in differences if row["metric"] == "row"}
     assert "saturated" in only_one
-    assert {"uniform", "overflow"} <= {row["metric"] for row in found.differences if row["rows"] == "heads"}
+    assert {"uniform", "overflow"} <= {row["metric"] for row in differences if row["rows"] == "heads"}
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -39,7 +39,7 @@ def found_in(call: Call) -> dict[int, set[str]]:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("n", [16, 32, 64, 128, 256, 512])
+@pytest.mark.parametrize("n", [16, 64, 256])
 def test_nothing_in_random_heads(n: int, causal: bool) -> None:
     """Heads of a layer are independent, so that a layer of 25 heads counts as 25 seeds."""
     layers = [random_call(n, causal, SEEDS // 4, seed) for seed in range(4)]

@@ -14,7 +14,7 @@ from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.show.pictures.themes import mixed, sheet_of
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import DoctorFacts
-from attncli.studies.doctor.figure import figures
+from attncli.studies.doctor.figure import Shades, figures
 from attncli.studies.doctor.findings import findings_of
 from tests.show.samples import shown
 
@@ -153,13 +153,10 @@ def test_each_label_has_a_panel() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_check_has_a_colour_and_those_of_faults_are_red(theme: Any) -> None:
-    pixels = dict[str, tuple[float, float, float]]()
+    sheet, pixels = sheet_of(Look(theme=theme)), dict[str, tuple[float, float, float]]()
     for check in CHECKS:
         value = check.limit / 2 if check.is_below else 2 * check.limit + 1
-        row: Row = {"label": "model", "layer": "decoder.3", "head": 1, "check": check.key, "value": value}
-        _, (axes,) = drawn(replace(result_of(), records=[row]), theme=theme)
-        image: Any = axes.images[0].get_array()
-        pixels[check.key] = to_rgb(image[0, 1])
+        pixels[check.key] = Shades(check, [value]).colour(sheet, value)
     assert len({to_hex(pixel) for pixel in pixels.values()}) == len(CHECKS)
     for check in CHECKS:
         red, *others = pixels[check.key]

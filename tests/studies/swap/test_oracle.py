@@ -1,7 +1,6 @@
 """The study `swap` against formulas in torch, inserted by transformers' own registry of attention functions."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 import attncli
 from tests.studies.swap.models import of_transformers
+from tests.swapping.oracle import TEXTBOOK, attention, softmax
 
 TEXTS = [
     "Attention weights are computed with a softmax.",
@@ -27,84 +27,38 @@ ENTRIES: list[Any] = [
 ]
 
 
-def sparsemax(scores: Tensor) -> Tensor:
-    """Return the projection on the simplex by sorting (Martins and Astudillo 2016, algorithm 1)."""
-    ordered, _ = scores.sort(-1, descending=True)
-    sums, ranks = ordered.cumsum(-1), torch.arange(1, scores.shape[-1] + 1)
-    size = (1 + ranks * ordered > sums).sum(-1, keepdim=True)
-    threshold = (sums.gather(-1, size - 1) - 1) / size
-    return (scores - threshold).clamp(min=0)
+def one_over_d(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    return softmax(queries, keys, 1 / queries.shape[-1], valid)
 
 
-def formula(label: str, q: Tensor, k: Tensor, valid: Tensor, scaling: float) -> Tensor:
-    """Return the weights (b, h, n, m) of a scorer and normaliser by their formulas."""
-    scores = (q @ k.mT) * (1 / q.shape[-1] if label == "one_over_d" else scaling)
-    if label == "cosine":
-        scores = 8 * nn.functional.normalize(q, dim=-1) @ nn.functional.normalize(k, dim=-1).mT
-    low = scores.masked_fill(~valid, -1e30)
-    count = valid.sum(-1, keepdim=True)
-    if label == "sparsemax":
-        return sparsemax(low.double()).to(q.dtype)
-    if label == "relu":
-        return scores.clamp(min=0).masked_fill(~valid, 0) / count
-    if label == "softmax_plus_one":
-        powers = low.double().exp()
-        return (powers / (1 + powers.sum(-1, keepdim=True))).to(q.dtype)
-    if label == "uniform":
-        return valid / count
-    if label == "zero":
-        return torch.zeros_like(scores)
-    return low.softmax(-1)
+def relu(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    return (queries @ keys.mT * scale).clamp(min=0) * valid / valid.sum(-1, keepdim=True).clamp(min=1)
 
 
-def registered(label: str, layers: set[int] | None, heads: set[int] | None) -> Callable[..., tuple[Tensor, None]]:
-    """Return an attention function for transformers' registry, with another formula in some layers and heads."""
-
-    def attend(
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        scaling: Any = None,
-        **_: Any,
-    ) -> tuple[Tensor, None]:
-        groups = query.shape[1] // key.shape[1]
-        key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
-        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        n, m = query.shape[-2], key.shape[-2]
-        valid = torch.ones(n, m, dtype=torch.bool)
-        if attention_mask is not None:
-            valid = attention_mask if attention_mask.dtype == torch.bool else attention_mask > -1e4
-        valid = valid.expand(query.shape[0], query.shape[1], n, m)
-        own, new = (formula(each, query, key, valid, scaling) @ value for each in ("model", label))
-        index = module.layer_idx if getattr(module, "layer_idx", None) is not None else module.number
-        if layers is not None and index not in layers:
-            new = own
-        elif heads is not None:
-            chosen = torch.tensor([head in heads for head in range(query.shape[1])])
-            new = torch.where(chosen[:, None, None], new, own)
-        return new.transpose(1, 2).contiguous(), None
-
-    return attend
+def cosine(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    queries, keys = (nn.functional.normalize(each, dim=-1) for each in (queries, keys))
+    return softmax(queries, keys, 8.0, valid)
 
 
-def outputs(
-    model: Any, inputs: Any, label: str, layers: set[int] | None = None, heads: set[int] | None = None
-) -> Tensor:
-    """Return the main output of a model with a formula inside, without this package."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import eager_mask
+def zero(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    return torch.zeros(valid.shape)
 
-    AttentionInterface.register("oracle", registered(label, layers, heads))
-    AttentionMaskInterface.register("oracle", eager_mask)
-    before = model.config._attn_implementation
-    model.set_attn_implementation("oracle")
-    try:
-        with torch.no_grad():
-            given = model(**inputs)
-    finally:
-        model.set_attn_implementation(before)
+
+FORMULAS = {**TEXTBOOK, "one_over_d": one_over_d, "relu": relu, "cosine": cosine, "zero": zero}
+LABELS = FORMULAS.keys() - {"model"}
+
+
+def outputs(model: Any, inputs: Any, label: str, layers: set[int] | None = None, head: int | None = None) -> Tensor:
+    """Return the main output of a model with a formula in some layers and in one head of them, without this package."""
+
+    def in_head(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+        chosen = torch.arange(queries.shape[1]).eq(head or 0)[:, None, None]
+        new, own = (FORMULAS[name](queries, keys, scale, valid) for name in (label, "model"))
+        return torch.where(chosen, new, own)
+
+    weights = FORMULAS[label] if head is None else in_head
+    with torch.no_grad(), attention(model, weights if layers is None else dict.fromkeys(layers, weights)):
+        given = model(**inputs)
     main: Tensor = given.logits if "logits" in given else given.last_hidden_state
     return main.double()
 
@@ -116,11 +70,7 @@ def loss_of(logits: Tensor, tokens: Tensor, valid: Tensor) -> tuple[float, Tenso
     return float(-logs.gather(-1, tokens[:, 1:][counted][:, None]).mean()), logs
 
 
-PLACES: list[tuple[str, set[int] | None, set[int] | None]] = [
-    ("all", None, None),
-    ("layer", {1}, None),
-    ("head", {1}, {2}),
-]
+PLACES: list[tuple[str, set[int] | None, int | None]] = [("all", None, None), ("layer", {1}, None), ("head", {1}, 2)]
 
 
 def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
@@ -146,14 +96,14 @@ def test_a_sentence_encoder(minilm: str) -> None:
     whole = attncli.run({"study": "swap", "model": minilm, "texts": TEXTS, "scorers": ENTRIES, "by": "all"})
     model: Any = transformers.AutoModel.from_pretrained(minilm).eval()
     for index, layer in enumerate(model.encoder.layer):
-        layer.attention.self.number = index
+        layer.attention.self.layer_idx = index
     inputs = transformers.AutoTokenizer.from_pretrained(minilm)(TEXTS, return_tensors="pt", padding=True)
     valid = inputs["attention_mask"].bool()
     own = outputs(model, inputs, "model")
-    for label in ("one_over_d", "sparsemax", "relu", "softmax_plus_one", "cosine", "uniform", "zero"):
-        for by, layers, heads in PLACES:
+    for label in LABELS:
+        for by, layers, head in PLACES:
             row = row_of(whole if by == "all" else result, label, by)
-            new = outputs(model, inputs, label, layers, heads)
+            new = outputs(model, inputs, label, layers, head)
             expected = float((new - own)[valid].norm() / own[valid].norm())
             assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, by)
             cosines = torch.cosine_similarity(own[valid], new[valid], dim=-1)
@@ -178,9 +128,9 @@ def test_a_language_model_with_groups_of_heads() -> None:
     own = outputs(model, inputs, "model")
     loss, logs = loss_of(own, tokens, valid)
     assert row_of(result, "model", "all")["loss"] == pytest.approx(loss, abs=1e-4)
-    for label in ("one_over_d", "sparsemax", "relu", "softmax_plus_one", "cosine", "uniform", "zero"):
-        for place, layers, heads in PLACES:
-            row, new = row_of(result, label, place), outputs(model, inputs, label, layers, heads)
+    for label in LABELS:
+        for place, layers, head in PLACES:
+            row, new = row_of(result, label, place), outputs(model, inputs, label, layers, head)
             expected = float((new - own)[valid].norm() / own[valid].norm())
             assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, place)
             new_loss, new_logs = loss_of(new, tokens, valid)
