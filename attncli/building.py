@@ -229,7 +229,7 @@ def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[
         return queries, keys
     queries, keys = at_least_float32(queries, keys)
     if entry.qk_norm is not None:
-        norm: Any = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
+        norm: Callable[..., Tensor] = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
         queries, keys = (norm(tensor, tensor.shape[-1:], eps=EPSILON) for tensor in (queries, keys))
     rounding = rounding_of(entry)
     return rounding.vectors(queries), rounding.vectors(keys)

@@ -154,7 +154,7 @@ class _Side:
         elements = torch.arange(leading.numel(), device=tensor.device)
         self._axes = torch.unravel_index(elements, leading) if len(leading) > 1 else None
 
-    def index(self, elements: slice, rows: slice) -> tuple[Any, ...]:
+    def index(self, elements: slice, rows: slice) -> tuple[slice | Tensor, ...]:
         """Return the index of these rows in the unflattened tensor; flattening expanded axes would copy them."""
         return (elements, rows) if self._axes is None else (*(axis[elements] for axis in self._axes), rows)
 

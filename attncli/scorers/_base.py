@@ -45,7 +45,7 @@ class Scorer(nn.Module):
         """Return the scores, the dot product of `as_dot`."""
         product = self.as_dot(queries, keys)
         if product is None:
-            raise NotImplementedError("no method `forward` or `as_dot`")
+            raise NotImplementedError(f"{type(self).__name__} has no method `forward`")
         queries, keys, scale = product
         is_one = isinstance(scale, float) and scale == 1.0  # a tensor has a scale for each head
         return (queries if is_one else queries * scale) @ keys.mT  # ... n m

@@ -117,18 +117,6 @@ def test_gradients_pass_through_the_softmax_and_stop_at_the_mask() -> None:
     assert torch.autograd.gradcheck(lambda s, v: attend(s, v, lengths)[0], leaves)
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "wanted"),
-    [(INF, 1.0, INF), (-INF, 1.0, -INF), (INF, INF, INF), (INF, -INF, NAN), (NAN, 1.0, NAN), (NAN, INF, NAN)],
-)
-def test_values_that_are_seen_act_as_ieee_says(a: float, b: float, wanted: float) -> None:
-    """Values of weight 0, even NaN, have no effect."""
-    weights, values = torch.tensor([[0.5, 0.5, 0.0], [0.0] * 3]), torch.tensor([[a, 1.0], [b, 3.0], [NAN, INF]])
-    output = weighted_sum(weights, values)
-    torch.testing.assert_close(output, torch.tensor([[wanted, 2.0], [0.0, 0.0]]), equal_nan=True)
-    torch.testing.assert_close(output[:1], weights[:1, :2] @ values[:2], equal_nan=True)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weights_and_values_that_are_not_finite_act_as_ieee_says(dtype: torch.dtype) -> None:
     """Every combination of two weights and two values, against sums of Python floats."""
