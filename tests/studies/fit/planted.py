@@ -19,13 +19,13 @@ from attncli.swapping import entry_of
 HEADS, SIZE = 4, 6
 
 
-def layer(texts: int = 48, n: int = 12, seed: int = 0, junk: float = 1e3) -> LayerCalls:
-    """Return the calls of a layer for texts of several lengths, with `junk` in the padding of the keys."""
+def layer(texts: int = 48, n: int = 12, seed: int = 0) -> LayerCalls:
+    """Return the calls of a layer for texts of several lengths, with large numbers in the padding of the keys."""
     generator = torch.Generator().manual_seed(seed)
     queries, keys, values = (torch.randn(texts, HEADS, n, SIZE, generator=generator) for _ in range(3))
     lengths = torch.randint(n // 2, n + 1, (texts,), generator=generator)
     real = torch.arange(n) < lengths[:, None]
-    keys = torch.where(real[:, None, :, None], keys, junk)
+    keys = torch.where(real[:, None, :, None], keys, 1e3)
     valid = real[:, None, None, :].expand(texts, 1, n, n)
     call = AttentionCall(queries, keys, values, torch.zeros_like(values), SIZE**-0.5, "layer", valid=valid)
     return LayerCalls.joined("layer", 0, [inputs_of(call, torch.float32, torch.device("cpu"))], [texts])

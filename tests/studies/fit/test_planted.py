@@ -15,6 +15,7 @@ from tests.reference import ORACLES
 from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer, planted
 
 EVERY = torch.arange(48)
+STEPS = FitOptions.model_fields["steps"].default
 
 
 def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
@@ -25,23 +26,6 @@ def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
         for parameter in [*scorer.parameters()][-1:]:
             parameter.data.mul_(factor)
     return made
-
-
-def minimise(fit: LayerFit, rounds: int) -> None:
-    """Minimise the losses of all queries by L-BFGS, which is exact where there are few of them."""
-    leaves = [each.requires_grad_() for each in fit.learnt.raw.values()]
-    exact: dict[str, Any] = {"tolerance_grad": 1e-9, "tolerance_change": 1e-12}
-    optimizer = torch.optim.LBFGS(leaves, max_iter=rounds, history_size=30, line_search_fn="strong_wolfe", **exact)
-
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        fit.put()
-        loss = losses(fit, fit.calls.part(EVERY), fit.model.part(EVERY), by_output=False).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    fit.put()
 
 
 def worst(fit: LayerFit) -> float:
@@ -63,12 +47,13 @@ def test_factors(name: str, option: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_matrices_of_general(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = teachers("general", 3.0)
+    made, done = teachers("general", 3.0), list[float]()
     planted(monkeypatch, made)
     fit = fit_of("general", layer())
-    minimise(fit, 200)
+    descend([fit], EVERY, STEPS, False, torch.Generator().manual_seed(0), done.append)
     wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in made])
-    assert float((fit.learnt.values["W.weight"].detach() - wanted).norm() / wanted.norm()) < 1e-4
+    assert float((fit.learnt.values["W.weight"] - wanted).norm() / wanted.norm()) < 1e-4
+    assert done == pytest.approx([(step + 1) / STEPS for step in range(STEPS)])
 
 
 def test_additive_with_twice_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,18 +61,8 @@ def test_additive_with_twice_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, teachers("additive", num_hiddens=8))
     fit = fit_of("additive:num_hiddens=16", layer())
     assert middle(fit) > 0.02
-    steps = FitOptions.model_fields["steps"].default
-    descend([fit], EVERY, steps, False, torch.Generator().manual_seed(0), lambda done: None)
+    descend([fit], EVERY, STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
     assert middle(fit) < 1e-4
-
-
-def test_descent(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, teachers("general", 3.0))
-    fit = fit_of("general", layer())
-    before, done = middle(fit), list[float]()
-    descend([fit], EVERY, 300, False, torch.Generator().manual_seed(0), done.append)
-    assert middle(fit) < before / 4
-    assert done == pytest.approx([(step + 1) / 300 for step in range(300)])
     assert not any(each.requires_grad for each in fit.learnt.raw.values())
 
 
@@ -112,25 +87,16 @@ def test_moments_agree_at_the_minimum(name: str, option: str) -> None:
 
 
 def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
-    """Without it the score is odd, and of centred queries and keys it learns nothing about an even one."""
-    alone, found = fit_of({"scorer": "dot", "normalizer": "uniform", "label": "u"}, layer()), dict[bool, float]()
+    """Without it the score is odd, and learns nothing about an even one that helps other centred queries and keys."""
+    uniform = middle(fit_of({"scorer": "dot", "normalizer": "uniform", "label": "u"}, layer(seed=1)))
     for bias in (False, True):
-        fit = fit_of({"scorer": "additive", "num_hiddens": 16, "bias": bias}, layer())
-        minimise(fit, 150)
-        found[bias] = middle(fit)
-    uniform = middle(alone)
-    assert found[True] < 0.2 * uniform
-    assert found[False] > 0.6 * uniform
-
-
-def test_padding_never_matters() -> None:
-    fits = [fit_of("cosine", layer(junk=junk)) for junk in (0.0, 1e3)]
-    for fit in fits:
-        solve([fit], "scale", EVERY)
-    torch.testing.assert_close(*(fit.learnt.values["scale"] for fit in fits), rtol=1e-6, atol=0.0)
-    first, second = (measure(fit, EVERY) for fit in fits)
-    for name, values in first.items():
-        assert values == pytest.approx(second[name], rel=1e-5)
+        fit, other = (
+            fit_of({"scorer": "additive", "num_hiddens": 16, "bias": bias}, layer(seed=seed)) for seed in (0, 1)
+        )
+        descend([fit], EVERY, 150, False, torch.Generator().manual_seed(0), lambda done: None)
+        other.learnt = fit.learnt
+        other.put()
+        assert middle(other) < 0.4 * uniform if bias else middle(other) > 0.95 * uniform
 
 
 def test_divergence_of_weights_that_need_not_sum_to_one() -> None:
@@ -157,42 +123,12 @@ def test_sets_that_heads_share() -> None:
     assert sums[1] < min(sums[0], sums[2])
 
 
-def test_parameters_belong_to_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, [SCORERS["cosine"](SIZE, SIZE, scale=value) for value in (0.5, 1.0, 3.0, 20.0)])
-    fit = fit_of("cosine", layer())
-    solve([fit], "scale", EVERY)
-    fit.learnt.raw["scale"] = fit.learnt.raw["scale"].flip(0)
-    fit.put()
-    assert worst(fit) > 0.1
-
-
-def _slow(fit: LayerFit) -> list[float]:
-    """Return the mean divergence of each head by loops over floats."""
-    part, own = fit.calls.part(EVERY), fit.model.part(EVERY)
-    weights, target = fit.weights(part).double(), fit.target(own).double()
-    sums, count = [0.0] * HEADS, 0
-    for text in range(len(EVERY)):
-        for query in part.counted[text, 0].nonzero()[:, 0].tolist():
-            count += 1
-            keys = own.valid[text, 0, query].nonzero()[:, 0].tolist()
-            for head in range(HEADS):
-                p, w = target[text, head, query, keys].tolist(), weights[text, head, query, keys].tolist()
-                sums[head] += math.fsum(a * math.log(a / b) - a + b for a, b in zip(p, w, strict=True) if a)
-    return [each / count for each in sums]
-
-
 def test_losses_are_the_figures_of_the_same_texts() -> None:
     """A step of descent sees the mean divergence, or the square of the relative error of the output."""
     fit = fit_of("cosine:scale=3", layer())
     figures, parts = measure(fit, EVERY), (fit.calls.part(EVERY), fit.model.part(EVERY))
     assert losses(fit, *parts, by_output=False).tolist() == pytest.approx(figures["kl"], rel=1e-4)
     assert losses(fit, *parts, by_output=True).sqrt().tolist() == pytest.approx(figures["output_l2"], rel=1e-4)
-
-
-def test_figures_against_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, teachers("general", 3.0))
-    fit = fit_of("general", layer())
-    assert measure(fit, EVERY)["kl"] == pytest.approx(_slow(fit), rel=1e-5)
 
 
 def test_factors_stay_finite(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Trained parameters are saved by label, d and seed, and an attention experiment reads them."""
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,13 +36,15 @@ SHAPES: dict[str, dict[str, list[int]]] = {
 KEYS: dict[str, Any] = {**SMALL, "study": "train", "scorers": SCORERS, "steps": 30, "lr": 0.05, "seeds": 3}
 
 
-@pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attncli.Result:
-    """Train into the folder `run`."""
-    (tmp_path / "warm.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    return attncli.run(KEYS, out="run")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Iterator[attncli.Result]:
+    """Train into the folder `run` of the working directory."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "warm.py").write_text(OWN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        yield attncli.run(KEYS, out="run")
 
 
 def test_every_seed_of_every_scorer_has_its_own(trained: attncli.Result) -> None:

@@ -40,7 +40,13 @@ def test_equal_weights_are_right_as_often_as_values_recur(keys: int, classes: in
     assert chance_level(8, 8) == pytest.approx(0.324654102325439)
 
 
-@pytest.mark.parametrize(("keys", "classes"), [(8, 8), (128, 8), (2, 16384), (16384, 2), (3000, 500)])
+def test_chance_level_of_two_classes_in_closed_form() -> None:
+    """The larger of two counts of n values is n/2 (1 + C(n, n/2) / 2^n) in the mean."""
+    assert chance_level(4096, 2) == pytest.approx(0.5 + 0.5 * (math.comb(4096, 2048) / 2**4096), rel=1e-9)
+    assert chance_level(2, 16384) == pytest.approx(0.5 + 0.5 / 16384, rel=1e-12)
+
+
+@pytest.mark.parametrize(("keys", "classes"), [(128, 8), (3000, 500)])
 def test_chance_level_by_simulation(keys: int, classes: int) -> None:
     """Within five standard errors; in closed form there is always an answer, and ties do not matter."""
     randomness, right = np.random.default_rng(7), list[bool]()
