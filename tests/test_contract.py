@@ -29,8 +29,8 @@ EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 # The claims have pages and tests of their own.
 PATHS = sorted(path for path in EXPERIMENTS.glob("*.yaml") if "\nsweep:" not in path.read_text(encoding="utf-8"))
 SMALLER = {
-    "saturation": ["d=[2, 64, 1024]", "rows=300"],
-    "variance": ["d=[1, 64, 1024]", "samples=40000"],
+    "saturation": ["d=[2, 64]", "rows=100"],
+    "variance": ["d=[1, 64]", "samples=40000"],
     "variance_correlated": ["d=[1, 64]", "samples=40000"],
     "variance_nonzero_mean": ["d=[1, 64]", "samples=40000"],
     "speed": ["n=4", "d=4"],
@@ -54,14 +54,14 @@ OPTIONED = [
     {"scorer": "dot"},
     {"scorer": "vector_sum"},
 ]
-MORE: dict[str, dict[str, Any]] = {  # beside the experiments: keys that none of them has
+SAMPLES, ROWS, MOMENTS = {"samples": 5000}, {"rows": 60, "keys": 9}, {"query_mean": 0.5, "key_std": 2.0, "rho": 0.25}
+MORE: dict[str, dict[str, Any]] = {  # beside the experiments: keys that none of them has; all scorers if it has none
     "leading_axes": {"data": {**TENSORS, "valid_lens": {"random": [0, 7]}}, "scorers": OPTIONED, "train": True},
     "outputs_alone": {"data": TENSORS, "scorers": OPTIONED[:3], "weights": False, "seed": 5},
-    "top_left": {"data": TENSORS, "mask": {"causal": "top_left"}, "scorers": ALL, "dtype": "float64"},
+    "top_left": {"data": TENSORS, "mask": {"causal": "top_left"}, "dtype": "float64"},
     "bottom_right": {
         "data": {**TENSORS, "valid_lens": [[0, 1, 2, 3, 4], [7, 6, 5, 4, 3]]},
         "mask": {"causal": "bottom_right", "empty_row": "uniform"},
-        "scorers": ALL,
     },
     "fills": {
         "data": {
@@ -69,51 +69,18 @@ MORE: dict[str, dict[str, Any]] = {  # beside the experiments: keys that none of
             "keys": {"shape": [2, 4, 4], "fill": "correlated", "with": "queries", "rho": 0.5},
             "values": [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]],
         },
-        "scorers": ALL,
         "tokens": {"queries": list("abcd"), "keys": list("efgh")},
     },
-    "variance_of_all": {
-        "study": "variance",
-        "d": [2, 5],
-        "samples": 5000,
-        "scorers": ALL,
-        "query_mean": 0.5,
-        "key_std": 2.0,
-        "rho": 0.25,
-    },
-    "variance_of_tails": {
-        "study": "variance",
-        "d": [3],
-        "samples": 5000,
-        "scorers": ALL,
-        "distribution": "student_t",
-        "df": 9,
-    },
-    "saturation_of_all": {"study": "saturation", "d": [2, 5], "rows": 60, "keys": 9, "scorers": ALL},
-    "saturation_of_signs": {
-        "study": "saturation",
-        "d": [3],
-        "rows": 60,
-        "keys": 9,
-        "scorers": ALL,
-        "distribution": "rademacher",
-    },
-    "variance_of_real_pairs": {"study": "variance", "from": "leading_axes.yaml", "scorers": ALL},
-    "saturation_of_real_pairs": {"study": "saturation", "from": "bottom_right.yaml", "scorers": ALL},
-    "bench_of_all": {
-        "study": "bench",
-        "n": [3],
-        "m": 5,
-        "d": 4,
-        "heads": 2,
-        "batch": 2,
-        "scorers": ALL,
-        "measure": "output",
-        "backward": True,
-    },
-    "train_of_all": {"study": "train", "d": [4], "seeds": 2, "steps": 2, "test_keys": [4, 16], "scorers": ALL},
+    "variance_of_all": {"study": "variance", "d": [2, 5], **MOMENTS, **SAMPLES},
+    "variance_of_tails": {"study": "variance", "d": 3, "distribution": "student_t", "df": 9, **SAMPLES},
+    "saturation_of_all": {"study": "saturation", "d": [2, 5], **ROWS},
+    "saturation_of_signs": {"study": "saturation", "d": 3, "distribution": "rademacher", **ROWS},
+    "variance_of_real_pairs": {"study": "variance", "from": "leading_axes.yaml"},
+    "saturation_of_real_pairs": {"study": "saturation", "from": "bottom_right.yaml"},
+    "bench_of_all": {"study": "bench", "n": 3, "m": 5, "d": 4, "heads": 2, "batch": 2, "backward": True},
+    "train_of_all": {"study": "train", "d": 4, "seeds": 2, "steps": 2, "test_keys": [4, 16]},
 }
-PICTURES = ["leading_axes", "saturation_of_real_pairs", "variance_of_real_pairs", "bench_of_all", "train_of_all"]
+PICTURES = ["d2l", "multi_head", "saturation_of_real_pairs", "variance_of_real_pairs", "bench_of_all", "train_of_all"]
 DRAWN = ["fills", "leading_axes", "saturation_of_signs", "variance_of_tails"]
 FAILED = {"expect": [{"where": {"label": "dot"}, "metric": "entropy", "above": 100}]}
 EXIT_CODES = {
@@ -174,7 +141,7 @@ NAMES = [*(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in 
 
 def write_more(folder: Path) -> None:
     for name, keys in MORE.items():
-        (folder / f"{name}.yaml").write_text(json.dumps({"name": name, **keys}))  # JSON is YAML
+        (folder / f"{name}.yaml").write_text(json.dumps({"name": name, "scorers": ALL, **keys}))  # JSON is YAML
 
 
 def run(name: str, folder: Path) -> Path:
