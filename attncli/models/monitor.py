@@ -211,8 +211,8 @@ class Monitor:
             except Exception as error:  # also shapes and kinds of tensors that `read` does not expect
                 is_told = isinstance(error, UnreadableError | InputError)
                 reason = str(error) if is_told else f"its tensors cannot be read ({str(error).partition(chr(10))[0]})"
-                for watch, site in chosen:
-                    watch.fail(site, reason)
+                for watch, _ in chosen:
+                    watch.miss(reason)
                 return output
             new = call.output
             if swap is not None and call.problem is None:

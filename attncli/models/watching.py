@@ -92,10 +92,6 @@ class Watch(AbstractContextManager["Watch"]):
         site = Site(layer, kind, number)
         return site if self.chooses(site) else None
 
-    def fail(self, site: Site, problem: str) -> None:
-        """Handle a chosen call that cannot be read."""
-        self.miss(problem)
-
     def miss(self, problem: str, modules: Sequence[nn.Module] | None = None) -> None:
         """Add attention that is not recognised to `missed`, with the stack of its modules (default: the running)."""
         if modules is None or self.sees(modules):

@@ -1,6 +1,5 @@
 """Modules of torch: heads, masks and names, with the modules' own weights as the oracle."""
 
-import threading
 import weakref
 
 import pytest
@@ -129,17 +128,6 @@ def test_compiled_models_run_as_they_are_written() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 1)
     seen = attncli.capture(torch.compile(model, backend=refuse), X)
     assert [record.name for record in seen.records] == ["layers.0.self_attn"]
-
-
-def test_another_thread_is_not_watched() -> None:
-    model = attention()
-    thread = threading.Thread(target=lambda: model(X, X, X))
-    with attncli.Capture() as seen:
-        thread.start()
-        thread.join()
-        model(X, X, X)
-    assert [record.name for record in seen.records] == ["MultiheadAttention"]
-    assert [missed.problem for missed in seen.missed] == ["it ran in another thread, which is not watched"]
 
 
 def test_what_fails_leaves_nothing_behind() -> None:
