@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import attncli
 from attncli.attention import at_least_float32
 from attncli.building import build_scorer, rules_of
-from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.build import Inputs
 from attncli.pooling import pool_by_rules
 from attncli.results import Result
@@ -21,7 +21,7 @@ from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
 from tests import reference
 from tests.common.pairs.samples import swept
-from tests.experiments import inputs_of, result_of
+from tests.experiments import entry_of, inputs_of, result_of
 from tests.scorers.catalogue import normal
 
 NORMS = ["layer", "rms"]
@@ -30,10 +30,6 @@ DATA: dict[str, Any] = {
     "keys": {"shape": [2, 3, 7, 5], "mean": -2.0},
     "valid_lens": [7, 4],
 }
-
-
-def entry_of(**keys: Any) -> ScorerEntry:
-    return entry_models()[keys["scorer"]].model_validate(keys)
 
 
 def oracle(entry: ScorerEntry, inputs: Inputs, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -260,8 +260,14 @@ def test_slopes_of_alibi_need_the_number_of_heads() -> None:
 def test_tables_and_files_have_the_numbers() -> None:
     lines = good("run", "part.safetensors", "--set", "data.layer=0", "--out", "run", "--no-plots", "--full")
     assert re.findall(r"^0 +(\d) ", lines, re.MULTILINE)[:1] == ["1"]
+    _, weights, _ = of_heads("first", "model", CHOSEN)
     with Path("run/weights.csv").open(newline="") as file:
-        assert {int(row["head"]) for row in csv.DictReader(file)} == {*CHOSEN}
+        rows = [row for row in csv.DictReader(file) if row["label"] == "model"]
+    assert {int(row["head"]) for row in rows} == {*CHOSEN}
+    for row in rows:
+        batch, head, query, key = (int(row[axis]) for axis in ("batch", "head", "query", "key"))
+        expected = float(weights[batch, CHOSEN.index(head), query, key])
+        assert float(row["weight"]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
     with Path("run/heads.csv").open(newline="") as file:
         assert {int(row["head"]) for row in csv.DictReader(file)} == {*CHOSEN}
     one = good(
@@ -274,17 +280,6 @@ def test_tables_and_files_have_the_numbers() -> None:
     assert "Shown: heads 3, 4 of batch 0; heads 3, 4 of batch 1 (of 2 x 3), as the config says" in " ".join(
         chosen.split()
     )
-
-
-def test_weights_csv_has_the_weights_of_each_head() -> None:
-    good("run", "part.safetensors", "--set", "data.layer=0", "--out", "run", "--no-plots", "--quiet")
-    _, weights, _ = of_heads("first", "model", CHOSEN)
-    with Path("run/weights.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["label"] == "model":
-                batch, head, query, key = (int(row[axis]) for axis in ("batch", "head", "query", "key"))
-                expected = float(weights[batch, CHOSEN.index(head), query, key])
-                assert float(row["weight"]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
 
 
 def test_heatmaps_have_the_numbers() -> None:

@@ -11,14 +11,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli.building import inputs_of_entry, rules_of, scoring_of
-from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.masks import Valid
 from attncli.pooling import pool_by_rules
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS
 from tests.common.pairs.samples import swept
 from tests.docs import ROOT
-from tests.experiments import result_of
+from tests.experiments import entry_of, result_of
 from tests.scorers.catalogue import make, normal, same_bits
 
 HALF = ["float16", "bfloat16"]
@@ -27,10 +27,6 @@ B, HEADS, N, D = 2, 8, 128, 64
 SCALE = 0.11  # no power of two, with which a product is exact
 PAGE = ROOT / "docs" / "how-to" / "rounding.md"
 AMX = "pack_vnni2 is only supported when avx512 is supported"  # with ATEN_CPU_CAPABILITY on a processor with AMX
-
-
-def entry_of(**keys: Any) -> ScorerEntry:
-    return entry_models()[keys["scorer"]].model_validate(keys)
 
 
 def given(size: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

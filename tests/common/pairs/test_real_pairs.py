@@ -127,15 +127,6 @@ def test_padding_never_counts(leading: tuple[int, ...], padding: float, tmp_path
     assert_records(stored(tmp_path, given), given, heads=len(leading) > 1)
 
 
-def test_a_head_where_no_row_is_left(tmp_path: Path) -> None:
-    valid = torch.stack([torch.eye(3, 4).bool(), torch.ones(3, 4).bool()])[None]  # b heads n m
-    given = {"queries": torch.randn(1, 2, 3, 5), "keys": torch.randn(1, 2, 4, 5), "valid": valid}
-    rows = swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records
-    assert [(row["head"], row["rows"]) for row in rows] == [(0, 0), (1, 3)]
-    assert (rows[0]["entropy"], rows[0]["jacobian_median"]) == (None, None)
-    assert rows[1]["entropy"] > 0
-
-
 def test_the_dtype_of_the_config_rounds(tmp_path: Path) -> None:
     given = tensors(2)
     result = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}], dtype="bfloat16")
