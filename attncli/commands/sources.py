@@ -49,10 +49,10 @@ class Drawable:
         """
         if self.result is None:
             return None
-        from attncli.studies.attention.figure import places_drawn  # loads matplotlib
+        from attncli.studies.attention.figure import heads_drawn  # loads matplotlib
 
         drawn = len(labels or self.matrices.tensors)
-        return places_drawn(self.result, drawn, minus, note, self.layer)
+        return heads_drawn(self.result, drawn, minus, note, self.layer)
 
 
 def load_source(

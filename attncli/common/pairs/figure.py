@@ -39,7 +39,7 @@ class Points:
         for index, curve in enumerate(self.curves.values()):
             shift = DODGE * ((index + 0.5) / len(self.curves) - 0.5)
             sizes = curve["d"] * MARGIN ** (shift if len(curve["d"]) == 1 else 0.0)
-            curve["place"] = curve.get("head", np.zeros(1)) + shift if self.real else sizes
+            curve["x"] = curve.get("head", np.zeros(1)) + shift if self.real else sizes
 
     def draw(self, axes: Axes, title: str, columns: tuple[str, str, str], *, decades: bool, bands: bool) -> None:
         """Draw the points with their intervals; `columns` names the values and the low and high ends.
@@ -58,9 +58,9 @@ class Points:
             points = [curve[column][shown] for column in columns]
             highest = max([highest, *points[2]])
             if bands and not self.real and shown.sum() > 1:
-                draw_line(axes, curve["place"][shown], points, self.lines[label], bands=len(self.curves))
+                draw_line(axes, curve["x"][shown], points, self.lines[label], bands=len(self.curves))
             else:
-                draw_line(axes, curve["place"][shown], points, self.lines[label], linestyle="none")
+                draw_line(axes, curve["x"][shown], points, self.lines[label], linestyle="none")
         if decades:
             frame([axes], "bands" if bands and not self.real else "bars")
         if decades or highest <= 1.0:

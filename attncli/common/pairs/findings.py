@@ -19,7 +19,7 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
     `ranges from 2 (head 0) to 3 (head 4)` over heads, `is 2 in each of 4 heads`, and `1.2 at d = 8` for a single row.
     """
     if len(rows) == 1:
-        of = "" if rows[0]["head"] is None else f" ({place_of(rows[0])})"
+        of = "" if rows[0]["head"] is None else f" ({head_words(rows[0])})"
         return f"{number(rows[0][key])} at d = {rows[0]['d']}{of}", list(rows)
     if over_sizes(rows):
         words, named = trend([row[key] for row in rows], [f"d = {row['d']}" for row in rows], margins)
@@ -28,7 +28,7 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
     low, high = (number(row[key], 3) for row in ends)
     if low == high:
         return f"is {low} in each of {len(rows)} heads", ends
-    return f"ranges from {low} ({place_of(ends[0])}) to {high} ({place_of(ends[1])})", ends
+    return f"ranges from {low} ({head_words(ends[0])}) to {high} ({head_words(ends[1])})", ends
 
 
 def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:
@@ -37,7 +37,7 @@ def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:
     return {column: [row[column] for row in rows] for column in keys}
 
 
-def place_of(row: Row) -> str:
+def head_words(row: Row) -> str:
     """Return text such as `head 3`, or `layer 0, head 3` for a row with a layer."""
     return f"layer {row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
 

@@ -29,7 +29,7 @@ from attncli.building import (
     with_model_defaults,
 )
 from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
-from attncli.common.pairs.findings import place_of
+from attncli.common.pairs.findings import head_words
 from attncli.common.pairs.options import PairsOptions
 from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.config.scorer_entries import ScorerEntry
@@ -248,7 +248,7 @@ def result_of(
     records = [row for row in curve if row["d"] in prepared.sizes]
     for label, rows in by_label(records).items():
         for row in [record for record in rows if not math.isfinite(record[watched] or 0.0)][:1]:
-            where = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {place_of(row)}"
+            where = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {head_words(row)}"
             progress.note(f"warning: {label}: NaN or infinite scores at {where}; float64 has a larger range")
     facts = PairsFacts(**prepared.entries.data)
     if prepared.is_real:

@@ -12,7 +12,7 @@ from attncli.results import Matrices, Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Heatmap, Panel, select
-from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_places
+from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_heads
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
@@ -30,7 +30,7 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
     weights = result.matrices("weights")
     if weights.tensors:
         notes = list[str]()
-        heads = places_drawn(result, len(weights.tensors), look.minus, notes.append)
+        heads = heads_drawn(result, len(weights.tensors), look.minus, notes.append)
         drawers["heatmaps"] = partial(_heatmaps, weights, heads, notes, note, look)
         for label in weights.tensors:
             if label != look.minus:
@@ -40,14 +40,14 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
     return drawers
 
 
-def places_drawn(
+def heads_drawn(
     result: Result, scorers: int, minus: str | None, note: Note, layer: str | None = None
 ) -> Sequence[HeadIndex]:
     """Return the batch elements and heads to draw for this number of scorers; report omissions and order by `note`.
 
     If there are many, the heads with the largest differences between scorers, or from the scorer `minus`, come first.
     """
-    shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus, layer)
+    shown = shown_heads(result, max(MOST_PANELS // scorers, 1), minus, layer)
     if shown.ranked and not shown.note:
         note("the heatmaps show the largest difference first")
     elif shown.note and not shown.is_chosen:

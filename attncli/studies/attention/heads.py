@@ -1,4 +1,4 @@
-"""Choose the batch elements and heads to show: if there are many, the places where scorers differ most."""
+"""Choose the batch elements and heads to show: if there are many, those where scorers differ most."""
 
 import itertools
 import math
@@ -41,15 +41,15 @@ OF_WEIGHTS, OF_OUTPUTS = Distance((JS_DIVERGENCE, AGREEMENT), *WEIGHTS), Distanc
 
 @dataclass(frozen=True)
 class Shown:
-    """The places to show (pairs of batch element and head), in the order of the tensors."""
+    """The heads to show, each with its batch element, in the order of the tensors."""
 
     heads: Sequence[HeadIndex]
-    note: str = ""  # how the places were chosen, in words; empty if all are shown
-    is_chosen: bool = False  # whether the config chooses the places
+    note: str = ""  # how they were chosen, in words; empty if all are shown
+    is_chosen: bool = False  # whether the config chooses them
     ranked: Sequence[HeadIndex] = ()  # if there are many: largest distance first
 
 
-def place_of(row: Row) -> HeadIndex:
+def index_of(row: Row) -> HeadIndex:
     """Return the batch element and head of a row."""
     return row["batch"] or 0, row["head"] or 0
 
@@ -67,17 +67,17 @@ def largest_first(rows: Sequence[Row], distance: Distance) -> list[Row]:
     return sorted(rows, key=lambda row: -max(finite([distance.of(row)]), default=-math.inf))
 
 
-def shown_places(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
-    """Return the places to show: as chosen in the config, else all if there are at most `most`, else a selection.
+def shown_heads(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
+    """Return the heads to show: as chosen in the config, else all if there are at most `most`, else a selection.
 
-    The selection is up to `most` places with the largest distance between any two scorers, or between `label` and
-    another scorer; with a single scorer, the first places.
+    The selection is up to `most` heads with the largest distance between any two scorers, or between `label` and
+    another scorer; with a single scorer, the first heads.
     """
     batches, heads = axes_of(result, layer)
     indices = list(itertools.product(batches, heads))
     facts = AttentionFacts.of(result)
     if facts.heads is not None or facts.batch is not None:
-        chosen = sorted({place_of(row) for row in result.heads if row.get("layer") == layer})
+        chosen = sorted({index_of(row) for row in result.heads if row.get("layer") == layer})
         if chosen == indices:
             return Shown(indices, is_chosen=True)
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
@@ -85,7 +85,7 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
         return Shown(indices)
     rows = [row for row in result.head_comparisons if row.get("layer") == layer and label in (None, row["a"], row["b"])]
     distance = distance_of(rows)
-    by_rank = list(dict.fromkeys(map(place_of, largest_first(rows, distance))))[:most] if distance else []
+    by_rank = list(dict.fromkeys(map(index_of, largest_first(rows, distance))))[:most] if distance else []
     if len(indices) <= most:
         return Shown(indices, ranked=by_rank)
     few = sorted(by_rank or indices[:most])
@@ -109,7 +109,7 @@ def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[i
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
             shape = result.tensors[name].shape[:-2]
             return range(math.prod(shape[:1])), numbers or range(math.prod(shape[1:]))
-    rows = [place_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
+    rows = [index_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
     batches, heads = (range(max(indices) + 1) for indices in zip(*rows, strict=True))
     return batches, numbers or heads
 

@@ -15,7 +15,7 @@ from attncli.models.call import AttentionCall
 from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
-from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, largest_first, place_of
+from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, index_of, largest_first
 from attncli.studies.attention.parts import PreparedAttention
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
@@ -142,7 +142,7 @@ def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
     """
     changed = dict[tuple[str, HeadIndex], str]()
     for row in changes_of(result):
-        changed.setdefault((row["layer"], place_of(row)), row["b"])
+        changed.setdefault((row["layer"], index_of(row)), row["b"])
     return [(layer, index, label) for (layer, index), label in changed.items()]
 
 

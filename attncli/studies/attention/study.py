@@ -103,7 +103,7 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> La
         check_tokens(options.tokens, inputs.queries.shape, inputs.keys.shape)
     tokens |= {side: names for side, names in options.tokens if names is not None}
     _refuse_empty_rows(options, inputs)
-    _check_places(options, inputs)
+    _check_indices(options, inputs)
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
@@ -158,7 +158,7 @@ def _chosen(rows: Sequence[Row], options: AttentionOptions) -> list[Row]:
     return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
 
 
-def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
+def _check_indices(options: AttentionOptions, inputs: Inputs) -> None:
     """Raise an InputError if the config chooses batch elements or heads that the inputs do not have."""
     heads, problems = [head for head in inputs.heads if head is not None], list[Problem]()
     if options.heads is not None and not heads:

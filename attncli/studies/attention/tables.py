@@ -46,11 +46,11 @@ from attncli.studies.attention.heads import (
     choices,
     distance_of,
     largest_first,
-    shown_places,
+    shown_heads,
 )
 from attncli.studies.attention.layers import changes_by_label, changes_of, grids, head_numbers, means, most_changed
 
-MOST_PLACES = 8  # batch elements and heads
+MOST_HEADS = 8  # batch elements and heads
 FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
 FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
 GRID_CELL = 6  # width of a number in layers x heads
@@ -87,7 +87,7 @@ def tables(
         kept = [name for name in STAGES if result.stage(name)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
-        chosen = shown_places(result, _most_places(result, stage, width, most))
+        chosen = shown_heads(result, _most_heads(result, stage, width, most))
         heads, shown = list(chosen.heads), [*stages]
         others = "" if chosen.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
@@ -127,13 +127,13 @@ def _facts(result: Result, record: Row) -> Iterator[str]:
         yield "weights before dropout, output after it"
 
 
-def _most_places(result: Result, stage: str, width: int, most: int | None) -> int:
+def _most_heads(result: Result, stage: str, width: int, most: int | None) -> int:
     """Return the number of batch elements and heads for which the table of a scorer has room."""
     if most is None:
         return prod(map(len, axes_of(result)))
     matrices = next(iter(result.stage(stage).values()))
     rows = len(excerpt_of(matrices, None, None, width, most).queries)
-    return max(min(most // rows, MOST_PLACES), 1)
+    return max(min(most // rows, MOST_HEADS), 1)
 
 
 def _elsewhere(csv: str | None) -> str:

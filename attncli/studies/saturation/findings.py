@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from attncli.common.pairs.findings import change, numbers_of, place_of, power_law
+from attncli.common.pairs.findings import change, head_words, numbers_of, power_law
 from attncli.numbers import finite, number
 from attncli.results import Finding, Row, by_label, in_sentence
 
@@ -37,7 +37,7 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
             f"uniform weights over {most['keys']} keys have norm {number(norm, 3)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
-            head = "" if most["head"] is None else f"{place_of(most)} of "
+            head = "" if most["head"] is None else f"{head_words(most)} of "
             mean, where = (
                 number(most["jacobian_mean"], 3),
                 f"{head}{in_sentence(most['label'], random)} at d = {most['d']}",
