@@ -18,7 +18,7 @@ from attncli.show.pictures.figures import Hint
 from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import PlainFormatter, Size
 from attncli.show.pictures.scales import ColourScale, Numbers
-from attncli.show.pictures.themes import Sheet
+from attncli.show.pictures.themes import THEMES, Sheet
 
 Cells = np.ma.MaskedArray[Any, Any]
 NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
@@ -34,7 +34,8 @@ def colour_map(sheet: Sheet, look: HeatmapLook, *, is_diverging: bool = False) -
     Raises:
         InputError: matplotlib has no colour map of this name.
     """
-    name = look.cmap or (sheet.diverging if is_diverging else sheet.settings["image.cmap"])
+    theme = THEMES[sheet.theme]
+    name = look.cmap or (theme.diverging if is_diverging else theme.colour_map)
     if name not in matplotlib.colormaps:
         question = did_you_mean(name, matplotlib.colormaps)
         near = question if question.startswith("did") else "such as Reds, viridis or Greys"

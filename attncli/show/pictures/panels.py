@@ -30,6 +30,7 @@ Numbers = NDArray[np.float64]
 Size = tuple[float, float]  # in inches
 COLUMN, BOTH_COLUMNS = 4.2, 7.0  # inches, for the 3.3 or 6.9 of a paper
 FEW_PANELS = 4  # fit into one column
+CURVES: Size = (1.0, 1.0)  # shape of a panel of curves, for the choice of columns
 SPARE = 30.0  # em of a page before its panels have their size
 ONE_ROW = 3  # most panels that stand in one row, or in one column of a high page or of wide panels
 PAGE, ROW_PAGE = (1.1, 1.0), (2.0, 1.0)  # shape of a page without a given size: of many panels, and of few
@@ -255,16 +256,11 @@ def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
     return inches
 
 
-def curve_columns(count: int, sheet: Sheet, step: int = 1) -> int:
-    """Return the number of columns for panels of curves in groups of `step`."""
-    return columns_of(count, (1.0, 1.0), sheet, step) if count else 0
-
-
 def panels(
     sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, step: int = 1
 ) -> tuple[Picture, list[Axes]]:
     """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows."""
-    return grid(sheet, count, curve_columns(count, sheet, step), title, facts)
+    return grid(sheet, count, columns_of(count, CURVES, sheet, step), title, facts)
 
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:

@@ -94,11 +94,6 @@ class Sheet:
         """The size of titles and labels in inches."""
         return self.points / 72
 
-    @property
-    def diverging(self) -> str:
-        """The name of the diverging colour map."""
-        return THEMES[self.theme].diverging
-
     def ink(self, share: float = 1.0) -> str:
         """Return the text colour, or a mix of this share of it with the background."""
         return mixed(self.settings["text.color"], self.ground, share)
@@ -141,7 +136,6 @@ def sheet_of(look: Look) -> Sheet:
         **dict.fromkeys(INKED, theme.ink),
         **dict.fromkeys(GROUNDS, theme.ground),
         "grid.color": mixed(theme.ink, theme.ground, 0.1),
-        "image.cmap": theme.colour_map,
     }
     return Sheet(look, settings, points, look.theme, theme.ground, dpi, look.size)
 

@@ -15,8 +15,9 @@ from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import (
     BOTH_COLUMNS,
+    CURVES,
     PlainFormatter,
-    curve_columns,
+    columns_of,
     folded,
     legend,
     one_figure,
@@ -94,7 +95,7 @@ def _facts(result: Result, points: Points, kinds: Mapping[str, str | None]) -> l
 def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[Picture, Axes, list[Axes]]:
     """Return a picture with a panel on the left, and with a panel for each label in a grid to its right."""
     count = len(labels)
-    columns = curve_columns(count, sheet)
+    columns = columns_of(count, CURVES, sheet) if count else 0
     rows = math.ceil(count / columns) if count else 1
     figure = page(sheet, (BOTH_COLUMNS, BOTH_COLUMNS), "Variance and density of the scores", facts)
     figure.shape = SHAPES.get(columns, SHAPE) if rows == 1 else SHAPE
