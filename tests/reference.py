@@ -238,6 +238,15 @@ def for_each_pair(score: Callable[[Vector, Vector], float], queries: Tensor, key
     return matrix([[score(q, k) for k in keys.tolist()] for q in queries.tolist()])
 
 
+def slopes(function: Callable[[list[float]], Sequence[float]], point: Sequence[float]) -> list[list[float]]:
+    """Return the derivatives of several numbers by each entry of the point, by central differences."""
+    step, found = 1e-5, []
+    for place in range(len(point)):
+        ends = [function([x + sign * step * (i == place) for i, x in enumerate(point)]) for sign in (1, -1)]
+        found.append([(above - below) / (2 * step) for above, below in zip(*ends, strict=True)])
+    return found
+
+
 def inner(a: Vector, b: Vector) -> float:
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 

@@ -23,7 +23,7 @@ from tests.common.pairs.samples import by_place, prepared, swept
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of, within_reach
 from tests.scorers.catalogue import normal
 
-D, KEYS, ROWS, STEP = 3, 5, 6, 1e-5
+D, KEYS, ROWS = 3, 5, 6
 EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)
 Row = Sequence[float]
 
@@ -34,23 +34,18 @@ def entry(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def slow_jacobian(name: str, options: Mapping[str, Any], row: Row) -> float:
     """Return the Frobenius norm of the Jacobian, by central differences of the oracle."""
-    squares = []
-    for place in range(len(row)):
-        ends = [[s + sign * STEP * (j == place) for j, s in enumerate(row)] for sign in (1, -1)]
-        above, below = (reference.NORMALIZERS[name](end, **options) for end in ends)
-        squares += [((a - b) / (2 * STEP)) ** 2 for a, b in zip(above, below, strict=True)]
-    return math.sqrt(math.fsum(squares))
+    columns = reference.slopes(lambda scores: reference.NORMALIZERS[name](scores, **options), row)
+    return math.hypot(*(slope for column in columns for slope in column))
 
 
 def slow_gradient(name: str, options: Mapping[str, Any], query: Row, keys: Sequence[Row], values: Row) -> float:
     """Return the length of the gradient of sum_j p_j v_j of dot products at the query, by central differences."""
-    slopes = []
-    for place in range(len(query)):
-        ends = [[q + sign * STEP * (i == place) for i, q in enumerate(query)] for sign in (1, -1)]
-        scores = [[score(name, end, key) for key in keys] for end in ends]
-        above, below = (reference.inner(reference.NORMALIZERS[name](row, **options), values) for row in scores)
-        slopes.append((above - below) / (2 * STEP))
-    return math.hypot(*slopes)
+
+    def pooled(query: Row) -> Row:
+        weights = reference.NORMALIZERS[name]([score(name, query, key) for key in keys], **options)
+        return [reference.inner(weights, values)]
+
+    return math.hypot(*(slope for (slope,) in reference.slopes(pooled, query)))
 
 
 @EVERY

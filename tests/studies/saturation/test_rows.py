@@ -13,7 +13,7 @@ from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.saturation.rows import query_gradient, relative_entropy, row_weights
-from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
+from tests.reference import ORACLES, entropy, inner, masked_softmax, slopes, softmax
 from tests.scorers.catalogue import make, normal
 
 SPREADS = [0.0, 0.1, 1.0, 5.0, 30.0]
@@ -95,19 +95,14 @@ def test_entropy_at_its_ends() -> None:
     assert effective.tolist() == pytest.approx([1.0, 3.0])
 
 
-def pooled(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
-    """Return sum_j p_j v_j for one query (d,), by the oracles."""
-    row = ORACLES[name](scorer, query[None], keys)[0].tolist()
-    return inner(softmax(row), values)
-
-
 def slow_gradient(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
-    """Return the length of the gradient of `pooled` at the query, by central differences."""
-    step, slopes = 1e-5, []
-    for change in torch.eye(len(query), dtype=torch.float64) * step:
-        ends = [pooled(name, scorer, end, keys, values) for end in (query + change, query - change)]
-        slopes.append((ends[0] - ends[1]) / (2 * step))
-    return math.hypot(*slopes)
+    """Return the length of the gradient of sum_j p_j v_j at one query (d,), by central differences of the oracles."""
+
+    def pooled(query: list[float]) -> list[float]:
+        row = ORACLES[name](scorer, torch.tensor([query], dtype=torch.float64), keys)[0].tolist()
+        return [inner(softmax(row), values)]
+
+    return math.hypot(*(slope for (slope,) in slopes(pooled, query.tolist())))
 
 
 @pytest.mark.parametrize("name", SCORERS)
