@@ -46,8 +46,8 @@ def chosen_calls(
             chosen |= {*calls_in(layer, names, problems)}
     in_order = [name for name in names if layers is None or name in chosen]
     for index, head in enumerate(heads or ()):
-        for name in in_order:
-            with collector.under("heads", index):
+        with collector.under("heads", index):
+            for name in in_order:
                 if head >= counts[name]:
                     raise InputError.of(got(head, f"expected 0 to {counts[name] - 1}, of the heads of {name}"))
     collector.check()
