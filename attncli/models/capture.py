@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from attncli.errors import InputError, got
+from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
-from attncli.models.selection import Choice, picks
+from attncli.models.selection import calls_of, choice_of, picks
 from attncli.models.watching import Missed, Site, Watch
 from attncli.numbers import ranges_in
 
@@ -48,7 +48,7 @@ class Capture(Watch):
     ) -> None:
         super().__init__(model)
         self.records: list[AttentionCall] = []
-        self._layers: Choice | None = None if layers is None else ranges_in(layers) or layers
+        self._layers = int(layers) if layers is not None and layers.isdecimal() else layers
         self._heads = None if heads is None else ranges_in(heads)
         self._is_first_only = calls == "first"
         if heads is not None and self._heads is None:
@@ -60,7 +60,8 @@ class Capture(Watch):
         """Whether the call is selected."""
         if site.call and self._is_first_only:
             return False
-        return self._layers is None or picks(self._layers, site.layer, list(self._calls).index(site.layer))
+        number = list(self._calls).index(site.layer)
+        return self._layers is None or picks(choice_of(self._layers), site.layer, number)
 
     @torch.no_grad()
     def keep(self, call: AttentionCall, output: Tensor) -> None:
@@ -75,24 +76,18 @@ class Capture(Watch):
         self.records.append(_copied(call))
 
     def check(self) -> None:
-        """Raise an InputError if no attention was captured, or if a layer chosen by number does not exist."""
-        for numbers in self._layers if self._calls and isinstance(self._layers, list) else ():
-            if numbers[-1] >= len(self._calls):
-                last = f"expected at most {len(self._calls) - 1}, the number of the last layer"
-                raise InputError.of(got(numbers[-1], last), ["layers"])
+        """Raise an InputError if no attention was captured, or if no layer is chosen."""
+        if self._layers is not None and self._calls and (self.records or not self.missed):
+            with below("layers"):
+                calls_of(self._layers, list(self._calls))
         if any(call.problem is None for call in self.records):
             return
         calls: list[AttentionCall | Missed] = [*self.records, *self.missed]
         reasons = [f"{call.layer} ({call.kind}): {call.problem}" for call in calls]
-        if reasons:
-            more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-            raise InputError.of(f"no attention could be captured; {reasons[0]}{more}")
-        if self._calls:
-            names = list(self._calls)
-            known = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
-            expected = f"no layer has this name; expected some of the {len(names)} with attention, {known}"
-            raise InputError.of(got(self._layers, expected), ["layers"])
-        raise InputError.of("no attention ran; expected a model with attention layers")
+        if not reasons:
+            raise InputError.of("no attention ran; expected a model with attention layers")
+        more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+        raise InputError.of(f"no attention could be captured; {reasons[0]}{more}")
 
 
 def _copied(call: AttentionCall) -> AttentionCall:

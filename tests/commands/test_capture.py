@@ -178,10 +178,10 @@ REFUSED = {
     "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
     "expected a module in the working directory or an installed one",
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
-    "own:module --layers 7": "--layers: got 7; expected at most 2, the number of the last layer",
-    "own:module --layers encoder*": '--layers: got "encoder*"; no layer has this name; expected some of the 3 with '
-    "attention, layers.0.self_attn to layers.2.self_attn",
-    "own:module --layers 5-2": '--layers: got "5-2"; no layer has this name; expected some of the 3 with attention',
+    "own:module --layers 7": "--layers: got 7; expected 0 to 2, of 3 layers with attention",
+    "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, '
+    "layers.1.self_attn, layers.2.self_attn",
+    "own:module --layers 5-2": '--layers: got "5-2"; no layer with attention; known: layers.0.self_attn',
     "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
     "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
     "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',

@@ -155,7 +155,7 @@ def test_choices() -> None:
         calls()
     assert len(first.records) == 1
     assert other.records == []
-    with pytest.raises(InputError, match="layers: got 2; expected at most 0, the number of the last layer"):
+    with pytest.raises(InputError, match='layers: got "1-2,4"; expected 0 to 0, of 1 layer with attention'):
         other.check()
     for choice in ({"heads": "x"}, {"heads": "3-"}, {"calls": "some"}):
         with pytest.raises(InputError, match="expected"):
