@@ -1,7 +1,7 @@
 """Fit scorers to the attention of a trained model, head by head, and measure the model with them inside."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncli.building import formulas_of, names_of
 from attncli.common.changes import Changes
-from attncli.common.outputs import Outputs, Runner
+from attncli.common.outputs import OutputKind, Outputs, Runner
 from attncli.common.requests import chosen_calls, request_of
 from attncli.config.fitted import FittedFacts, FittedLayer, text_hashes
 from attncli.config.scorer_entries import MODEL, ScorerEntry
@@ -24,7 +24,7 @@ from attncli.inputs.seeding import generator
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.numbers import several
-from attncli.results import CaptureFacts, Result, Row, Rows
+from attncli.results import CaptureFacts, Column, Result, Row, Rows
 from attncli.stopping import Keeping, Progress
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
@@ -52,7 +52,6 @@ class PreparedFit:
     held_out: Tensor
     model: str
     texts: Sequence[str]
-    loaded: LoadedModel | None
     held_out_batches: Sequence[Any]
     own: Sequence[Outputs]
     runner: Runner | None
@@ -64,6 +63,16 @@ class PreparedFit:
         if self.options.per == "all" and len(sizes) > 1:
             cure = "use per: layer, or choose `layers` of one size"
             raise InputError.of(got("all", "the layers have queries and keys of different sizes", cure), ["per"])
+
+    @property
+    def kind(self) -> OutputKind | None:
+        """The kind of the model's outputs; None if there is no model to run."""
+        return self.own[0].kind if self.own else None
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """The columns of the rows."""
+        return columns_of(*([] if self.kind is None else [self.kind]))
 
     @property
     def layers(self) -> dict[str, int]:
@@ -89,7 +98,7 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
     parts = _split(options, len(inputs[0].queries), captured.texts, "data", progress)
-    return PreparedFit(options, calls, *parts, model, captured.texts, None, [], [], None, device, about)
+    return PreparedFit(options, calls, *parts, model, captured.texts, [], [], None, device, about)
 
 
 def prepare_loaded(
@@ -131,7 +140,7 @@ def prepare_loaded(
         for name in chosen_calls(options.layers, options.heads, heads, problems)
     ]
     device = next((each.device for each in loaded.model.parameters()), CPU)
-    parts = (training, held_out, model, texts, loaded, batches, own, runner, device)
+    parts = (training, held_out, model, texts, batches, own, runner, device)
     return PreparedFit(options, calls, *parts)
 
 
@@ -197,9 +206,8 @@ def expected_rows(prepared: PreparedFit) -> Rows:
     rows = list[Row]()
     for names, _ in _entries(prepared.options):
         rows += [{**names, **place} for place in _places(prepared)]
-    kinds = [prepared.own[0].kind] if prepared.own else []
     layers = {number: name for name, number in prepared.layers.items()}
-    return Rows(columns_of(*kinds), rows, layers=layers)
+    return Rows(prepared.columns, rows, layers=layers)
 
 
 def _places(prepared: PreparedFit) -> list[Row]:
@@ -220,8 +228,8 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     with Keeping(records) as kept:
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-                said = _Steps(progress, len(entries), index, names["label"])
-                rows, learnt = _fitted(prepared, entry, said)
+                step = partial(_step, progress, names["label"], index, len(entries))
+                rows, learnt = _fitted(prepared, entry, step)
                 if prepared.runner is not None:
                     after = _inside(prepared, entry, FittedScorers(facts, learnt))
                     reference = reference or after
@@ -229,10 +237,9 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
                     new, old = after.record(reference), unfitted.record(reference)
                     rows.append({**new, **{key + BEFORE: value for key, value in old.items()}})
                 places = _places(prepared)
-                keys = [column.key for column in columns_of(*([prepared.own[0].kind] if prepared.own else []))]
                 made = [{**names, **place, **row} for place, row in zip(places, rows, strict=True)]
                 parameters |= learnt if names["label"] in facts.entries else {}
-                records += [{key: row.get(key) for key in keys} for row in made]
+                records += [{column.key: row.get(column.key) for column in prepared.columns} for row in made]
     finished = [label for label in facts.entries if any(row["label"] == label for row in records)]
     result = Result(
         options.study,
@@ -247,23 +254,16 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
             model=prepared.model,
             texts=len(prepared.training),
             held_out=len(prepared.held_out),
-            kind=prepared.own[0].kind if prepared.own else None,
+            kind=prepared.kind,
             fitted=facts.model_copy(update={"entries": {label: facts.entries[label] for label in finished}}),
         ),
     )
     return replace(result, findings=findings_of(result))
 
 
-class _Steps:
-    """The progress of one entry: of steps in all layers, as a share of the work on all entries."""
-
-    def __init__(self, progress: Progress, entries: int, index: int, label: str) -> None:
-        self._progress, self._entries, self._index, self._label = progress, entries, index, label
-
-    def step(self, number: int, count: int, done: float) -> None:
-        """Report a share of one of `count` parts of the work on the entry."""
-        share = self._index + (number + done) / count
-        self._progress.step(int(100 * share), 100 * self._entries, self._label)
+def _step(progress: Progress, label: str, index: int, entries: int, number: int, count: int, done: float) -> None:
+    """Report progress: a share of one of `count` parts of the work on an entry."""
+    progress.step(int(100 * (index + (number + done) / count)), 100 * entries, label)
 
 
 def _facts(prepared: PreparedFit) -> FittedFacts:
@@ -288,7 +288,9 @@ def _facts(prepared: PreparedFit) -> FittedFacts:
     )
 
 
-def _fitted(prepared: PreparedFit, entry: ScorerEntry, said: _Steps) -> tuple[list[Row], dict[str, Tensor]]:
+def _fitted(
+    prepared: PreparedFit, entry: ScorerEntry, step: Callable[..., None]
+) -> tuple[list[Row], dict[str, Tensor]]:
     """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
     options = prepared.options
     fits = starts(entry, prepared.calls, entry_of(MODEL), options.per, options.seed)
@@ -301,7 +303,7 @@ def _fitted(prepared: PreparedFit, entry: ScorerEntry, said: _Steps) -> tuple[li
     before = [measure(fit, held_out) for fit, (_, held_out) in zip(fits, texts, strict=True)]
     groups = [[*range(len(fits))]] if options.per == "all" else [[index] for index in range(len(fits))]
     for number, group in enumerate(groups):
-        some, done = [fits[index] for index in group], partial(said.step, number, len(groups))
+        some, done = [fits[index] for index in group], partial(step, number, len(groups))
         done(0.0)
         _fit(options, some, texts[group[0]][0], by_output, done)
     rows, learnt = list[Row](), dict[str, Tensor]()
@@ -322,7 +324,9 @@ def _fitted(prepared: PreparedFit, entry: ScorerEntry, said: _Steps) -> tuple[li
     return rows, learnt
 
 
-def _fit(options: FitOptions, fits: Sequence[LayerFit], texts: Tensor, by_output: bool, done: Any) -> None:
+def _fit(
+    options: FitOptions, fits: Sequence[LayerFit], texts: Tensor, by_output: bool, done: Callable[[float], None]
+) -> None:
     """Fit in place: a factor alone by Newton's method, anything else from there by gradient descent."""
     label, names = fits[0].calls.entry.label, {*fits[0].learnt.raw}
     option = None if by_output else factor_of(fits[0])
@@ -336,18 +340,18 @@ def _fit(options: FitOptions, fits: Sequence[LayerFit], texts: Tensor, by_output
 
 def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | None) -> Changes:
     """Run the model on the texts held out with an entry in the fitted layers, and return the changes of its outputs."""
-    assert prepared.loaded is not None, "a model"
     assert prepared.runner is not None, "a model"
     if fitted is not None:
         entry = entry.model_copy()
         entry._fitted = fitted
-    changes = Changes(prepared.loaded.pooling)
-    with evaluating(prepared.loaded.model), torch.no_grad():
+    loaded = prepared.runner.loaded
+    changes = Changes(loaded.pooling)
+    with evaluating(loaded.model), torch.no_grad():
         for batch, own in zip(prepared.held_out_batches, prepared.own, strict=True):
             with Swap(
                 entry, layers=[*prepared.layers], heads=prepared.options.heads, seed=prepared.options.seed
             ) as swap:
-                swap.take_names(prepared.loaded.model)
+                swap.take_names(loaded.model)
                 new = prepared.runner.run(batch)
             changes.add(own, new)
     return changes
