@@ -1,5 +1,6 @@
 """Properties of every scorer, shape and mask, on many random examples."""
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,6 +63,15 @@ def test_arguments_are_untouched(name: str, case: Case) -> None:
     copy = scores.clone()
     attend(scores, case.values, mask=case.valid)
     assert all(torch.equal(now, then) for now, then in zip([*arguments, scores], [*before, copy], strict=True))
+
+
+@every_scorer
+def test_a_key_changes_no_bit_of_the_scores_of_others(name: str) -> None:
+    for d, junk in itertools.product((3, 32), GARBAGE):
+        scorer, queries, keys = make(name, d), normal(2, 3, d), normal(2, 5, d, seed=1)
+        scores, others = scorer(queries, keys).mT, torch.ones(2, 5, dtype=torch.bool)
+        keys[0, 2], others[0, 2] = junk, False
+        assert same_bits(scorer(queries, keys).mT[others], scores[others]), (d, junk)
 
 
 @given(case=cases(), lengths=st.data())

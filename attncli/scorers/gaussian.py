@@ -45,17 +45,20 @@ class Gaussian(Scorer):
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys = at_least_float32(queries, keys)
-        scores = self._expanded(queries, keys) if queries.shape[-1] >= WORTHWHILE else None
-        if scores is None:
-            distances = torch.cdist(queries, keys, compute_mode="donot_use_mm_for_euclid_dist")  # ... n m
-            scores = -self.scale * distances.square()
-        return scores
+        if queries.shape[-1] < WORTHWHILE:
+            return self._direct(queries, keys)
+        scores, keeps_digits = self._expanded(queries, keys)
+        return scores if bool(keeps_digits.all()) else scores.where(keeps_digits, self._direct(queries, keys))
 
-    def _expanded(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """Return scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, or None if they would lose digits.
+    def _direct(self, queries: Tensor, keys: Tensor) -> Tensor:
+        distances = torch.cdist(queries, keys, compute_mode="donot_use_mm_for_euclid_dist")  # ... n m
+        return -self.scale * distances.square()
+
+    def _expanded(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, and which keys (..., 1, m) keep digits.
 
         Scores lose digits if q and k, relative to the mean query, are much closer together than they are long. The mean
-        is of queries only, so padding among the keys cannot change it.
+        is of queries only, and each key is judged alone, so padding among the keys cannot change the others.
         """
         centre = queries.mean(-2, keepdim=True)  # ... 1 d
         queries, keys = queries - centre, keys - centre
@@ -64,8 +67,8 @@ class Gaussian(Scorer):
         )  # ... 1
         scores = (queries * (2 * self.scale)) @ keys.mT  # ... n m
         scores = scores.sub_(of_queries).sub_(of_keys.mT)
-        keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # False for NaN
-        return scores if bool(keeps_digits) else None
+        longest = of_queries.amax(-2, keepdim=True) + of_keys.mT  # ... 1 m
+        return scores, scores.amax(-2, keepdim=True) <= longest / -LOST  # False for NaN
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
         """Return the differences, the squared distance, its divisor and the score."""
