@@ -22,10 +22,13 @@ NOT_QUICK = ("compiled", "memory", "installed")
 FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
 # The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
 SLOW = {
-    *("test_additions.py", "test_additive_compiled.py", "test_cluster.py", "test_compiling.py", "test_killed.py"),
-    *("test_notebook.py", "test_processes.py", "test_site.py", "test_skipped.py"),
+    *("test_additions.py", "test_additive_compiled.py", "test_additive_memory.py", "test_cluster.py"),
+    *("test_compiling.py", "test_killed.py", "test_notebook.py", "test_processes.py", "test_site.py"),
+    "test_skipped.py",
 }
-BESIDE = "pages and pictures of the docs, the browser, notebooks, other processes, clusters, the compiler, additions"
+BESIDE = (
+    "pages and pictures of the docs, the browser, notebooks, other processes, clusters, the compiler, memory, additions"
+)
 # These take or wait longest; begun last, they would leave all processors but one idle.
 FIRST = {*SLOW, "test_contract.py", "test_docs.py", "test_interrupts.py", "test_python.py"}
 
