@@ -75,7 +75,7 @@ def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> N
 
 def test_sentences_about_a_loss_and_about_overfitting() -> None:
     (sentence, *_) = (finding.text for finding in findings_of(result_of("language", trained=0.5)))
-    assert "inside the model it changes the loss by 0.125 nats, unfitted by 1.50 nats" in sentence
+    assert "inside the model it changes the loss by +0.125 nats, unfitted by +1.50 nats" in sentence
     assert sentence.endswith("held-out texts are 2.0 times as far off as those in training: give more texts.")
     assert "give more" not in findings_of(result_of(trained=0.7))[0].text
     assert "inside" not in findings_of(result_of(None))[0].text
