@@ -58,12 +58,12 @@ MODEL_NAME = Field(
 )
 
 
-def _numbers(given: Any) -> Any:
+def _numbers(layers: Any) -> Any:
     """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
-    given = as_list(given)
-    if not isinstance(given, list):
-        return given
-    return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
+    layers = as_list(layers)
+    if not isinstance(layers, list):
+        return layers
+    return [int(layer) if isinstance(layer, str) and layer.isdecimal() else layer for layer in layers]
 
 
 Layers = Annotated[
@@ -98,5 +98,5 @@ def with_entries(data: Mapping[str, Any], made: Callable[[Any], Any]) -> dict[st
     for key in ("scorers", "scorer"):
         entries = written.get(key)
         if isinstance(entries, list | str | dict):
-            written[key] = [made(each) for each in (entries if isinstance(entries, list) else [entries])]
+            written[key] = [made(entry) for entry in (entries if isinstance(entries, list) else [entries])]
     return written

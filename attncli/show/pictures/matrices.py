@@ -163,7 +163,7 @@ def differences(panels: Sequence[Panel], label: str) -> list[Panel]:
         InputError: there is no other label, or `label` has no panel of the same shape somewhere.
     """
     base = {panel.row_name: panel for panel in panels if panel.label == printable(label)}
-    panels_ = list[Panel]()
+    changes = list[Panel]()
     for panel in panels:
         other = base.get(panel.row_name)
         if other is None or other.values.shape != panel.values.shape:
@@ -173,10 +173,10 @@ def differences(panels: Sequence[Panel], label: str) -> list[Panel]:
                 got(label, f"has {there}{panel.row_name and f' at {panel.row_name}'}; {expected}"), ["minus"]
             )
         if panel is not other:
-            panels_.append(subtracted(panel, other))
-    if not panels_:
+            changes.append(subtracted(panel, other))
+    if not changes:
         raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
-    return panels_
+    return changes
 
 
 def subtracted(panel: Panel, other: Panel) -> Panel:

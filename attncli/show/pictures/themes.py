@@ -125,9 +125,9 @@ def sheet_of(look: Look) -> Sheet:
     theme, (width, _) = THEMES[look.theme], look.size or (PAGE, PAGE)
     points, dpi = look.font_size or POINTS * max(1.0, width / PAGE), look.dpi or DPI
     if look.size and dpi > most_dpi(*look.size):
-        asked = f"{' x '.join(f'{side:g}' for side in look.size)} inches at {dpi:g} dots per inch"
+        size = f"{' x '.join(f'{side:g}' for side in look.size)} inches at {dpi:g} dots per inch"
         expected = f"expected at most {MOST_DOTS:,} dots, and {MOST_ALONG:,} along a side"
-        raise InputError.of(f"got {asked}; {expected}; make the size or dpi smaller", ["size"])
+        raise InputError.of(f"got {size}; {expected}; make the size or dpi smaller", ["size"])
     settings = {
         **{key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")},
         **SHARED,
