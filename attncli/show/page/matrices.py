@@ -42,7 +42,7 @@ from attncli.numbers import cell_decimals, exact
 from attncli.results import STAGES, Result, Row, tensor_name
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means, unmasked
-from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, ColourScale, Kind, colour_scale
+from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, ColourScale, Kind, colour_scale, difference_of
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT, ROUNDED = 4, 2  # bytes of a number
@@ -194,9 +194,8 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Row:
     for base in numbers if len(numbers) > 1 else ():
         with np.errstate(invalid="ignore", over="ignore"):
             changes = [(each[0] - base[0])[each[1] | base[1]] for each in numbers if each is not base]
-        differences.append(
-            _scale(colour_scale(changes, stage, is_difference=True, kind=kind), f"{quantity} difference", changes)
-        )
+        scale = colour_scale(changes, stage, is_difference=True, kind=kind)
+        differences.append(_scale(scale, difference_of(quantity), changes))
     values = [_scale(colour_scale(group, stage, kind=kind), quantity, every) for group in groups]
     return {"values": values, "differences": differences}
 

@@ -1,6 +1,5 @@
 """Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, 
 from attncli.models.call import four_axes
 from attncli.results import Matrices, Names
 from attncli.show.pictures.figures import Note
-from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, difference_of
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -41,10 +40,8 @@ class Panel:
 
     @property
     def shown_quantity(self) -> str:
-        """The quantity, or its difference, such as `weight difference after dropout`."""
-        if self.minus is None:
-            return self.quantity
-        return re.sub(r"(?= (?:before|after|with) |$)", " difference", self.quantity, count=1)
+        """The quantity, or its difference."""
+        return self.quantity if self.minus is None else difference_of(self.quantity)
 
 
 def select(

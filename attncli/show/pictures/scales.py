@@ -5,6 +5,7 @@ them lie below 5 % of the largest. Scores, differences and values of both signs 
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -27,6 +28,11 @@ SIGNED_DECADES = 1e3  # ratio of the end of signed logarithmic colours to their 
 SMALL_WEIGHTS = 0.1  # colours of weights end at 1, unless all weights are smaller than this
 SPAN = 100.0  # ratio of values that makes an axis logarithmic
 ROUNDING = 1e-5  # share of the range; values this close to the ends count as within
+
+
+def difference_of(quantity: str) -> str:
+    """Return the name of the difference of a quantity, such as `weight difference after dropout`."""
+    return re.sub(r"(?= (?:before|after|with) |$)", " difference", quantity, count=1)
 
 
 @dataclass(frozen=True)
