@@ -107,13 +107,14 @@ def findings_of(result: SweepResult) -> list[Finding]:
 
 
 def _is_the_same_for_every_seed(result: SweepResult) -> bool:
-    """Whether the sweep is over seeds, and rows that differ in their seed alone have the same numbers."""
+    """Whether the sweep is over seeds, and every seed has the same rows with the same numbers."""
     identity, runs = names_of(result), dict[tuple[Any, ...], list[list[Any]]]()
     for row in result.records if any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes) else ():
         runs.setdefault(tuple(row.get(name) for name in identity), []).append(
             [number(row[name], 6) if is_number(row.get(name)) else None for name in figures_of(result)]
         )
-    return any(len(run) > 1 for run in runs.values()) and all(run.count(run[0]) == len(run) for run in runs.values())
+    most = max(map(len, runs.values()), default=0)
+    return most > 1 and all(run.count(run[0]) == len(run) == most for run in runs.values())
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:

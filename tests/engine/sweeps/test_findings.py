@@ -34,7 +34,7 @@ def line(values: list[float | None], *, places: list[Any] | None = None) -> str:
 
 
 def test_seeds_that_change_nothing() -> None:
-    """Also beside another axis; not if one other number differs, and not for one seed."""
+    """Also beside another axis; not if one other number differs, not for one seed, and not if a seed lacks a row."""
     said = [ONE_NUMBER]
     assert sentences([{"seed": [0, 1]}], lambda row: 1.0, "dot", "cosine") == said
     assert sentences([{"d": [1, 2]}, {"seed": [0, 1]}], lambda row: row["d"], score_mean=3.0)[1:] == said
@@ -42,6 +42,9 @@ def test_seeds_that_change_nothing() -> None:
     assert sentences([{"seed": [0, 1]}], lambda row: row["label"] == "dot" and row["seed"], "cosine", "dot") == []
     assert sentences([{"seed": [0]}], lambda row: 1.0) == []
     assert len(sentences([{"d": [1, 2], "seed": [0, 1]}], lambda row: 1.0)) == 1
+    over: Over = [{"seed": [0, 1]}]
+    rows = rows_over(over, lambda row: 1.0, "dot", "cosine")
+    assert ONE_NUMBER not in [finding.text for finding in findings_of(swept("attention", over, rows[:-1]))]
 
 
 @pytest.mark.parametrize(
