@@ -47,6 +47,9 @@ class Capture(Watch):
         model: nn.Module | None = None,
     ) -> None:
         super().__init__(model)
+        for key, text in (("layers", layers), ("heads", heads)):
+            if not isinstance(text, str | None):
+                raise InputError.of(got(text, "expected text, such as 0,5-7"), [key])
         self.records: list[AttentionCall] = []
         self._layers = int(layers) if layers is not None and layers.isdecimal() else layers
         self._heads = None if heads is None else ranges_in(heads)

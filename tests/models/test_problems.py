@@ -157,6 +157,6 @@ def test_choices() -> None:
     assert other.records == []
     with pytest.raises(InputError, match='layers: got "1-2,4"; expected 0 to 0, of 1 layer with attention'):
         other.check()
-    for choice in ({"heads": "x"}, {"heads": "3-"}, {"calls": "some"}):
+    for choice in ({"heads": "x"}, {"heads": "3-"}, {"calls": "some"}, {"layers": 0}, {"layers": [0]}, {"heads": [1]}):
         with pytest.raises(InputError, match="expected"):
-            attncli.Capture(**choice)  # type: ignore[arg-type]
+            attncli.Capture(**choice)
