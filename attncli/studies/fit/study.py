@@ -94,11 +94,13 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     assert options.data is not None, "validated"
     with below("data"):
         captured, inputs = read_calls(options.data, torch.float32, CPU)
-    calls = [_joined([each], captured.numbers, [len(inputs[0].queries)]) for each in inputs]
+    count = len(inputs[0].queries)
+    texts = [*captured.texts] if len(captured.texts) == count else []  # a text may be cut into several batch elements
+    calls = [_joined([each], captured.numbers, [count]) for each in inputs]
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
-    parts = _split(options, len(inputs[0].queries), captured.texts, "data", progress)
-    return PreparedFit(options, calls, *parts, model, captured.texts, [], [], None, device, about)
+    parts = _split(options, count, texts, "data", progress)
+    return PreparedFit(options, calls, *parts, model, texts, [], [], None, device, about)
 
 
 def prepare_loaded(
