@@ -60,16 +60,16 @@ def check_fitted(
         InputError: an entry was fitted to another model than `model`, a name or a folder, if it is known.
     """
     name = None if model is None else Request(str(model)).name
-    for index, entry in enumerate(entries):
-        if entry.fitted is None:
-            continue
+    parts = [(index, part) for index, entry in enumerate(entries) for part in entry.entries]  # of plans, too
+    for (label, path), index in {(part.label, part.fitted): index for index, part in parts if part.fitted}.items():
         with below("scorers", index):
-            _, facts = read_facts(entry.fitted)
+            _, facts = read_facts(path)
             if None not in (facts.model, name) and facts.model != name:
-                raise InputError.of(f"got {entry.label}, fitted to the model {facts.model}, not to {name}", ["fitted"])
+                message = f"got {label}, fitted to the model {facts.model}, not to {name}"
+                raise InputError.of(message, ["plan" if entries[index].is_plan else "fitted"])
         if both := sum(text_hash in facts.trained_on for text_hash in text_hashes(texts)):
             of = f"{both} of {several(len(texts), 'text')}"
-            note(f"warning: {entry.label} was fitted to {of}; its figures would be worse for other texts")
+            note(f"warning: {label} was fitted to {of}; its figures would be worse for other texts")
 
 
 @functools.lru_cache(maxsize=8)
