@@ -56,15 +56,20 @@ def run(
     document = document_of(config, keys, "attncli.run")
     folder = None if out is None else path_of(out, "attncli.run: out", "expected a folder")
     experiment = load_experiment(document, in_python=True)
-    if folder is not None:
-        with document.locating():
-            refuse_objects(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
     return replace(_finished(experiment, folder, overwrite), document=document)
 
 
 def _finished(experiment: LoadedExperiment, out: Path | None = None, overwrite: bool = False) -> Result:
-    """Run an experiment, and save it in the folder `out` unless that is None."""
-    options, finished = experiment.options, None if out is None else experiment.run(Warnings(), None, out, overwrite)
+    """Run an experiment, and save it in the folder `out` unless that is None.
+
+    Raises:
+        InputError: the experiment cannot run, or has scorers that are objects of Python, which cannot be saved.
+    """
+    options, finished = experiment.options, None
+    if out is not None:
+        with experiment.document.locating():
+            refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
+        finished = experiment.run(Warnings(), None, out, overwrite)
     result, verdicts = (finished.result, finished.verdicts) if finished else experiment.compute(Warnings())
     more: Any = {"folder": finished and finished.folder, "look": options.figure}
     config, expectations = self_contained(config_of(options), result), [verdict.record for verdict in verdicts]
@@ -185,7 +190,9 @@ def swap(
     data: dict[str, Any] = {"study": "swap", "model": name, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
     experiment = load_experiment(document_of_data("attncli.swap", data, []), in_python=True)
-    return _finished(experiment.prepared_by(lambda options, note: prepare_loaded(options, loaded, note, metric)))
+    return _finished(
+        experiment.prepared_by(lambda options, progress: prepare_loaded(options, loaded, progress, metric))
+    )
 
 
 def fit(
@@ -223,7 +230,7 @@ def fit(
     data |= {"scorers": listed(scorers)} if scorers is not None else {}
     experiment = load_experiment(document_of_data("attncli.fit", data, []), in_python=True)
     experiment = experiment.prepared_by(
-        lambda options, note: prepare_loaded(options, loaded, options.texts, name, note)
+        lambda options, progress: prepare_loaded(options, loaded, options.texts, name, progress)
     )
     folder = None if out is None else path_of(out, "attncli.fit: out", "expected a folder")
     return _finished(experiment, folder, overwrite)

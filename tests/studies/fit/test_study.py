@@ -140,6 +140,14 @@ def test_a_captured_file_and_a_config_beside_the_run(run: Run, captured: Path) -
     assert records[0] == records[1]
 
 
+def test_a_captured_text_that_is_cut_into_several_batch_elements(tmp_path: Path) -> None:
+    """Which of its parts are in training is unknown, so no text is."""
+    file = tmp_path / "cut.safetensors"
+    attncli.save(attncli.capture(tower()[0], torch.cat(batches())), file, text="one text")
+    data = {"study": "fit", "data": {"capture": str(file), "layers": [0], "heads": [0]}, "steps": 0}
+    assert FitFacts.of(attncli.run(data, scorers=["cosine"])).fitted.trained_on == []
+
+
 def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, of_some_heads: Run) -> None:
     for name, values in of_some_heads.result.parameters.items():
         torch.testing.assert_close(values, run.result.parameters[name][[0, 2]])
@@ -181,8 +189,9 @@ def test_refused_entries(of_some_heads: Run) -> None:
     ):
         with pytest.raises(InputError, match=message):
             attncli.swap(model, x, by="all", **keys)
-    with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
-        attncli.swap(nn.Sequential(model), x, scorers=[entry], by="all")
+    for written_entry in (entry, {"label": "mixed", "plan": {0: entry}}):
+        with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
+            attncli.swap(nn.Sequential(model), x, scorers=[written_entry], by="all")
     with pytest.raises(InputError, match="was fitted to the layers of a model"):
         attncli.run({**written, "scorers": [entry]})
     with pytest.raises(InputError, match="only the study fit learns matrices"):
@@ -235,6 +244,21 @@ def test_texts_of_batches(run: Run) -> None:
         fitted(texts=["same"] * 12, scorers=["cosine"], layers=[0])
     with pytest.raises(InputError, match="got 1 text; expected at least two"):
         attncli.fit(tower()[0], torch.zeros(1, 7, 32), scorers=["cosine"])
+
+
+def test_an_object_can_be_fitted_but_not_saved(tmp_path: Path) -> None:
+    class Bilinear(nn.Module):
+        def __init__(self, query_size: int, key_size: int) -> None:
+            super().__init__()
+            self.M = nn.Parameter(torch.eye(query_size, key_size))
+
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            return queries @ self.M @ keys.mT
+
+    assert fitted(scorers=[Bilinear], layers=[0]).parameters["Bilinear/first/M"].shape == (4, 8, 8)
+    with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the config.yaml in `out`"):
+        fitted(scorers=[Bilinear], layers=[0], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 class Tempered(nn.Module):
