@@ -199,13 +199,13 @@ def _show_results(runs: Sequence[FinishedRun], output: Output, as_list: bool = F
     If `as_list`, for several runs, the verdicts are in a table and the JSON is a list. Otherwise only failed
     expectations are printed, on stderr.
     """
-    _show_verdicts(runs, output, table=as_list and not output.silent and not output.full)
+    _show_verdicts(runs, table=as_list and not output.silent and not output.full)
     contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
     if output.json and (as_list or contents):
         print_json(contents if as_list else contents[0])
 
 
-def _show_verdicts(runs: Sequence[FinishedRun], output: Output, *, table: bool) -> None:
+def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:
     """Print the verdicts in a table, if `table`, and failed expectations on stderr, even if stdout cannot be written.
 
     Experiments with equal names are listed under the names of their config files.
