@@ -18,7 +18,7 @@ FEWEST_TEXTS = 3  # for a rank correlation of their pairs
 
 @dataclass
 class Changes:
-    """Changes of a model's outputs, summed over batches; `pooling` is that of a sentence encoder."""
+    """Changes of a model's outputs, summed over batches; `pooling` is how a sentence encoder joins its tokens."""
 
     pooling: Pooling = "mean"
     kind: OutputKind = "other"
@@ -115,7 +115,7 @@ class Changes:
 
     @property
     def relative_l2(self) -> float | None:
-        """The L2 norm of the change over that of the own output; None if only the own output is 0."""
+        """The L2 norm of the change, relative to the model's own output; None if only the own output is 0."""
         if self.own_squares == 0 and self.squares > 0:
             return None
         return math.sqrt(self.squares / (self.own_squares or 1.0)) if self.tokens else None

@@ -130,7 +130,7 @@ class Monitor:
 
     @property
     def is_off(self) -> bool:
-        """Whether operations are not the model's: those of a scorer, or of the backward pass."""
+        """Whether operations belong to a scorer or to the backward pass, and not to the model."""
         return self._busy_in is not None or torch._C._current_graph_task_id() != (
             self._stack[-1].backward if self._stack else -1
         )
@@ -333,7 +333,7 @@ def _unguarded(func: Any) -> Any:
 
 
 class Operation(NamedTuple):
-    """An operation of torch: its name without `_` at the end, and what kind it is."""
+    """An operation of torch: its name without `_` at the end, and its kind."""
 
     name: str
     is_in_place: bool

@@ -1,4 +1,4 @@
-"""Watch the attention calls of the models that run: which modules they are of, and what was not recognised."""
+"""Watch the attention calls of the models that run: their modules, and attention that is not recognised."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Missed:
 
 
 class Site(NamedTuple):
-    """An attention call: the name and the class of its layer, and the call's number among those of the layer."""
+    """An attention call: the name and the class of its layer, and its number among the calls of the layer."""
 
     layer: str
     kind: str

@@ -1,4 +1,4 @@
-"""The base class of scorers, which states the default of each fact that a scorer may have, and what several share."""
+"""The base class of scorers, with the defaults of the facts that a scorer may state, and functions for several."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -172,7 +172,7 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
 
 
 def _sums(explained: Explanation) -> Row:
-    """Return those of the normaliser's numbers that are sums of a step."""
+    """Return the normaliser's numbers that are sums of a step."""
     steps = explained.keys[0]["weight_steps"] if explained.keys else ()
     return {name: value for name, value in explained.of_weights.items() if name.removeprefix(SUM_OF) in steps}
 

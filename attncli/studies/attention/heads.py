@@ -1,4 +1,4 @@
-"""Choose the batch elements and heads to show: if there are many, those where scorers differ most."""
+"""Choose the batch elements and heads to show: if there are many, the heads where scorers differ most."""
 
 import itertools
 import math

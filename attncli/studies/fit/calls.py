@@ -1,4 +1,4 @@
-"""The attention calls of a model for many texts: one table of texts for each layer, with what counts in it."""
+"""The attention calls of a model for many texts: one table of texts for each layer, with the queries that count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

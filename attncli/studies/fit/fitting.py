@@ -64,7 +64,7 @@ def _raw(ends: tuple[float, float], value: Tensor) -> Tensor:
 
 @dataclass
 class LayerFit:
-    """An entry in a layer: the calls as it and as the model sees them, its scorer and normaliser, what is learnt."""
+    """An entry in a layer: its calls as it and as the model see them, its scorer, normaliser and learnt numbers."""
 
     calls: EntryCalls
     model: EntryCalls

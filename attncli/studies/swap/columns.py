@@ -52,7 +52,7 @@ class SwapFacts(Facts):
 
     @property
     def measured(self) -> tuple[Column, ...]:
-        """The columns of what was measured."""
+        """The columns of the measured quantities."""
         return output_columns(self.kind, self.metric is not None)
 
     @property
