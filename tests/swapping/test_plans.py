@@ -149,6 +149,9 @@ def test_layers_and_heads_may_be_numbers_of_numpy() -> None:
     with torch.no_grad(), attncli.Swap("zero", layers=np.array([1]), heads=[*np.arange(2)]) as swap:
         model(x)
     assert (list(swap.swapped), swap.heads) == (["second"], [0, 1])
+    with torch.no_grad(), attncli.Swap({np.int64(1): {"heads": {np.int64(0): "zero"}}}) as swap:
+        model(x)
+    assert list(swap.swapped) == ["second"]
 
 
 @pytest.mark.parametrize(
