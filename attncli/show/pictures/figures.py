@@ -51,6 +51,14 @@ class Hint:
     head: Mapping[str, str] = field(default_factory=dict)
 
 
+class PlainText(Text):
+    """A text that is broken into lines without reading dollar signs as formulas, which matplotlib does."""
+
+    def _get_rendered_text_width(self, text: str) -> int:
+        width: int = super()._get_rendered_text_width(text.replace("$", "S"))  # type: ignore[misc]
+        return width
+
+
 class Picture(Figure):
     """A matplotlib figure with the settings and size of a sheet. Notebooks display it without pyplot.
 

@@ -23,7 +23,7 @@ from rich.cells import cell_len
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.results import Result
-from attncli.show.pictures.figures import Note, Picture, drawing
+from attncli.show.pictures.figures import Note, Picture, PlainText, drawing
 from attncli.show.pictures.themes import THIN, Sheet
 
 Numbers = NDArray[np.float64]
@@ -95,6 +95,7 @@ def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Pic
     text = title if sheet.look.title is None else sheet.look.title
     figure = Picture(sheet, sheet.unit * size[0], sheet.unit * size[1], facts, layout="constrained")
     figure.title = figure.suptitle(_together(text), x=0.01, ha="left", wrap=True)
+    figure.title.__class__ = PlainText
     return figure
 
 
@@ -126,6 +127,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     _translate(figure, axes)
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     figure.subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
+    figure.subtitle.__class__ = PlainText
     spec, smallest = axes[0].get_gridspec(), np.array(least) * sheet.em
     assert spec is not None
     if sheet.size is None:  # high enough to measure the room around the panels, whatever the texts need

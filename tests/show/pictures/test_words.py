@@ -18,7 +18,7 @@ from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.sweeps.figure import figures as sweep_figures
 from attncli.errors import InputError
 from attncli.interactive import InteractiveResult as Result
-from attncli.show.pictures.figures import save_figure
+from attncli.show.pictures.figures import as_png, save_figure
 from attncli.show.pictures.words import check_words
 from tests.cli import attncli as attncli_command
 from tests.cli import good, refusal
@@ -83,6 +83,14 @@ def test_labels_of_ticks_and_long_titles() -> None:
     axes = Result(**vars(train())).figure(words=title).axes[0]
     assert axes.get_title().count("\n") == 2
     assert axes.get_title().replace("\n", " ") == title["accuracy after 800 steps"]
+
+
+def test_dollar_signs_are_no_formulas() -> None:
+    """Titles and subtitles of several lines, too, which matplotlib breaks."""
+    text = " ".join(["costs $5_ or $_6", "$\\frac{$"] * 9)
+    figure = Result(**vars(train())).figure(title=text, subtitle=text)
+    assert figure.get_suptitle() == text
+    as_png(figure)
 
 
 def test_translated_ticks_leave_the_axis_as_it_is() -> None:
