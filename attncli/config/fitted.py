@@ -73,9 +73,9 @@ def read_facts(value: str) -> tuple[Path, FittedFacts]:
     from safetensors import SafetensorError, safe_open
 
     path = Path(value)
-    path = path / FITTED if path.is_dir() else path
     cure = f"expected the folder of a run of the study fit, which has a {FITTED}"
     try:
+        path = path / FITTED if path.is_dir() else path
         if not path.is_file():
             raise InputError.of(f"got {show(value)}, which has no {FITTED}; {cure}", ["fitted"])
         with safe_open(path, framework="numpy") as file:
@@ -103,10 +103,10 @@ def entry_in(written: Mapping[str, Any], value: str) -> dict[str, Any]:
     label = written.get("label")
     if label is None and len(facts.entries) == 1:
         (label,) = facts.entries
-    if label not in facts.entries:
+    if not isinstance(label, str) or label not in facts.entries:
         known = f"no label of {show(value)}; expected {listed([*facts.entries])}"
         raise InputError.of(got(label, known), ["label"])
     for key in written.keys() - {*KEYS}:
         cure = "the entry stays as it was fitted; leave this key out"
         raise InputError.of(got(written[key], "which is beside `fitted`", cure), [key])
-    return {**facts.entries[str(label)], "label": label, "fitted": str(path.resolve())}
+    return {**facts.entries[label], "label": label, "fitted": str(path.resolve())}
