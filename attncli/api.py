@@ -233,6 +233,9 @@ def fit(
         lambda options, progress: prepare_loaded(options, loaded, options.texts, name, progress)
     )
     folder = None if out is None else path_of(out, "attncli.fit: out", "expected a folder")
+    if folder is not None:
+        with experiment.document.locating():
+            refuse_objects(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
     return _finished(experiment, folder, overwrite)
 
 

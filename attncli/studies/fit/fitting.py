@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attncli.building import build_normalizer, build_scorer, with_model_defaults
 from attncli.config.scorer_entries import ScorerEntry
+from attncli.errors import InputError, show
 from attncli.guarding import calling, raw_scores
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
@@ -113,11 +114,15 @@ def _start(entry: ScorerEntry, scorer: Scorer, normalizer: Normalizer, layer: La
     raw, ranges = dict[str, Tensor](), dict[str, tuple[float, float]]()
     for module, options in ((scorer, learnt_options(entry)), (normalizer.formula, learnt_options(entry.normalizer))):
         for option in options:
-            value = getattr(module, option)
+            low, high = ranges[option] = tuple(module.learnable[option])
+            value = getattr(module, option, None)
             if isinstance(value, str):  # -ln(m)
                 keys = layer.inputs.valid.whole[:, 0].sum(-1)[layer.counted]
                 value = -float(keys.double().log().mean())
-            ranges[option] = module.learnable[option]
+            elif not isinstance(value, int | float | Tensor) or not low < float(value) < high:
+                message = f"got {show(value)} as {option} of {type(module).__name__} before any step"
+                cure = f"expected a number between {low:g} and {high:g}, as its class says in `learnable`"
+                raise InputError.of(f"{message}; {cure}")
             raw[option] = _raw(ranges[option], torch.full((count,), float(value)))
     for name, parameter in scorer.named_parameters():
         raw[name] = parameter.detach().expand(count, *parameter.shape).clone()

@@ -24,6 +24,7 @@ from attncli.config.texts import (
     beside,
     with_entries,
 )
+from attncli.errors import got, listed, show
 
 Per = Literal["head", "layer", "all"]
 Objective = Literal["auto", "kl", "output"]
@@ -31,6 +32,7 @@ KEYS_ALONE, UNIFORM = "keys_alone", "uniform"
 REFERENCES = (MODEL, UNIFORM, KEYS_ALONE)  # labels of the entries that always run
 DEFAULT_SCORERS: list[Any] = [{"scorer": "cosine"}]
 FITTING, WHERE = Flag(panel="Fitting"), Flag(panel="Where")
+SCORER_KEY = "scorer"
 OF_MODEL = ("texts", "attn", "revision", "batch_size")  # keys without a use for captured files
 
 
@@ -108,6 +110,27 @@ class FitOptions(Experiment):
                 raise problem(message, under=["scorers", index, KEY])
         return self
 
+    @model_validator(mode="after")
+    def _can_learn(self) -> Self:
+        for index, entry in enumerate(self.scorers):
+            for part, key in ((entry, SCORER_KEY), (entry.normalizer, KEY)):
+                learnable = getattr(part.implementation, "learnable", {})
+                if not _are_ranges(learnable):
+                    message = f"whose `learnable` is {show(learnable)}"
+                    raise problem(
+                        got(
+                            getattr(part, key), message, 'expected ranges by option, such as {"scale": (0.0, math.inf)}'
+                        ),
+                        under=["scorers", index, key],
+                    )
+                if strange := [option for option in learnt_options(part) if option not in part.options]:
+                    cure = f"expected its options: {listed([*part.options])}" if part.options else "it has no options"
+                    raise problem(
+                        got(getattr(part, key), f"whose `learnable` has {strange[0]}", cure),
+                        under=["scorers", index, key],
+                    )
+        return self
+
     def unused(self) -> dict[str, Any]:
         """Return the keys without effect: the keys of a model, for a captured file; and options that are learnt."""
         keys = {*OF_MODEL, "layers", "heads"} if self.data is not None else {"data"}
@@ -125,8 +148,22 @@ def may_drop_keys(entry: ScorerEntry) -> bool:
 
 def learnt_options(entry: ScorerEntry | NormalizerEntry) -> list[str]:
     """Return the options of a scorer or normaliser that are learnt: learnable ones that the entry does not write."""
+    if getattr(entry, "module", None) is not None:  # made already, without options
+        return []
     learnable = getattr(entry.implementation, "learnable", {})
     return [option for option in learnable if option not in entry.model_fields_set]
+
+
+def _are_ranges(learnable: Any) -> bool:
+    """Whether the value is a mapping from names to pairs (low, high) of numbers."""
+    return isinstance(learnable, Mapping) and all(
+        isinstance(option, str)
+        and isinstance(ends, tuple | list)
+        and len(ends) == 2
+        and all(isinstance(end, int | float) for end in ends)
+        and ends[0] < ends[1]
+        for option, ends in learnable.items()
+    )
 
 
 def _fit_entry(entry: Any) -> Any:

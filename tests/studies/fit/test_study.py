@@ -309,6 +309,48 @@ def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
         assert row["relative_l2"] == pytest.approx(whole[label]["relative_l2"], rel=1e-4)
 
 
+def learning(learnable: Any, attribute: str = "tau", tau: float = 2.0) -> type[nn.Module]:
+    class Own(nn.Module):
+        def __init__(self, query_size: int, key_size: int, *, tau: float = tau) -> None:
+            super().__init__()
+            setattr(self, attribute, tau)
+
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            return queries @ keys.mT
+
+    Own.learnable = learnable  # type: ignore[attr-defined]
+    return Own
+
+
+@pytest.mark.parametrize(
+    ("scorer", "message"),
+    [
+        *(
+            (learning(each), "scorer: got .* whose `learnable` is .*; expected ranges by option")
+            for each in (3, ["tau"], {"tau": "positive"}, {"tau": 1.0}, {"tau": (1.0, 0.0)}, {"tau": (0.0, None)})
+        ),
+        (learning({"sigma": (0.0, 1.0)}), "whose `learnable` has sigma; expected its options: tau"),
+        (
+            learning({"tau": (0.0, 9.0)}, "other"),
+            "got nothing as tau of Own before any step; expected a number between 0 and 9",
+        ),
+        (learning({"tau": (0.0, 1.0)}), "got 2.0 as tau of Own before any step; expected a number between 0 and 1"),
+    ],
+)
+def test_wrong_learnable_options(scorer: type[nn.Module], message: str) -> None:
+    with pytest.raises(InputError, match=rf"attncli.fit: scorers\[0\].*{message}"):
+        fitted(scorers=[scorer])
+
+
+def test_a_module_keeps_its_options(tmp_path: Path) -> None:
+    """It is made already; only its parameters are learnt. A run folder cannot hold it."""
+    result = fitted(scorers=[Tempered(8, 8)], layers=[1])
+    assert {*result.parameters} == {"Tempered/second/module.M"}
+    with pytest.raises(InputError, match=r"which the config.yaml in `out` cannot hold; .*module:Class"):
+        fitted(scorers=[Tempered(8, 8)], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 class Unequal(nn.Module):
     """Layers of attention with heads of 8 and of 16 features."""
 
