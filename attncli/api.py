@@ -59,8 +59,10 @@ def run(
     return replace(_finished(experiment, folder, overwrite), document=document)
 
 
-def _finished(experiment: LoadedExperiment, out: Path | None = None, overwrite: bool = False) -> Result:
-    """Run an experiment, and save it in the folder `out` unless that is None.
+def _finished(
+    experiment: LoadedExperiment, out: Path | None = None, overwrite: bool = False, where: str = "attncli.run"
+) -> Result:
+    """Run an experiment for the function `where`, and save it in the folder `out` unless that is None.
 
     Raises:
         InputError: the experiment cannot run, or has scorers that are objects of Python, which cannot be saved.
@@ -69,7 +71,9 @@ def _finished(experiment: LoadedExperiment, out: Path | None = None, overwrite: 
     if out is not None:
         with experiment.document.locating():
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
-        finished = experiment.run(Warnings(), None, out, overwrite)
+        finished = experiment.run(
+            Warnings(), None, out, overwrite, words=OptionNames(f"{where}: out", "overwrite=True")
+        )
     result, verdicts = (finished.result, finished.verdicts) if finished else experiment.compute(Warnings())
     more: Any = {"folder": finished and finished.folder, "look": options.figure}
     config, expectations = self_contained(config_of(options), result), [verdict.record for verdict in verdicts]
@@ -233,10 +237,7 @@ def fit(
         lambda options, progress: prepare_loaded(options, loaded, options.texts, name, progress)
     )
     folder = None if out is None else path_of(out, "attncli.fit: out", "expected a folder")
-    if folder is not None:
-        with experiment.document.locating():
-            refuse_objects(experiment.options.scorers, "which the config.yaml in `out` cannot hold")
-    return _finished(experiment, folder, overwrite)
+    return _finished(experiment, folder, overwrite, "attncli.fit")
 
 
 def load(folder: str | PathLike[str]) -> Result:

@@ -18,7 +18,7 @@ from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, free_place, new_folder, writer_of
+from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, OptionNames, free_place, new_folder, writer_of
 from attncli.engine.runs.saving import FinishedRun, fingerprint, results_of, save_run
 from attncli.engine.runs.settings import settings_of
 from attncli.engine.sweeps.views import columns_of, drawers_of
@@ -101,16 +101,18 @@ class LoadedExperiment:
         overwrite: bool = False,
         pictures: bool = True,
         report: bool = False,
+        words: OptionNames = IN_PYTHON,
     ) -> FinishedRun:
         """Run the study, judge its expectations, and save the run in `out`, or in outputs/<name>/ if that is None.
 
-        `report` adds a page to explore the run. `command` is the command line, None for `attncli.run`.
+        `report` adds a page to explore the run. `command` is the command line, None in Python, where
+        `words` are the names of the options.
 
         Raises:
             InputError: the experiment cannot run, or its folder cannot be written.
         """
         options, started = self.options, datetime.now().astimezone()
-        words = COMMAND_LINE if command else IN_PYTHON
+        words = COMMAND_LINE if command else words
         with isolated(self.document):
             free_place(options.name, out, overwrite, started, words)  # before the work that preparing may be
             prepared = self.prepare(progress)

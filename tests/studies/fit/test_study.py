@@ -177,6 +177,11 @@ def test_refused(keys: dict[str, Any], message: str) -> None:
         fitted(**keys)
 
 
+def test_a_folder_in_use_is_refused_before_the_work(run: Run) -> None:
+    with pytest.raises(InputError, match=r"^attncli.fit: out: got .*, which holds a run; .*overwrite=True replaces"):
+        fitted(out=run.folder)
+
+
 def test_refused_entries(of_some_heads: Run) -> None:
     entry, (model, x) = of_some_heads.entry("cosine"), tower()
     written = {"data": {"queries": [[1.0]], "keys": [[1.0]]}}
