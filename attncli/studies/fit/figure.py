@@ -28,25 +28,19 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 
 def grids_figure(result: Result, note: Note, look: Look) -> Picture:
-    """Return a picture with panels (layers, heads) for each label: before and after fitting, if it learns."""
+    """Return a picture with panels (layers, heads) in a row for each label: unfitted, and fitted if it learns."""
     shown = [row for row in result.records if row["by"] == "head" and row["label"] not in (MODEL, UNIFORM)]
     column = KL if any(row["kl"] is not None for row in shown) else OUTPUT_L2
-    layers, grids, groups = (
-        result.layers,
-        list[Panel](),
-        by_label([row for row in shown if row[column.key] is not None]),
-    )
+    groups, grids = by_label([row for row in shown if row[column.key] is not None]), list[Panel]()
     for label, rows in groups.items():
         names, heads = list(dict.fromkeys(row["layer"] for row in rows)), sorted({row["head"] for row in rows})
-        stages = (
-            {column.key + BEFORE: "before", column.key: "fitted"} if rows[0]["parameters"] else {column.key: "fitted"}
-        )
+        stages = {column.key + BEFORE: "unfitted"} | ({column.key: "fitted"} if rows[0]["parameters"] else {})
         for key, stage in stages.items():
             grid = np.full((len(names), len(heads)), np.nan)
             for row in rows:
                 grid[names.index(row["layer"]), heads.index(row["head"])] = row[key]
             values = torch.from_numpy(grid)
-            sides = tuple(str(layers[name]) for name in names), tuple(map(str, heads))
+            sides = tuple(str(result.layers[name]) for name in names), tuple(map(str, heads))
             quantity = column.name_with_unit
             grids.append(Panel(stage, printable(label), (0, 0), values, ~values.isnan(), *sides, quantity=quantity))
     scorers = printable(next(iter(groups))) if len(groups) == 1 else "scorers"

@@ -9,6 +9,7 @@ from attncli.config.fitted import FittedFacts, FittedLayer
 from attncli.config.looks import HeatmapLook
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture
+from attncli.show.pictures.words import check_words
 from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.figure import figures
 from attncli.studies.fit.findings import findings_of
@@ -95,7 +96,7 @@ def test_the_grids_have_scorers_in_rows_and_one_scale() -> None:
     picture = pictures_of(result_of())["fit"]
     *panels, bar = picture.axes
     assert picture.title.get_text() == "tiny: scorers fitted to its heads"
-    assert [axes.get_title() for axes in panels] == ["before", "fitted", "", "", "", ""]
+    assert [axes.get_title() for axes in panels] == ["unfitted", "fitted", "", "", "", ""]
     assert [axes.get_ylabel() for axes in panels[::2]] == [*KL]
     assert bar.get_xlabel() + bar.get_ylabel() == "KL (nats), square root"  # most are small
     images = [(*axes.images, *axes.collections)[0] for axes in panels]
@@ -106,6 +107,14 @@ def test_the_grids_have_scorers_in_rows_and_one_scale() -> None:
         np.testing.assert_allclose(drawn[index], KL[label][stage] / 2.0 ** np.arange(6))
     ticks = [[label.get_text() for label in axis.get_ticklabels()] for axis in (panels[-2].yaxis, panels[-2].xaxis)]
     assert ticks == [["0", "1"], ["0", "2", "3"]]
+
+
+def test_a_scorer_without_parameters_has_no_grid_of_the_fitted_one() -> None:
+    result = result_of()
+    rows = [row | {"parameters": 0} if row["label"] == "cosine" else row for row in result.records]
+    *panels, _ = pictures_of(Result(**{**vars(result), "records": rows}))["fit"].axes
+    assert [axes.get_title() for axes in panels] == ["unfitted", "", "fitted", "", ""]
+    assert [axes.get_ylabel() for axes in panels] == ["cosine", "hedgehog", "", "keys_alone", ""]
 
 
 def test_heads_have_points_of_their_error_and_divergence() -> None:
@@ -119,3 +128,8 @@ def test_heads_have_points_of_their_error_and_divergence() -> None:
     assert len(set(points.values())) == 3
     assert all(line.get_linestyle() == "None" for line in lines.values())
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("output L2", "KL (nats)", "log")
+
+
+def test_words_of_its_pictures_are_accepted_before_the_work() -> None:
+    texts = ("unfitted", "fitted", "Layers", "KL (nats)", "output L2", "texts held out", "scorers fitted to its heads")
+    check_words(HeatmapLook(words=dict.fromkeys(texts, "word")), ())
