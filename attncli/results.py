@@ -117,8 +117,8 @@ class Facts(BaseModel):
 class CallFacts(Facts):
     """Facts about an attention call of a captured model; `heads` are their numbers if the run has only some of them.
 
-    `rescored` is the largest difference between the model's output and that of a scorer entry that repeats its
-    computation, if there is one.
+    `rescored` is the largest difference between the model's output and the output of a scorer entry that repeats
+    its computation, if there is one.
     """
 
     number: int
@@ -187,8 +187,8 @@ class Result:
     `formulas` has the formula of each label, and `random` the labels with random parameters. `layers` has the numbers
     of a model's layers by name; a run without layers has none. `scales` has the scale of each scorer as `<label>`, and
     `tokens` the names of `queries` and `keys`; with `<layer>/` before the name if there are layers. `capture` has facts
-    about a captured model, and `facts` those that only this study has. `save` has the stages of attention that may be
-    stored; None for all.
+    about a captured model, and `facts` has facts that only this study states. `save` has the stages of attention that
+    may be stored; None for all.
     """
 
     study: str
@@ -389,7 +389,7 @@ def nan_to_null(value: object) -> Any:
 def in_sentence(label: str, random: Collection[str]) -> str:
     """Return a label as a sentence has it: `additive (random parameters)` if it is one of the labels `random`.
 
-    What a study measures of random parameters is true of these numbers, not of the scorer.
+    Results for random parameters are true of these numbers, not of the scorer.
     """
     return f"{label} (random parameters)" if label in random else label
 

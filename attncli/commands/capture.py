@@ -106,7 +106,7 @@ def _refuse_inputs(**options: object) -> None:
 
 
 def _print_summary(seen: "Capture") -> None:
-    """Print a table of the layers, the largest error of recomputed outputs, and what was not captured."""
+    """Print a table of the layers, the largest error of recomputed outputs, and the attention that was not captured."""
     from rich.text import Text
 
     from attncli.show.terminal.tables import Cells, blocks

@@ -13,5 +13,5 @@ from attncli.studies import STUDIES, options_model
 def schema() -> None:
     """Print the JSON Schema of experiments."""
     typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))
-    if problems := all_models()[1]:  # the schema lacks what installed packages list and cannot be loaded
+    if problems := all_models()[1]:  # classes that installed packages list and that cannot be loaded are missing
         raise InputError(problems)

@@ -1,1 +1,1 @@
-"""What several studies share: pairs of queries and keys, requests for models, intervals and trends."""
+"""Code that several studies share: pairs of queries and keys, requests for models, intervals and trends."""

@@ -31,7 +31,11 @@ from attncli.scorers._custom import raised
 OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
 HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
-LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # ends of those that predict the next token
+LANGUAGE = (
+    "ForCausalLM",
+    "LMHeadModel",
+    "ForConditionalGeneration",
+)  # ends of names of models that predict the next token
 NEEDED: Mapping[OutputKind, str] = {
     "language": "logits (b, n, vocabulary), and the tokens (b, n) as `input_ids` or `labels`",
     "logits": "logits (..., classes)",
@@ -128,7 +132,7 @@ class Runner:
     """Runs a model on batches and reads its outputs.
 
     `kind` is the kind of its outputs; None finds it for the first batch, and it is kept for the others. With `metric`,
-    a batch is run by `metric(model, batch)`, and the outputs are those of the first call of the model in it.
+    a batch is run by `metric(model, batch)`, and its outputs come from the first call of the model in it.
     """
 
     def __init__(self, loaded: LoadedModel, kind: OutputKind | None = None, metric: Metric | None = None) -> None:
@@ -201,7 +205,7 @@ def outputs_of(
 ) -> Outputs:
     """Return the main output of a model's call: logits, the last hidden state, or its first tensor.
 
-    Logits are those of a language model if the model is one, and if the call has tokens or labels to predict. In an
+    Logits count as a language model's if the model is one, and if the call has tokens or labels to predict. In an
     output without names, such as a tensor or a tuple, the first tensor is taken.
 
     Raises:

@@ -38,7 +38,7 @@ def built_in(kind: str) -> dict[str, type]:
 
 
 def names_of(kind: str) -> list[str]:
-    """Return the names of all scorers or normalisers: the built-in ones, then those of installed packages."""
+    """Return the names of all scorers or normalisers: built-in ones first, then the lists of installed packages."""
     return list(dict.fromkeys([*built_in(kind), *listed_names(kind)]))
 
 

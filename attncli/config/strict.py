@@ -46,7 +46,7 @@ class Model(BaseModel):
 
     @classmethod
     def cure_of_key(cls, key: str) -> str:
-        """Return what to write in place of the unknown key, or empty text if it is a mistake of spelling."""
+        """Return advice on a key that the model does not have, such as another key; empty for a spelling mistake."""
         return ""
 
 

@@ -96,7 +96,7 @@ class Monitor:
             warnings.filterwarnings("ignore", message="Using `torch.compile")  # about hooks that run twice
             at_end(register_module_forward_pre_hook(self._enter_module).remove)
             at_end(register_module_forward_hook(self._leave_module, always_call=True).remove)
-            for mode in self._modes:  # that of functions also turns off the fast path of torch's modules
+            for mode in self._modes:  # the mode of functions also turns off the fast path of torch's modules
                 enter(mode)
         self._watches.append(watch)
 
@@ -223,7 +223,7 @@ class Monitor:
             return output if new is call.output else placed(new, call.output, output)
 
     def _obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
-        """Return why the gradients of a new output would be those of the model's own; None if they are right."""
+        """Return why a new output would have the gradients of the model's own output; None if it has the right ones."""
         if torch.is_grad_enabled():
             has_graph = any(tensor.requires_grad for tensor in (call.queries, call.keys, call.values))
             return OUTSIDE if is_below and has_graph else None

@@ -175,6 +175,6 @@ class Watch(AbstractContextManager["Watch"]):
 
 
 def _addresses(model: nn.Module) -> set[int]:
-    """Return the addresses of a model's parameters; none for those that `torch.func` put in their place."""
+    """Return the addresses of a model's parameters; none for tensors that `torch.func` puts in their place."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     return {each.untyped_storage().data_ptr() for each in model.parameters() if not wrapped(each)}

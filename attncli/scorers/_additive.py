@@ -335,7 +335,7 @@ def _keys_of_pairs(form: "_Form", a: Tensor, b: Tensor, largest: Tensor, tiles: 
 
 
 def _of_pairs(form: "_Form", w_v: Tensor, keys: Tensor, a: Tensor, largest: Tensor) -> "Factors":
-    """Return the factors of pairs: that of keys (b, n, m, h) as it is, and those of queries, (b, n, 1, h)."""
+    """Return the factors of pairs: the keys' factor (b, n, m, h) as it is, and the queries' factors, (b, n, 1, h)."""
     return keys, *(factor.unsqueeze(-2) for factor in form.of_queries(a, largest, w_v))
 
 

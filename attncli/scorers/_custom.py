@@ -1,4 +1,4 @@
-"""Import classes that are not built in: `my_package.my_module:MyScorer` in YAML, and those of installed packages."""
+"""Import classes that are not built in, by `my_package.my_module:MyScorer` or by a name that a package lists."""
 
 import importlib
 import inspect

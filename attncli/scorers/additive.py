@@ -23,9 +23,9 @@ LEAST = 1e-200  # in place of a standard deviation of 0, which would be a diviso
 class Additive(Scorer):
     """w_v . tanh(W_q q + W_k k) (Bahdanau et al. 2015, arXiv:1409.0473)
 
-    A perceptron of query and key with a hidden layer of `num_hiddens` units. Without `bias` the score is odd: it
-    changes its sign with those of query and key, unlike a dot product. With it, a vector b is added to W_q q. Queries
-    (..., n, q) and keys (..., m, k) give scores (..., n, m) and may differ in size. Working memory is at most
+    A perceptron of query and key with a hidden layer of `num_hiddens` units. Without `bias` the score is odd: if query
+    and key both change their signs, so does the score, unlike a dot product. With it, a vector b is added to W_q q.
+    Queries (..., n, q) and keys (..., m, k) give scores (..., n, m) and may differ in size. Working memory is at most
     `workspace_bytes`, besides scores, gradients and float32 copies of half-precision parameters.
     """
 

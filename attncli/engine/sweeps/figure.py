@@ -116,7 +116,7 @@ def _word(result: SweepResult, key: str) -> str:
 
 
 def _last_word(result: SweepResult, key: str) -> str:
-    """Return the last part of a key without an index. The axis of a tensor has the name of what it counts."""
+    """Return the last part of a key without an index. The axis of a tensor is named after the things it counts."""
     if shape := SHAPE.fullmatch(key):
         tensor, heads = shape[1], ["heads"] * any(row.get("head") is not None for row in result.heads)
         names = ["batch", *heads, tensor, f"size of {tensor}"]

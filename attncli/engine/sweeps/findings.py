@@ -53,7 +53,7 @@ class CurvePoint:
     def differs(self, other: "CurvePoint") -> bool:
         """Whether the means differ, as text and by more than chance over the seeds explains.
 
-        The difference is compared with its standard error for independent seeds, and with that of pairs of equal seeds.
+        The difference is compared with its standard error for independent seeds, and for pairs of equal seeds.
         """
         one, two = [*self.by_seed.values()], [*other.by_seed.values()]
         pairs = [value - other.by_seed[seed] for seed, value in self.by_seed.items() if seed in other.by_seed]

@@ -69,7 +69,7 @@ class LoadedSweep:
         pictures: bool = True,
         report: bool = False,
     ) -> FinishedRun:
-        """Run all points that are not done, and write the results; the arguments are those of `LoadedExperiment.run`.
+        """Run all points that are not done, and write the results; the arguments are as in `LoadedExperiment.run`.
 
         Raises:
             InputError: the folder or the journal cannot be written, or is in use.

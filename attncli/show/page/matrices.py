@@ -5,8 +5,8 @@ A view is a mapping with these keys:
 - `title`: the layers, where a run has several views; else empty.
 - `start`: indices of `axes`: the matrices shown at first, of the first layer and head that a finding names, or where
   scorers differ most. Weights decide if the run has them, else its first stage.
-- `findings`: those that name a label, a layer or a head of the view: `index`, `label` (an index or null) and `place`,
-  a mapping from axes to indices.
+- `findings`: the findings that name a label, a layer or a head of the view: `index`, `label` (an index or null) and
+  `place`, a mapping from axes to indices.
 - `notes`: sentences about numbers that are rounded, averaged or left out.
 - `command`: the command that draws the run as a picture, without options, or null.
 - `labels`, and for each of them `formulas`, and `looks`: the colours in the light and in the dark theme.

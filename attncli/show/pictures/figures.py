@@ -189,7 +189,7 @@ def font_of(path: Path) -> str:
 
 
 def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str], str]:
-    """Return the fonts `first`, the default font and those needed for other characters, and a note on missing ones."""
+    """Return the fonts `first`, the default font and fonts for other characters, and a note on missing ones."""
     families = [*first, DEFAULT_FONT]
     lacking = {char for text in texts for char in text if not char.isascii()}
     for family in families:

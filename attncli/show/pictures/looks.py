@@ -49,8 +49,8 @@ class LabelLook:
 def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
     """Return the look of each label, in the order of the labels.
 
-    The preferred colour of a scorer is that of its index in the catalogue; that of any other label follows from the
-    label's hash. If the colour is taken, the label gets another one. After all colours are used they repeat with other
+    The preferred colour of a scorer follows from its index in the catalogue, the colour of any other label from its
+    hash. If the colour is taken, the label gets another one. After all colours are used they repeat with other
     markers and with dashed lines. Scorers choose first, then other labels in alphabetical order.
     """
     wanted, scorers = list(dict.fromkeys(labels)), [*SCORERS]

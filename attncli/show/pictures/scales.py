@@ -39,7 +39,7 @@ def difference_of(quantity: str) -> str:
 class ColourScale:
     """A scale from values to colours; `extend` names the ends of the colour bar with values beyond them.
 
-    If `is_diverging`, the colours are those of a diverging map, with 0 in the middle.
+    If `is_diverging`, the colours are a diverging map, with 0 in the middle.
     """
 
     kind: Kind

@@ -70,7 +70,7 @@ THEMES = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """The page of a figure: the user's look, and what follows from it.
+    """The page of a figure: the user's look, and the settings that follow from it.
 
     `settings` are matplotlib's, `points` is the size of all text, `theme` the name of the theme and `ground` the colour
     of its background. `dpi` is the resolution of the file, and `size` the requested size in inches, if any.

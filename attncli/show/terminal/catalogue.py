@@ -21,7 +21,7 @@ def catalogue(
 ) -> RenderableType:
     """Return a list of the scorers and normalisers in `parts`, by title, with formula, source, options, parameters.
 
-    `parts` has the models of their entries; `packages` has the packages of those that are not built in.
+    `parts` has the models of their entries; `packages` has the packages of entries that are not built in.
     """
     shown: list[RenderableType] = []
     for title, models in parts.items():

@@ -18,7 +18,7 @@ def findings_of(
     """Return the lessons, then the pair of scorers with the largest difference of weights, overall and by head.
 
     Scorers that agree up to rounding are named, unless a lesson about all scorers says why they do. `random` has the
-    labels with random parameters, and `even` those with equal weights for all keys, which have no largest weight.
+    labels with random parameters, and `even` the labels with equal weights for all keys, which have no largest weight.
     """
     random = {*random}.difference(even)  # their parameters have no effect
     known = [row for row in comparisons if finite([row["js_divergence"]])]
@@ -60,7 +60,7 @@ def _alike(comparisons: Sequence[Row]) -> list[Finding]:
 
 
 def _are_same(row: Row) -> bool:
-    """Whether two scorers have the same weights, up to rounding; divergences ignore what the weights sum to."""
+    """Whether two scorers have the same weights, up to rounding; divergences ignore the sum of the weights."""
     bits, largest = finite([row["js_divergence"]]), finite([row["max_abs_difference"]])
     return bool(bits and largest) and bits[0] < SAME and largest[0] < TIE
 

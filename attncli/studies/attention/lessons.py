@@ -19,7 +19,7 @@ def even_labels(valid: Tensor, weights: Mapping[str, Tensor]) -> list[str]:
 def lessons_of(
     queries: Tensor, keys: Tensor, valid: Tensor, logits: Mapping[str, Tensor], weights: Mapping[str, Tensor]
 ) -> list[Finding]:
-    """Return what holds for all queries, up to rounding: one finding for all labels, or one at most for each.
+    """Return findings that hold for all queries, up to rounding: one for all labels, or at most one for each.
 
     Args:
         queries: (..., n, q).
@@ -84,7 +84,7 @@ def _of_multiple(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Ten
 
 
 def _sharper(weights: Tensor, others: Tensor) -> str:
-    """Return words if the largest share of weights (..., n, m) is above that of others in some rows, below in none."""
+    """Return words if `weights` (..., n, m) have a larger largest share than `others` in some rows, and in none a smaller."""
     largest, before = (rows.amax(-1) / rows.sum(-1) for rows in (weights, others))
     if not torch.equal(largest.isnan(), before.isnan()):  # all weights of one row are 0
         return ""
@@ -106,7 +106,7 @@ def _is_even(valid: Tensor, weights: Tensor) -> bool:
 
 
 def _has_equal_rows(valid: Tensor, weights: Tensor) -> bool:
-    """Whether all queries of a matrix have the same weights, which are not only those of a single key."""
+    """Whether all queries of a matrix have the same weights, for more than one key."""
     first = weights[..., :1, :]
     is_close = (weights - first).abs() <= TIE * first.abs().amax(-1, keepdim=True)
     return bool(is_close.all()) and bool((weights.amax(-1) < (1 - TIE) * weights.sum(-1)).any())

@@ -63,7 +63,7 @@ from attncli.studies.attention.tiles import pool_with_rows
 from attncli.studies.study import Study
 
 MOST_CELLS = 2**24  # larger masks are not saved without weights
-LOGITS = ("biased", "capped", "scores")  # the first of these stages is what an entry normalises
+LOGITS = ("biased", "capped", "scores")  # an entry normalises the first of these stages that it has
 Stages = Mapping[str, Tensor]
 
 
@@ -286,7 +286,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
 
 
 def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding], list[str]]:
-    """Return what the logits and weights prove, and the labels with even weights; nothing without stored weights."""
+    """Return the findings that logits and weights prove, and the labels with even weights; none without weights."""
     if any("weights" not in kept for kept in stages.values()):
         return [], []
     valid = inputs.valid.joined

@@ -22,7 +22,7 @@ FEWEST_KEYS = 2  # of a query that counts: with one key there is nothing to choo
 
 @dataclass(frozen=True)
 class Part:
-    """Some texts and queries of a layer: what a scorer sees, and the queries (b, n) that count."""
+    """Some texts and queries of a layer: the input of a scorer, and the queries (b, n) that count."""
 
     queries: Tensor  # b h n q
     keys: Tensor  # b h m k
@@ -140,7 +140,7 @@ class EntryCalls:
         return cls(calls, entry, rules, Part(queries, keys, inputs.values, valid, bias, calls.counted[:, None]))
 
     def part(self, elements: Tensor, rows: Tensor | None = None) -> Part:
-        """Return some batch elements, cut to the longest of them, with all queries or those with these numbers."""
+        """Return some batch elements, cut to the longest of them, with all queries or the ones with these numbers."""
         whole, m = self.whole, int(self.calls.keys[elements].max())
         if rows is None:
             rows = torch.arange(int(self.calls.queries[elements].max()))

@@ -1,4 +1,4 @@
-"""The findings of the study `fit`: what each label learnt, what that brings, and the heads that hardly need queries."""
+"""The findings of the study `fit`: learnt options, errors before and after, and the heads that hardly need queries."""
 
 from collections.abc import Sequence
 from statistics import median

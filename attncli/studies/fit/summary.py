@@ -1,4 +1,4 @@
-"""What tables and findings of the study `fit` say of each label: medians over heads, and the whole model."""
+"""The summary of the study `fit` for each label: medians over heads, and the main number of the whole model."""
 
 from collections.abc import Sequence
 from statistics import median

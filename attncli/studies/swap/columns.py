@@ -31,8 +31,9 @@ def _of_today(kind: str) -> str:
 class SwapFacts(Facts):
     """The model, the number of its `texts`, and the number of `heads` of each layer by name.
 
-    `kind` is that of the model's main output, `metric` the name of the user's function, and `pooling` that of a
-    sentence encoder. `missed` has attention that keeps its own outputs since it was not recognised, and why, by layer.
+    `kind` is the kind of the main output, `metric` the name of the user's function, and `pooling` how a sentence
+    encoder joins its tokens. `missed` has the reason why attention was not recognised and keeps its
+    own outputs, by layer.
     """
 
     model: str

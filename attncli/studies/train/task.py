@@ -60,8 +60,8 @@ def chance_level(keys: int, classes: int) -> float:
     """Return the expected accuracy of equal weights, which predict the most frequent value of a sequence.
 
     It is the expected count of this value, as a share of the keys, and so more than 1 / `classes`. The counts of the
-    values are independent Poisson numbers of mean keys / classes, given that their sum is `keys`. So the probability
-    that none is above c is that of a sum of `keys` for Poisson numbers up to c, over that for any Poisson numbers.
+    values are independent Poisson numbers of mean keys / classes, given that their sum is `keys`. P(none is
+    above c) is P(their sum is `keys`, and none is above c) / P(their sum is `keys`) for independent numbers.
     """
     rate, expected = keys / classes, 0.0
     poisson = np.array([math.exp(count * math.log(rate) - rate - math.lgamma(count + 1)) for count in range(keys + 1)])

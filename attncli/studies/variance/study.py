@@ -33,7 +33,7 @@ from attncli.studies.variance.theory import Theory, theory_of
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
 MOST_DENSITIES = 4  # sizes d that all have a histogram
-PARTS = 1, 4, 16  # of more sizes, those next to the largest divided by these have one
+PARTS = 1, 4, 16  # of more sizes, the sizes next to the largest divided by these have one
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
