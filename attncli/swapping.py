@@ -109,9 +109,10 @@ class Swap(Watch):
 
     def __enter__(self) -> Self:
         """Start watching, without the counts and problems of earlier uses."""
-        for kept in (self.swapped, self.problems, self._handled, self._numbers, self._owners):
-            kept.clear()
-        self._begin_run()
+        if self.monitor is None:  # else it is active already, which is an error
+            for kept in (self.swapped, self.problems, self._handled, self._numbers, self._owners):
+                kept.clear()
+            self._begin_run()
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:

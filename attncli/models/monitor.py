@@ -145,7 +145,7 @@ class Monitor:
         if threading.get_ident() != self._thread:
             is_attention = "attention" in type(module).__name__.lower()
             for watch in self._watches if getattr(_THREAD, "monitor", None) is None else ():
-                name, _ = watch.place([module])
+                name, _ = watch.name_and_class([module])
                 if (is_attention or watch.knows(module)) and not any(
                     is_part(name, each.layer) for each in watch.missed
                 ):
@@ -167,8 +167,7 @@ class Monitor:
         self._stack.append(Running(module, frame, backward, torch.is_grad_enabled()))
         for watch in self._watches:
             if watch.sees(self.modules):
-                name, kind = watch.place()
-                watch._ran[name] = kind
+                watch.ran()
 
     def _leave_module(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if threading.get_ident() == self._thread and self._stack and self._stack[-1].module is module:
@@ -209,8 +208,10 @@ class Monitor:
             try:
                 call = scorable(read(None if swap is None else swap[0].candidate(swap[1])))
             except Exception as error:  # also shapes and kinds of tensors that `read` does not expect
-                is_told = isinstance(error, UnreadableError | InputError)
-                reason = str(error) if is_told else f"its tensors cannot be read ({str(error).partition(chr(10))[0]})"
+                is_explained = isinstance(error, UnreadableError | InputError)
+                reason = (
+                    str(error) if is_explained else f"its tensors cannot be read ({str(error).partition(chr(10))[0]})"
+                )
                 for watch, _ in chosen:
                     watch.miss(reason)
                 return output

@@ -84,9 +84,14 @@ class Watch(AbstractContextManager["Watch"]):
             self.take_names(module)
             self._names |= known  # parts that ran before keep their names
 
+    def ran(self) -> None:
+        """Note that the running module was called."""
+        name, kind = self.name_and_class()
+        self._ran[name] = kind
+
     def choose(self) -> Site | None:
         """Return the running attention call if it is to be handled, else None."""
-        layer, kind = self.place()
+        layer, kind = self.name_and_class()
         self._seen.add(layer)
         number = self._calls[layer] = self._calls.get(layer, -1) + 1
         site = Site(layer, kind, number)
@@ -95,7 +100,7 @@ class Watch(AbstractContextManager["Watch"]):
     def miss(self, problem: str, modules: Sequence[nn.Module] | None = None) -> None:
         """Add attention that is not recognised to `missed`, with the stack of its modules (default: the running)."""
         if modules is None or self.sees(modules):
-            self._miss(Missed(*self.place(modules), problem))
+            self._miss(Missed(*self.name_and_class(modules), problem))
 
     def _miss(self, missed: Missed) -> None:
         if missed not in self.missed:
@@ -146,7 +151,7 @@ class Watch(AbstractContextManager["Watch"]):
         """Whether a stack of running modules is inside of `model`."""
         return self.model is None or any(module in self._names for module in modules)
 
-    def place(self, modules: Sequence[nn.Module] | None = None) -> tuple[str, str]:
+    def name_and_class(self, modules: Sequence[nn.Module] | None = None) -> tuple[str, str]:
         """Return name and class of the last of a stack of modules, by default of the running ones.
 
         A module outside the model is named after the nearest in it.

@@ -282,6 +282,15 @@ def test_one_swap_is_active_once() -> None:
         Tower()(torch.randn(1, 5, 32))
 
 
+def test_a_refused_second_use_leaves_the_counts_of_the_first() -> None:
+    swap = attncli.Swap("zero", layers=[0])
+    with swap:
+        Tower()(torch.randn(1, 5, 32))
+        with pytest.raises(InputError, match="active already"):
+            swap.__enter__()
+        assert swap.swapped == {"first": 1}
+
+
 def test_any_order_of_ends() -> None:
     model, x = Tower(), torch.randn(2, 5, 32)
     own, first, second = model(x), attncli.Swap("zero"), attncli.Swap("uniform", layers=[0])

@@ -84,7 +84,7 @@ def _of_multiple(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Ten
 
 
 def _sharper(weights: Tensor, others: Tensor) -> str:
-    """Return words if `weights` (..., n, m) have a larger largest share than `others` in some rows, and in none a smaller."""
+    """Return words if `weights` (..., n, m) have a larger maximum than `others` in some rows, and a smaller in none."""
     largest, before = (rows.amax(-1) / rows.sum(-1) for rows in (weights, others))
     if not torch.equal(largest.isnan(), before.isnan()):  # all weights of one row are 0
         return ""

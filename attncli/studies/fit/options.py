@@ -129,6 +129,9 @@ class FitOptions(Experiment):
                         got(getattr(part, key), f"whose `learnable` has {strange[0]}", cure),
                         under=["scorers", index, key],
                     )
+            if both := {*learnt_options(entry)} & {*learnt_options(entry.normalizer)}:
+                message = f"got the option {min(both)}, which the scorer and the normaliser would both learn"
+                raise problem(f"{message}; rename it in one of them", under=["scorers", index])
         return self
 
     def unused(self) -> dict[str, Any]:

@@ -293,6 +293,25 @@ class Warm(Normalizer):
         return (scores / self.t).masked_fill(~valid, -torch.inf).softmax(-1)
 
 
+class Mild(Normalizer):
+    """softmax of s / tau"""
+
+    learnable: ClassVar = {"tau": (0.0, 10.0)}
+
+    def __init__(self, *, tau: float = 2.0) -> None:
+        super().__init__()
+        self.tau = tau
+
+
+def test_an_option_that_scorer_and_normalizer_would_learn() -> None:
+    entry = {"scorer": f"{__name__}:Tempered", "normalizer": f"{__name__}:Mild"}
+    with pytest.raises(
+        InputError,
+        match=r"scorers\[0\]: got the option tau, which the scorer and the normaliser would both learn; rename it",
+    ):
+        fitted(scorers=[entry])
+
+
 def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
     """They are learnt if their class says so, named in the findings, and used again."""
     warm = {"scorer": "scaled_dot", "scale": 1.0, "normalizer": f"{__name__}:Warm", "label": "warm"}
