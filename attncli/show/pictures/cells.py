@@ -86,10 +86,11 @@ def draw_cells(sheet: Sheet, look: HeatmapLook, tile: DrawnPanel) -> None:
 
 
 def hints_of(content: Heatmap, tile: DrawnPanel) -> Iterator[Hint]:
-    """Yield the number of each cell of a panel, with the names of its row and column."""
+    """Yield the number of each cell of a panel, with the names of the panel, and of the cell's row and column."""
     panel, (vertical, horizontal) = tile.panel, content.sides
+    name = ", ".join(filter(None, (panel.row_name, panel.label)))
     for i, j in np.argwhere(~np.ma.getmaskarray(tile.cells)).tolist() if tile.block == (1, 1) else ():
-        names = f"{panel.label}, {vertical} {panel.queries[i]}, {horizontal} {panel.keys[j]}"
+        names = f"{name}, {vertical} {panel.queries[i]}, {horizontal} {panel.keys[j]}"
         yield Hint(tile.axes, f"{names}: {panel.quantity} {number(float(tile.cells[i, j]))}", (j, i), (1.0, 1.0))
 
 
