@@ -37,7 +37,8 @@ TEXTS = (
     *("gpt with other scorers inside", "0 text", "0 texts", "uniform: equal weights", "zero: no output", "all layers"),
     *("one layer at a time", "One head at a time", "all layers up to this one", "all layers from this one on", "layer"),
     *("attention heads", "fault", "Sweep of a", "All runs", "means of 0 runs", "far beyond the lines are cut off"),
-    *("scorers fitted to its heads", "unfitted", "fitted heads", "texts held out", "KL (nats)", "output L2"),
+    *("scorers fitted to its heads", "unfitted", "fitted heads", "texts held out", "KL (nats)"),
+    *("output L2", "relative error of the output (L2)"),
     *("standard deviation", "degrees of freedom", "hidden units", "size of keys", "heads", "with"),
 )
 WORD = re.compile(r"[^\W\d_]+")

@@ -55,10 +55,9 @@ def heads_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     )
     figure, (axes,) = panels(sheet, 1, f"{FitFacts.of(result).model}: fitted heads, texts held out")
     lines = sheet.lines(groups)
-    name(axes, "", OUTPUT_L2.name_with_unit, KL.name_with_unit)
+    name(axes, "", "relative error of the output (L2)", KL.name_with_unit)
     for label, rows in groups.items():
-        marker = lines[label].get("marker") or "o"
-        look = {**lines[label], "linestyle": "none", "marker": marker, "markersize": 4.5, "markeredgewidth": 0.0}
+        look = {**lines[label], "linestyle": "none", "markeredgewidth": 0.0}
         axes.plot([row["output_l2"] for row in rows], [row["kl"] for row in rows], **look)
         lines[label] = look
     decades_axis(axes)

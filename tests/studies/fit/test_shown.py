@@ -128,9 +128,28 @@ def test_heads_have_points_of_their_error_and_divergence() -> None:
     assert set(points) == {(1 / 8, fitted) for _, fitted in KL.values()}
     assert len(set(points.values())) == 3
     assert all(line.get_linestyle() == "None" for line in lines.values())
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("output L2", "KL (nats)", "log")
+    look = HeatmapLook(size=[13.33, 7.5])
+    slide = (
+        {name: draw() for name, draw in figures(result_of(), lambda text: None, look).items()}["heads"].axes[0].lines
+    )
+    assert all(
+        large.get_markersize() > 1.5 * line.get_markersize() for large, line in zip(slide, axes.lines, strict=True)
+    )
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == (
+        "relative error of the output (L2)",
+        "KL (nats)",
+        "log",
+    )
 
 
 def test_words_of_its_pictures_are_accepted_before_the_work() -> None:
-    texts = ("unfitted", "fitted", "Layers", "KL (nats)", "output L2", "texts held out", "scorers fitted to its heads")
+    texts = (
+        "unfitted",
+        "fitted",
+        "Layers",
+        "KL (nats)",
+        "relative error of the output (L2)",
+        "texts held out",
+        "scorers fitted to its heads",
+    )
     check_words(HeatmapLook(words=dict.fromkeys(texts, "word")), ())
