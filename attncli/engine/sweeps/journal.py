@@ -38,27 +38,22 @@ class PointRow(BaseModel):
 
 
 class Tally:
-    """Counts the points of a sweep by state, and estimates the time left."""
+    """Counts the points of a sweep by state."""
 
-    def __init__(self, points: Iterable[Row]) -> None:
-        """Start with no finished point; `points` has the swept values of every point."""
-        self._open = {name_of(point) for point in points}
-        self.total = len(self._open)
-        self._states = dict[str, str]()
-        self._busy = 0.0  # seconds of computing, without pauses before the sweep was resumed
-        self._until = float("-inf")
+    def __init__(self, points: Iterable[str]) -> None:
+        """Start with no finished point; `points` has a name for every point."""
+        self._points = {*points}
+        self._states = dict[str, State]()
 
-    def add(self, row: Row) -> None:
-        """Count the row of a point, in place of an earlier row of the same point."""
-        name = name_of(row["sweep"])
-        if name not in self._open and name not in self._states:
-            return
-        self._open.discard(name)
-        self._states[name] = row["status"]
-        finished = datetime.fromisoformat(row["finished"]).timestamp()
-        begun = max(self._until, finished - row["seconds"])
-        self._busy += max(0.0, finished - begun)
-        self._until = max(self._until, finished)
+    def add(self, point: str, state: State) -> None:
+        """Count a point in a state, in place of its earlier state; points that are not of the sweep do not count."""
+        if point in self._points:
+            self._states[point] = state
+
+    @property
+    def done(self) -> set[str]:
+        """Return the points that are done."""
+        return {point for point, state in self._states.items() if state == "done"}
 
     @property
     def finished(self) -> int:
@@ -66,42 +61,15 @@ class Tally:
         return len(self._states)
 
     @property
-    def seconds_left(self) -> float:
-        """Return the estimated time left in seconds, if points go on finishing as fast as before."""
-        return self._busy / max(self.finished, 1) * len(self._open)
+    def total(self) -> int:
+        """Return the number of all points."""
+        return len(self._points)
 
     @property
-    def words(self) -> str:
-        """Return failures and the time left in words: `1 failed, 1 died, about 3 min left`."""
-        left = [f"about {_duration(self.seconds_left)} left"] if self._open and self._states else []
-        return ", ".join([*self._failed, *left])
-
-    @property
-    def _failed(self) -> list[str]:
+    def failures(self) -> str:
+        """Return the numbers of points that have failed and died, in words: `1 failed, 1 died`."""
         counts = Counter(self._states.values())
-        return [f"{counts[state]:,} {state}" for state in ("failed", "died") if counts[state]]
-
-    def line(self, running: bool | None, again: str) -> str:
-        """Return a line such as `12 of 40 points done, 1 failed, about 3 min left`; without the time unless `running`.
-
-        `running` is None if unknown. `again` is the command that resumes the sweep, for the line of a stopped sweep.
-        """
-        done = f"{Counter(self._states.values())['done']:,} of {self.total:,} points done"
-        line = ", ".join(part for part in (done, *([self.words] if running else self._failed)) if part)
-        return f"{line}; stopped; `{again}` goes on" if running is False and self._open else line
-
-
-def name_of(swept: Row) -> str:
-    """Return swept values as text that identifies a point, equal for values of the plan and of the journal."""
-    return json.dumps(swept, sort_keys=True)
-
-
-def _duration(seconds: float) -> str:
-    """Return a time as text in a fitting unit, such as `3 min`."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+        return ", ".join(f"{counts[state]:,} {state}" for state in ("failed", "died") if counts[state])
 
 
 def rows_of(folder: Path) -> Iterator[Row]:
@@ -139,17 +107,24 @@ def config_of(folder: Path, option: str) -> Path:
 
 
 def status_of(folder: Path) -> str:
-    """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 3 min left`.
+    """Return the progress of a sweep, read from its journal: `12 of 40 points done, 1 failed`.
 
     Raises:
         InputError: the folder holds no sweep, or the journal is damaged.
     """
     axes, _ = read_document(config_of(folder, "--status")).sweep()
     points = (changes_at(axes, index) for index in indices_of(axes))
-    tally = Tally({key: change.value for key, change in changes.items()} for changes in points)
+    tally = Tally(_name_of({key: change.value for key, change in changes.items()}) for changes in points)
     for row in rows_of(folder):
-        tally.add(row)
-    return tally.line(is_written(folder), f"attncli sweep --resume {folder}")
+        tally.add(_name_of(row["sweep"]), row["status"])
+    parts = [f"{len(tally.done):,} of {tally.total:,} points done", tally.failures]
+    is_stopped = is_written(folder) is False and tally.finished < tally.total
+    return ", ".join(filter(None, parts)) + f"; stopped; `attncli sweep --resume {folder}` goes on" * is_stopped
+
+
+def _name_of(swept: Row) -> str:
+    """Return swept values as text that identifies a point, equal for values of the plan and of the journal."""
+    return json.dumps(swept, sort_keys=True)
 
 
 def _row(line: bytes, where: str) -> Row:
@@ -174,10 +149,7 @@ class Journal:
             InputError: another sweep uses the folder, or the journal is damaged or cannot be written.
         """
         self._swept, self._path = swept, folder / JOURNAL
-        self._keys = {name_of(values): key for key, values in swept.items()}
-        self.tally = Tally(swept.values())
-        self.done = set[str]()
-        self._done_before = set[str]()
+        self.tally = Tally(swept)
         try:
             self._file = self._path.open("ab", buffering=0)  # one system call writes a line: Ctrl-C cannot cut it
             try:
@@ -185,7 +157,7 @@ class Journal:
                     raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}')
                 self._cut_torn_line()
                 for row in rows_of(folder):
-                    self._count(row)
+                    self.tally.add(row["key"], row["status"])
             except BaseException:
                 self._file.close()
                 raise
@@ -197,20 +169,6 @@ class Journal:
         with open_file(self._path) as file:
             whole = sum(len(line) for line in file if line.endswith(b"\n"))
         self._file.truncate(whole)
-
-    def _count(self, row: Row) -> None:
-        key = row["key"]
-        if key not in self._swept:  # of another version, or of values no longer swept
-            if row["status"] == "done" and (same := self._keys.get(name_of(row["sweep"]))):
-                self._done_before.add(same)
-            return
-        (self.done.add if row["status"] == "done" else self.done.discard)(key)
-        self.tally.add({**row, "sweep": self._swept[key]})
-
-    @property
-    def outdated(self) -> int:
-        """Return the number of points that only another version of attncli has done, perhaps with other numbers."""
-        return len(self._done_before - self.done)
 
     def add(self, row: Row) -> Row:
         """Append the row of a point, with its swept values and the time; return the swept values.
@@ -228,7 +186,7 @@ class Journal:
         if written != len(line):
             message = "cannot be written: there is no room; make some, and --resume goes on"
             raise InputError.of(message, where=str(self._path))
-        self._count(full)
+        self.tally.add(key, row["status"])
         return self._swept[key]
 
     def __enter__(self) -> Self:

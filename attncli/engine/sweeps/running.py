@@ -83,11 +83,9 @@ class LoadedSweep:
         with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
             if self.resume is not None:
                 save_config(folder, plan.config)
-            waiting = [point for point in plan.points if point.key not in journal.done]
-            done = f"; {len(journal.done)} done already" if journal.done else ""
-            again = journal.outdated
-            other = f"; {again} done by another version of attncli, which run again" if again else ""
-            progress.note(f"{several(len(plan.points), 'point')}{done}{other}")
+            done = journal.tally.done
+            waiting = [point for point in plan.points if point.key not in done]
+            progress.note(f"{several(len(plan.points), 'point')}{f'; {len(done)} done already' if done else ''}")
             if waiting:
                 problem = journal_rows(self._rows(waiting, progress), journal, progress, self.fail_fast)
         progress.step(0, 1, "writing the results")
@@ -131,7 +129,7 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
         with closing(rows):
             for row in rows:
                 sweep = journal.add(row)
-                progress.step(tally.finished, tally.total, tally.words or "all points")
+                progress.step(tally.finished, tally.total, tally.failures or "points")
                 if fail_fast and row["error"]:
                     return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:

@@ -1,9 +1,8 @@
 """The journal: one writer, whole lines, strict JSON; a second terminal can read it."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,18 +40,18 @@ def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     before = written(tmp_path, row("a"), row("b", "failed"))
     with Journal(tmp_path, SWEPT) as journal:
-        assert journal.done == {"a"}
+        assert journal.tally.done == {"a"}
     assert written(tmp_path, row("b")).startswith(before)
     with Journal(tmp_path, SWEPT) as journal:
-        assert journal.done == {"a", "b"}
-        assert journal.tally.line(True, "").startswith("2 of 3 points done, about ")
+        assert journal.tally.done == {"a", "b"}
+        assert (journal.tally.finished, journal.tally.total, journal.tally.failures) == (2, 3, "")
 
 
 def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
     written(tmp_path, row("a"), row("b"))
     with Journal(tmp_path, {"b": {"seed": 1}, "new": {"seed": 7}}) as journal:
-        assert journal.done == {"b"}
-        assert journal.tally.line(True, "").startswith("1 of 2 points done, about ")
+        assert journal.tally.done == {"b"}
+        assert (journal.tally.finished, journal.tally.total) == (1, 2)
 
 
 @pytest.mark.parametrize("torn", [b'{"key": "b", "sta', b"{", b"\0\0\0"])
@@ -131,39 +130,10 @@ def test_a_full_disk_is_told() -> None:
         journal.add(row("a"))
 
 
-NOON = datetime.fromisoformat("2026-01-01T12:00:00+00:00")
-
-
-def told(*rows: tuple[int, float, float, str], points: int = 10) -> Tally:
-    """Return a tally of rows (seed, seconds, finished at, status)."""
-    tally = Tally({"seed": seed} for seed in range(points))
-    for seed, seconds, at, status in rows:
-        finished = (NOON + timedelta(seconds=at)).isoformat()
-        tally.add({"sweep": {"seed": seed}, "seconds": seconds, "finished": finished, "status": status})
-    return tally
-
-
-@pytest.mark.parametrize(
-    ("rows", "left"),
-    [
-        ([(0, 4.0, 4.0, "done"), (1, 4.0, 8.0, "done")], 8 * 4.0),  # one at a time
-        ([(0, 4.0, 4.0, "done"), (1, 4.0, 4.0, "done")], 8 * 2.0),  # two at a time
-        ([(0, 4.0, 4.0, "done"), (1, 4.0, 9004.0, "done")], 8 * 4.0),  # resumed after a pause
-        ([(0, 4.0, 4.0, "failed"), (0, 4.0, 8.0, "done")], 9 * 8.0),  # tried again
-        ([], 0.0),
-    ],
-)
-def test_time_left(rows: Any, left: float) -> None:
-    assert told(*rows).seconds_left == pytest.approx(left)
-
-
-def test_states_and_time_in_words() -> None:
-    assert told().line(True, "") == "0 of 10 points done"
-    assert told((0, 1.0, 1.0, "done")).line(True, "") == "1 of 10 points done, about 9 s left"
-    rows = [(0, 90.0, 90.0, "failed"), (1, 90.0, 180.0, "died"), (2, 90.0, 270.0, "done"), (2, 1.0, 271.0, "done")]
-    assert told(*rows).line(True, "") == "1 of 10 points done, 1 failed, 1 died, about 11 min left"
-    assert told(*rows).line(None, "") == "1 of 10 points done, 1 failed, 1 died"
-    assert told(*rows).line(False, "this") == "1 of 10 points done, 1 failed, 1 died; stopped; `this` goes on"
-    assert told((0, 9000.0, 9000.0, "done")).words == "about 22 h left"
-    assert told((0, 90000.0, 90000.0, "done")).words == "about 9 d left"
-    assert told((0, 1.0, 1.0, "done"), points=1).line(False, "") == "1 of 1 points done"
+def test_states_in_words() -> None:
+    """A later state of a point replaces the earlier one."""
+    tally = Tally(map(str, range(10)))
+    assert tally.failures == ""
+    for point, state in (("0", "failed"), ("1", "died"), ("2", "done"), ("2", "done"), ("3", "failed"), ("3", "done")):
+        tally.add(point, state)  # type: ignore[arg-type]
+    assert (tally.done, tally.finished, tally.failures) == ({"2", "3"}, 4, "1 failed, 1 died")

@@ -66,11 +66,11 @@ def test_every_row_is_told(tmp_path: Path) -> None:
     told = Told()
     with Journal(tmp_path, {f"p{number}": {"d": number} for number in range(4)}) as journal:
         journal_rows(engine([None, "bad"]), journal, told)
-    assert told.steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
+    assert told.steps == [(1, 4, "points"), (2, 4, "1 failed")]
     told.steps.clear()
     with Journal(tmp_path, {"p0": {"d": 0}}) as journal:
         journal_rows(engine([None]), journal, told)
-    assert told.steps == [(1, 1, "all points")]
+    assert told.steps == [(1, 1, "points")]
 
 
 def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
