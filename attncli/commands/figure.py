@@ -40,7 +40,6 @@ def figure(
     from attncli.engine.runs.saving import add_files
     from attncli.engine.sweeps.views import figures_of
     from attncli.show.pictures.figures import save_figure
-    from attncli.show.pictures.words import check_words
 
     stored = read_run(run)
     if not run.is_dir():
@@ -59,9 +58,7 @@ def figure(
         if out is not None:
             for name in names.values():  # raises InputError before anything is drawn
                 check_file(out / name, overwrite)
-        pictures = {name: figures[name]() for name in names}
-        check_words(look, set().union(*(picture.untranslated for picture in pictures.values())))
-        files = {names[name]: partial(save_figure, picture) for name, picture in pictures.items()}
+        files = {file: partial(save_figure, figures[name]()) for name, file in names.items()}
         if out is None:
             paths = add_files(run, files)
         else:

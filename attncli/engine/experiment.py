@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -65,7 +64,7 @@ class LoadedExperiment:
             if not is_default(look):
                 from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
-                check_look(look, config_of(self.options), chain(*self.study.columns.values()))
+                check_look(look)
         with collector.under():
             prepared: PreparedStudy = self.study.prepare(self.options, progress)
             if self.options.expect:

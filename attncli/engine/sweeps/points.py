@@ -108,7 +108,7 @@ def plan_of(
         from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
         with document.locating():
-            check_look(options.figure, config_of(options), chain(*load_study(study).columns.values()))
+            check_look(options.figure)
     tried, device = _tried(base, axes, points, elsewhere)
     rows = _rows(study, keys_of(axes), tried.values())
     if options.expect:

@@ -11,7 +11,6 @@ from attncli.engine.sweeps.columns import columns_of as swept_columns_of
 from attncli.engine.sweeps.columns import is_repeated
 from attncli.engine.sweeps.summary import summary, summary_columns
 from attncli.engine.sweeps.tables import tables
-from attncli.errors import InputError
 from attncli.results import Column, Listing, Result, Row, RowKind, SweepResult
 from attncli.studies import load_study
 from attncli.studies.study import TITLES
@@ -64,21 +63,11 @@ def listings_of(result: Result) -> list[Listing]:
 
 
 def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """Return functions that draw a result's pictures, by file name; the last warns of a capture's unused words."""
-    figures, texts = figures_of(result, note, look), list[set[str]]()
+    """Return functions that draw a result's pictures, by file name."""
 
     def draw(make: "Callable[[], Picture]", path: Path) -> None:
-        from attncli.show.pictures.figures import save_figure  # load matplotlib
-        from attncli.show.pictures.words import check_words
+        from attncli.show.pictures.figures import save_figure  # loads matplotlib
 
-        picture = make()
-        save_figure(picture, path)
-        texts.append(picture.untranslated)
-        if result.capture and len(texts) == len(figures):
-            try:
-                check_words(look, set[str]().union(*texts))
-            except InputError as error:
-                for problem in error.under("figure").problems:
-                    note(f"warning: {problem}")
+        save_figure(make(), path)
 
-    return {f"{name}.{look.format}": partial(draw, make) for name, make in figures.items()}
+    return {f"{name}.{look.format}": partial(draw, make) for name, make in figures_of(result, note, look).items()}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from attncli.config.looks import Look
-from attncli.errors import printable
+from attncli.errors import did_you_mean, got, nearest, printable
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, PlainText, drawing
 from attncli.show.pictures.themes import THIN, Sheet
@@ -124,7 +124,10 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     readable width and height in em.
     """
     sheet, axes = figure.sheet, [each for each in figure.axes if each.get_subplotspec() is not None]
-    _translate(figure, axes)
+    file = f"{name}.{sheet.look.format}"
+    if sheet.look.words:
+        _translate(figure, axes)
+        _note_slips(figure, note, file)
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     figure.subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
     figure.subtitle.__class__ = PlainText
@@ -133,7 +136,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     if sheet.size is None:  # high enough to measure the room around the panels, whatever the texts need
         width, height = figure.get_size_inches()
         figure.set_size_inches(width, height + SPARE * sheet.em)
-    fits, file = _execute(figure), f"{name}.{sheet.look.format}"
+    fits = _execute(figure)
     if sheet.size is None:
         page, sides = figure.get_size_inches(), _panel_size(figure, axes)
         around = page - (spec.ncols * sides[0], spec.nrows * sides[1])
@@ -167,10 +170,8 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
 
 
 def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
-    """Replace texts by the look's words for them, if it has any."""
+    """Replace texts by the look's words for them."""
     sheet = figure.sheet
-    if not sheet.look.words:
-        return
     widths: dict[Any, float] = {text: column_width(each) for each in axes for text in (each.title, each.xaxis.label)}
     widths[figure.title], other = figure.get_figwidth(), LONGEST * CHARACTER * sheet.em
     figure.facts = [figure.translation(fact) for fact in figure.facts]
@@ -186,6 +187,19 @@ def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
         translations = [figure.translation(label) for label in labels]
         if translations != labels:
             axis.set_ticks(ticks, translations)
+
+
+def _note_slips(figure: Picture, note: Note, file: str) -> None:
+    """Note words that are no text of the picture if a text is similar, or if the picture has no text of any word.
+
+    Other words may be of other pictures, and so may names with numbers, such as `head 11`.
+    """
+    words, texts = figure.sheet.look.words, figure.untranslated
+    others = sorted(text for text in texts - words.keys() if any(map(str.isalpha, text)))
+    for word in (word for word in words if word not in texts):
+        is_similar = nearest(word, others) is not None and not any(map(str.isdigit, word))
+        if is_similar or texts.isdisjoint(words):
+            note(f"warning: words: {got(word, f'no text of {file}', did_you_mean(word, others))}")
 
 
 def _execute(figure: Picture) -> bool:

@@ -9,7 +9,6 @@ from attncli.config.fitted import FittedFacts, FittedLayer
 from attncli.config.looks import HeatmapLook
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture
-from attncli.show.pictures.words import check_words
 from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.figure import figures
 from attncli.studies.fit.findings import findings_of
@@ -140,16 +139,3 @@ def test_heads_have_points_of_their_error_and_divergence() -> None:
         "KL (nats)",
         "log",
     )
-
-
-def test_words_of_its_pictures_are_accepted_before_the_work() -> None:
-    texts = (
-        "unfitted",
-        "fitted",
-        "Layers",
-        "KL (nats)",
-        "relative error of the output (L2)",
-        "texts held out",
-        "scorers fitted to its heads",
-    )
-    check_words(HeatmapLook(words=dict.fromkeys(texts, "word")), ())
