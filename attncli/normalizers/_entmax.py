@@ -5,8 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attncli.normalizers._jacobian import norm_of_softmax
-from attncli.normalizers._valid import largest_score
+from attncli.normalizers._base import largest_score, norm_of_softmax
 
 AT_A_TIME = 2**16  # scores; sorting and bisection hold more than a dozen tensors of this size
 

@@ -7,10 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers._base import Normalizer
+from attncli.normalizers._base import Normalizer, largest_score, steps_of_softmax
 from attncli.normalizers._entmax import norm_of_entmax, within_reach
-from attncli.normalizers._steps import steps_of_softmax
-from attncli.normalizers._valid import largest_score
 
 NEAR = 1e-8  # closer to alpha = 1, softmax is more exact than bisection
 TINY = 1e-37  # float32 holds half of it, and its double

@@ -1,7 +1,6 @@
 from torch import Tensor
 
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._valid import number_of_keys
+from attncli.normalizers._base import Normalizer, number_of_keys
 
 
 class Relu(Normalizer):

@@ -4,8 +4,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._valid import number_of_keys
+from attncli.normalizers._base import Normalizer, number_of_keys
 
 
 class Sigmoid(Normalizer):

@@ -3,9 +3,7 @@ from typing import Any
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._jacobian import norm_of_softmax
-from attncli.normalizers._steps import steps_of_softmax
+from attncli.normalizers._base import Normalizer, norm_of_softmax, steps_of_softmax
 
 
 class Softmax(Normalizer):

@@ -1,10 +1,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._jacobian import norm_of_softmax
-from attncli.normalizers._steps import exponentials
-from attncli.normalizers._valid import largest_score
+from attncli.normalizers._base import Normalizer, exponentials, largest_score, norm_of_softmax
 
 
 class SoftmaxPlusOne(Normalizer):

@@ -6,10 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._jacobian import norm_of_softmax
-from attncli.normalizers._steps import steps_of_softmax
-from attncli.normalizers._valid import largest_score, number_of_keys
+from attncli.normalizers._base import Normalizer, largest_score, norm_of_softmax, number_of_keys, steps_of_softmax
 
 
 class Ssmax(Normalizer):

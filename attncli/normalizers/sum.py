@@ -1,8 +1,7 @@
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._valid import largest_score
+from attncli.normalizers._base import Normalizer, largest_score
 
 
 class Sum(Normalizer):

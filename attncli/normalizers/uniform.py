@@ -1,8 +1,7 @@
 import torch
 from torch import Tensor
 
-from attncli.normalizers._base import Normalizer
-from attncli.normalizers._valid import number_of_keys
+from attncli.normalizers._base import Normalizer, number_of_keys
 
 
 class Uniform(Normalizer):

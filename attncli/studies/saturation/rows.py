@@ -7,7 +7,7 @@ from attncli.attention import softmax_over_valid
 from attncli.errors import InputError
 from attncli.guarding import calling
 from attncli.normalizers import Normalizer
-from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax
 
 Figures = dict[str, Tensor]  # of some rows, by name

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.saturation.rows import query_gradient, relative_entropy, row_weights
