@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, NormalizerEntry
@@ -24,7 +24,7 @@ from attncli.config.texts import (
     beside,
     with_entries,
 )
-from attncli.errors import got, listed, show
+from attncli.errors import got, show
 
 Per = Literal["head", "layer", "all"]
 Objective = Literal["auto", "kl", "output"]
@@ -115,20 +115,10 @@ class FitOptions(Experiment):
         for index, entry in enumerate(self.scorers):
             for part, key in ((entry, SCORER_KEY), (entry.normalizer, KEY)):
                 learnable = getattr(part.implementation, "learnable", {})
-                if not _are_ranges(learnable):
+                if not _are_ranges_of_options(learnable, part):
                     message = f"whose `learnable` is {show(learnable)}"
-                    raise problem(
-                        got(
-                            getattr(part, key), message, 'expected ranges by option, such as {"scale": (0.0, math.inf)}'
-                        ),
-                        under=["scorers", index, key],
-                    )
-                if strange := [option for option in learnt_options(part) if option not in part.options]:
-                    cure = f"expected its options: {listed([*part.options])}" if part.options else "it has no options"
-                    raise problem(
-                        got(getattr(part, key), f"whose `learnable` has {strange[0]}", cure),
-                        under=["scorers", index, key],
-                    )
+                    cure = 'expected ranges of its options, such as {"scale": (0.0, math.inf)}'
+                    raise problem(got(getattr(part, key), message, cure), under=["scorers", index, key])
             if both := {*learnt_options(entry)} & {*learnt_options(entry.normalizer)}:
                 message = f"got the option {min(both)}, which the scorer and the normaliser would both learn"
                 raise problem(f"{message}; rename it in one of them", under=["scorers", index])
@@ -157,16 +147,13 @@ def learnt_options(entry: ScorerEntry | NormalizerEntry) -> list[str]:
     return [option for option in learnable if option not in entry.model_fields_set]
 
 
-def _are_ranges(learnable: Any) -> bool:
-    """Whether the value is a mapping from names to pairs (low, high) of numbers."""
-    return isinstance(learnable, Mapping) and all(
-        isinstance(option, str)
-        and isinstance(ends, tuple | list)
-        and len(ends) == 2
-        and all(isinstance(end, int | float) for end in ends)
-        and ends[0] < ends[1]
-        for option, ends in learnable.items()
-    )
+def _are_ranges_of_options(learnable: object, entry: ScorerEntry | NormalizerEntry) -> bool:
+    """Whether `learnable` maps options of the scorer or normaliser to pairs (low, high) of numbers."""
+    try:
+        TypeAdapter(dict[str, tuple[float, float]]).validate_python(learnable)
+    except ValidationError:
+        return False
+    return {*learnt_options(entry)} <= {*entry.options}
 
 
 def _fit_entry(entry: Any) -> Any:
