@@ -30,7 +30,7 @@ from attncli.scorers._custom import raised
 
 OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
-HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
+TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
 LANGUAGE = (
     "ForCausalLM",
     "LMHeadModel",
@@ -44,6 +44,8 @@ NEEDED: Mapping[OutputKind, str] = {
 }
 IGNORED = -100  # target that does not count, as in transformers
 
+LAYER = Column("layer", "layer", "Layer of the model, by its name; empty for all.", text=True, kind="place")
+HEAD = Column("head", "head", "Number of the head, from 0; empty for all.", kind="place")
 change = partial(Column, format=short, signed=True)
 similarity = partial(Column, format=short, signed=True, most=1)
 ANY = (
@@ -192,7 +194,7 @@ def is_language_model(model: nn.Module) -> bool:
     `BertForMaskedLM` does not. If there is none, the config decides, by `architectures` or `is_decoder`.
     """
     for module in model.modules():
-        heads = [cls.__name__ for cls in type(module).__mro__ if HEAD.search(cls.__name__)]
+        heads = [cls.__name__ for cls in type(module).__mro__ if TASK.search(cls.__name__)]
         if heads:
             return any(name.endswith(LANGUAGE) for name in heads)
     config = getattr(model, "config", None)

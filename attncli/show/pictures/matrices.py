@@ -1,6 +1,6 @@
 """Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
 from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
 from attncli.models.call import four_axes
-from attncli.results import Matrices, Names
+from attncli.results import Matrices, Names, Row
 from attncli.show.pictures.figures import Note
 from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, difference_of
 
@@ -42,6 +42,24 @@ class Panel:
     def shown_quantity(self) -> str:
         """The quantity, or its difference."""
         return self.quantity if self.minus is None else difference_of(self.quantity)
+
+
+def panel_of_heads(
+    label: str, row_name: str, records: Sequence[Row], key: str, layers: Mapping[str, int], quantity: str
+) -> Panel:
+    """Return a panel with a row for each layer and a column for each head of the records.
+
+    Cells without a value of the column `key` are masked. `layers` has the number of each layer by name.
+    """
+    names, heads = list(dict.fromkeys(row["layer"] for row in records)), sorted({row["head"] for row in records})
+    values = torch.zeros(len(names), len(heads), dtype=torch.float64)
+    known = torch.zeros_like(values, dtype=torch.bool)
+    for row in records:
+        if row[key] is not None:
+            cell = names.index(row["layer"]), heads.index(row["head"])
+            values[cell], known[cell] = row[key], True
+    sides = tuple(str(layers[name]) for name in names), tuple(map(str, heads))
+    return Panel(label, row_name, (0, 0), values, known, *sides, quantity=quantity)
 
 
 def select(

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from attncli.common.outputs import LANGUAGE_COLUMNS, OF_KIND, OutputKind, output_columns
+from attncli.common.outputs import HEAD, LANGUAGE_COLUMNS, LAYER, OF_KIND, OutputKind, output_columns
 from attncli.config.fitted import FITTED, METADATA, FittedFacts
 from attncli.numbers import short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 BEFORE = "_before"  # the end of the names of columns of unfitted scorers
 BY = Column("by", "by", "The row is about this head, or all layers: the whole model.", text=True, kind="place")
-LAYER = Column("layer", "layer", "Layer of the model, by its name; empty for all.", text=True, kind="place")
-HEAD = Column("head", "head", "Number of the head, from 0; empty for all.", kind="place")
 PLACE = (SCORER, LABEL, NORMALIZER, BY, LAYER, HEAD)
 PARAMETERS = Column("parameters", "params", "Number of learnt parameters of the head.")
 KL = Column(

@@ -3,16 +3,13 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
-import torch
-
 from attncli.config.looks import Look
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
-from attncli.show.pictures.matrices import Heatmap, Panel
+from attncli.show.pictures.matrices import Heatmap, Panel, panel_of_heads
 from attncli.show.pictures.panels import decades_axis, drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.fit.columns import BEFORE, KL, OUTPUT_L2, FitFacts
@@ -33,16 +30,9 @@ def grids_figure(result: Result, note: Note, look: Look) -> Picture:
     column = KL if any(row["kl"] is not None for row in shown) else OUTPUT_L2
     groups, grids = by_label([row for row in shown if row[column.key] is not None]), list[Panel]()
     for label, rows in groups.items():
-        names, heads = list(dict.fromkeys(row["layer"] for row in rows)), sorted({row["head"] for row in rows})
-        stages = {column.key + BEFORE: "unfitted"} | ({column.key: "fitted"} if rows[0]["parameters"] else {})
-        for key, stage in stages.items():
-            grid = np.full((len(names), len(heads)), np.nan)
-            for row in rows:
-                grid[names.index(row["layer"]), heads.index(row["head"])] = row[key]
-            values = torch.from_numpy(grid)
-            sides = tuple(str(result.layers[name]) for name in names), tuple(map(str, heads))
-            quantity = column.name_with_unit
-            grids.append(Panel(stage, printable(label), (0, 0), values, ~values.isnan(), *sides, quantity=quantity))
+        stages = {"unfitted": column.key + BEFORE} | ({"fitted": column.key} if rows[0]["parameters"] else {})
+        for stage, key in stages.items():
+            grids.append(panel_of_heads(stage, printable(label), rows, key, result.layers, column.name_with_unit))
     scorers = printable(next(iter(groups))) if len(groups) == 1 else "scorers"
     title = f"{FitFacts.of(result).model}: {scorers} fitted to its heads"
     return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit"), look, note)

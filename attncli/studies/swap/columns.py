@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from attncli.common.outputs import ALL, OutputKind, output_columns
+from attncli.common.outputs import ALL, HEAD, LAYER, OutputKind, output_columns
 from attncli.numbers import duration, several
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
@@ -15,8 +15,6 @@ BY = Column(
     text=True,
     kind="place",
 )
-LAYER = Column("layer", "layer", "Layer of the model, by its name; empty for all.", text=True, kind="place")
-HEAD = Column("head", "head", "Number of the head, from 0; empty for all.", kind="place")
 PLACE = (SCORER, LABEL, NORMALIZER, BY, LAYER, HEAD)
 SECONDS = Column("seconds", "time", "Time of the runs with this entry at this place.", "s", duration, kind="measured")
 COLUMNS = (*PLACE, *ALL, SECONDS)

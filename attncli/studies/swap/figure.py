@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import torch
 from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Look
@@ -13,7 +12,7 @@ from attncli.numbers import several
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
-from attncli.show.pictures.matrices import Heatmap, Panel
+from attncli.show.pictures.matrices import Heatmap, panel_of_heads
 from attncli.show.pictures.panels import drawn, legend, name, panels
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.swap.columns import SwapFacts
@@ -63,20 +62,9 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
 def heads_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with a panel (layers, heads) of the main metric for each entry, on one scale."""
     column, layers = SwapFacts.of(result).main, result.layers
-    panels_ = []
-    for label, rows in by_label(result.records).items():
-        own = [row for row in rows if row["by"] == "head"]
-        if label == MODEL or not own:
-            continue
-        places = list(dict.fromkeys(row["layer"] for row in own))
-        heads = sorted({row["head"] for row in own})
-        values = torch.zeros(len(places), len(heads), dtype=torch.float64)
-        known = torch.zeros_like(values, dtype=torch.bool)
-        for row in own:
-            if row[column.key] is not None:
-                cell = places.index(row["layer"]), heads.index(row["head"])
-                values[cell], known[cell] = row[column.key], True
-        names = tuple(str(layers[layer]) for layer in places), tuple(map(str, heads))
-        quantity = column.name_with_unit
-        panels_.append(Panel(printable(label), "", (0, 0), values, known, *names, quantity=quantity))
-    return draw_heatmap(Heatmap(panels_, "One head at a time", sides=("Layers", "Heads"), name="heads"), look, note)
+    by_head = by_label([row for row in result.records if row["by"] == "head" and row["label"] != MODEL])
+    grids = [
+        panel_of_heads(printable(label), "", rows, column.key, layers, column.name_with_unit)
+        for label, rows in by_head.items()
+    ]
+    return draw_heatmap(Heatmap(grids, "One head at a time", sides=("Layers", "Heads"), name="heads"), look, note)
