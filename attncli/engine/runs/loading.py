@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,40 +42,24 @@ def _reading_file(folder: Path, name: str) -> Iterator[None]:
         raise _damaged(folder, name) from error
 
 
-def _mapped(path: Path) -> Any:
-    check_regular(path)
-    return safe_open(path, framework="pt")
-
-
-# The files kept open inside `reading`, since opening one parses all names: 5,000 in a run over 320 layers.
-_OPEN: ContextVar[dict[Path, Any] | None] = ContextVar("_OPEN", default=None)
-
-
 class StoredTensors(Mapping[str, Tensor]):
-    """The tensors of a .safetensors file by name. Each is read when requested.
-
-    Inside the context manager `reading`, the file stays open and repeated reads of a tensor share memory. Outside, each
-    read returns a copy.
-    """
+    """The tensors of a .safetensors file by name. The file stays open, and a tensor is read when requested."""
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """Take all tensors of a file, or only the tensors with the given names; absent names are ignored."""
-        with _reading_file(path.parent, path.name), _mapped(path) as file:
-            there = set(file.keys())
         self._path = path
+        with _reading_file(path.parent, path.name):
+            check_regular(path)
+            self._file: Any = safe_open(path, framework="pt")
+            there = set(self._file.keys())
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
 
     def __getitem__(self, name: str) -> Tensor:
-        """Read a tensor."""
+        """Read a tensor; repeated reads share memory."""
         if name not in self._names:
             raise KeyError(name)
-        files = _OPEN.get()
-        with _reading_file(self._path.parent, self._path.name), ExitStack() as exits:
-            if files is None:
-                file = exits.enter_context(_mapped(self._path))
-            elif (file := files.get(self._path)) is None:
-                file = files[self._path] = _mapped(self._path)
-            tensor: Tensor = file.get_tensor(name)
+        with _reading_file(self._path.parent, self._path.name):
+            tensor: Tensor = self._file.get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
@@ -177,9 +160,7 @@ def read_run(path: Path) -> StoredRun:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Keep tensor files open in the `with` block, and turn errors caused by its files into an InputError."""
-    outer = _OPEN.get()
-    token = _OPEN.set({} if outer is None else outer)
+    """Turn errors in the `with` block that the files of a run cause into an InputError."""
     try:
         yield
     except InputError:
@@ -189,5 +170,3 @@ def reading(folder: Path) -> Iterator[None]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
         kind = f"{type(error).__name__}: {shortened(str(error))}"  # damage, or a mistake in this package
         raise InputError.of(f'got "{folder}", which cannot be shown ({kind}); {CURE}') from error
-    finally:
-        _OPEN.reset(token)
