@@ -51,7 +51,7 @@ class StoredTensors(Mapping[str, Tensor]):
         with _reading_file(path.parent, path.name):
             check_regular(path)
             self._file: Any = safe_open(path, framework="pt")
-            there = set(self._file.keys())
+            there = set(self._file.keys())  # type: ignore[no-untyped-call]
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
 
     def __getitem__(self, name: str) -> Tensor:
