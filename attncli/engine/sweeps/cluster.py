@@ -28,27 +28,23 @@ def on_cluster(
     jobs: Iterable[Job],
     address: str,
     one_at_a_time: bool = False,
-    note: Callable[[str], None] = lambda message: None,
     fail_fast: bool = False,
 ) -> Generator[Row]:
-    """Compute points on the workers of a Dask scheduler, and yield their rows as they finish.
+    """Compute points on the workers of a Dask scheduler, which `check_cluster` accepts, and yield their rows.
 
-    `address` is the scheduler's address or scheduler file; `note` receives remarks for the user. All workers must have
-    this version of attncli: a task that a worker cannot read would wait for ever. If `one_at_a_time`, a point begins
-    after the end of the point before. If a worker dies, Dask computes its points on others. A point that Dask gives up
-    after several dead workers is tried once more, alone: at the end, or at once if `fail_fast`. If it is given up
-    again, its row has the status `died`. Closing the iterator cancels points that have not begun.
+    `address` is the scheduler's address or scheduler file. If `one_at_a_time`, a point begins after the end of the
+    point before. If a worker dies, Dask computes its points on others. A point that Dask gives up after several dead
+    workers is tried once more, alone: at the end, or at once if `fail_fast`. If it is given up again, its row has the
+    status `died`. Closing the iterator cancels points that have not begun.
 
     Raises:
-        InputError: Dask is not installed, the scheduler has no workers or does not answer, or a worker has another
-            version of attncli.
+        InputError: Dask is not installed, or the scheduler does not answer.
         EngineLostError: the scheduler or all workers are gone.
     """
     with _connected(address) as client:
         from distributed import CancelledError  # heavy, and not required
 
         try:
-            _checked(client, address, note)
             # Dask also blames points that waited behind one that killed its worker: they have a second try.
             compute = partial(_tried_once, client=client, most=1 if one_at_a_time else None)
             yield from tried_twice(compute, jobs, fail_fast)
@@ -56,15 +52,34 @@ def on_cluster(
             raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
 
 
-def check_cluster(address: str, note: Callable[[str], None] = lambda message: None) -> None:
-    """Raise the InputError that `on_cluster` would raise; to be called before anything is written.
+def check_cluster(address: str, note: Callable[[str], None]) -> None:
+    """Raise InputError unless points can run on the workers of a Dask scheduler; to be called before the work.
 
-    `note` receives a remark if this waits for workers.
+    All workers must have this version of attncli. `note` receives remarks for the user.
+
+    Raises:
+        InputError: Dask is not installed, the scheduler has no workers or does not answer, or a worker has another
+            version of attncli.
     """
     with _connected(address) as client:
         if not client.nthreads():
             note(f"waiting for workers, up to {PATIENCE:g} s")
-        _checked(client, address, lambda message: None)
+        try:
+            client.wait_for_workers(1, PATIENCE)
+        except TimeoutError as error:
+            start = f"dask worker {'--scheduler-file ' * _is_file(address)}{address}"
+            message = (
+                f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
+            )
+            raise InputError.of(message, where=OPTION) from error
+        here, versions = code_version(), client.run(code_version, on_error="return")  # beside the tasks
+        if wrong := {worker: version for worker, version in versions.items() if version != here}:
+            others = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
+            message = f"got workers with another attncli: {others}; expected {here} on all of them"
+            raise InputError.of(message, where=OPTION)
+        threads = client.nthreads()
+        if idle := sum(threads.values()) - len(threads):
+            note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")
 
 
 def _connected(address: str) -> "Client":
@@ -93,25 +108,6 @@ def _connected(address: str) -> "Client":
 
 def _is_file(address: str) -> bool:
     return address.endswith(".json")
-
-
-def _checked(client: "Client", address: str, note: Callable[[str], None]) -> None:
-    """Raise an InputError if there are no workers, or workers have another version of attncli."""
-    try:
-        client.wait_for_workers(1, PATIENCE)
-    except TimeoutError as error:
-        start = f"dask worker {'--scheduler-file ' * _is_file(address)}{address}"
-        message = f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
-        raise InputError.of(message, where=OPTION) from error
-    here = code_version()
-    versions = client.run(code_version, on_error="return")  # runs beside the tasks, and returns errors
-    wrong = {worker: version for worker, version in versions.items() if version != here}
-    if wrong:
-        others = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
-        raise InputError.of(f"got workers with another attncli: {others}; expected {here} on all of them", where=OPTION)
-    threads = client.nthreads()
-    if idle := sum(threads.values()) - len(threads):
-        note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")
 
 
 def _in_words(version: object) -> str:

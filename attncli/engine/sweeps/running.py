@@ -24,11 +24,12 @@ from attncli.engine.sweeps.points import GridPoint, SweepPlan
 from attncli.engine.sweeps.processes import on_processes
 from attncli.engine.sweeps.summary import summary
 from attncli.engine.sweeps.views import drawers_of
-from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
+from attncli.engine.sweeps.work import EngineLostError, code_version
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
 from attncli.stopping import Keeping, Progress
 
+ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
 MISSING = "missing"  # the status of a point that was not computed
 NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
 
@@ -111,7 +112,7 @@ class LoadedSweep:
         if alone and self.jobs != 1:
             progress.note("points of a study that measures time run one at a time")
         if self.cluster is not None:
-            return on_cluster(jobs, self.cluster, alone, progress.note, self.fail_fast)
+            return on_cluster(jobs, self.cluster, alone, self.fail_fast)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         wanted = 1 if alone else self.jobs or cores or 1
         return on_processes(jobs, min(wanted, len(jobs)), self.timeout, self.fail_fast)
