@@ -15,7 +15,7 @@ from attncli.engine.experiment import LoadedExperiment, compare_stored, load_exp
 from attncli.engine.runs.comparing import config_in
 from attncli.engine.runs.loading import read_run
 from attncli.engine.runs.resolved import config_of, self_contained
-from attncli.engine.runs.run_folder import OptionNames
+from attncli.engine.runs.run_folder import Destination, OptionNames
 from attncli.errors import InputError, got
 from attncli.inputs.given import as_config_value, batches_of, name_of_module
 from attncli.interactive import InteractiveComparison, InteractiveSweep, Warnings
@@ -71,9 +71,7 @@ def _finished(
     if out is not None:
         with experiment.document.locating():
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
-        finished = experiment.run(
-            Warnings(), None, out, overwrite, words=OptionNames(f"{where}: out", "overwrite=True")
-        )
+        finished = experiment.run(Warnings(), Destination(out, overwrite, function=where))
     result, verdicts = (finished.result, finished.verdicts) if finished else experiment.compute(Warnings())
     more: Any = {"folder": finished and finished.folder, "look": options.figure}
     config, expectations = self_contained(config_of(options), result), [verdict.record for verdict in verdicts]
@@ -130,7 +128,7 @@ def sweep(
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
         loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout)
-        finished = loaded.run(progress, None, folder, overwrite, pictures=out is not None)
+        finished = loaded.run(progress, Destination(folder, overwrite, out is not None, function=where))
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)

@@ -17,6 +17,7 @@ from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.tables import lines_of
+from attncli.engine.runs.run_folder import Destination
 from attncli.stopping import Progress
 
 FOLDERS = ("claims", "papers")
@@ -37,7 +38,7 @@ def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
     changes = (*with_model(name), *changes)
     (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
     with tempfile.TemporaryDirectory() as folder:
-        finished = loaded.run(Progress(), "", Path(folder, "run"), overwrite=False, pictures=False, report=False)
+        finished = loaded.run(Progress(), Destination(Path(folder, "run"), pictures=False))
     return finished.result, finished.verdicts
 
 

@@ -26,6 +26,7 @@ from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.engine.expect.tables import failure, verdict_tables
 from attncli.engine.experiment import LoadedExperiment, load_experiment
+from attncli.engine.runs.run_folder import Destination
 from attncli.engine.runs.saving import FinishedRun, to_json
 from attncli.engine.sweeps.findings import failures_of
 from attncli.engine.sweeps.views import tables_of
@@ -98,9 +99,8 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
             experiment = waiting.pop(0)
             name = experiment.options.name
             with _working(name, output) as progress:
-                runs.append(
-                    experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
-                )
+                to = Destination(out, output.overwrite, not output.no_plots, output.report, command)
+                runs.append(experiment.run(progress, to))
             interrupted = runs[-1].result.interrupted or signals.first is not None
             _show_run(runs[-1], output, len(experiments), stage)
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory

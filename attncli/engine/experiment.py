@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +16,7 @@ from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.engine.runs.run_folder import COMMAND_LINE, IN_PYTHON, OptionNames, free_place, new_folder, writer_of
+from attncli.engine.runs.run_folder import Destination, free_place, new_folder, writer_of
 from attncli.engine.runs.saving import FinishedRun, fingerprint, results_of, save_run
 from attncli.engine.runs.settings import settings_of
 from attncli.engine.sweeps.views import columns_of, drawers_of
@@ -92,36 +91,23 @@ class LoadedExperiment:
                 ) from error
         return explanation
 
-    def run(
-        self,
-        progress: Progress,
-        command: str | None,
-        out: Path | None,
-        overwrite: bool = False,
-        pictures: bool = True,
-        report: bool = False,
-        words: OptionNames = IN_PYTHON,
-    ) -> FinishedRun:
-        """Run the study, judge its expectations, and save the run in `out`, or in outputs/<name>/ if that is None.
-
-        `report` adds a page to explore the run. `command` is the command line, None in Python, where
-        `words` are the names of the options.
+    def run(self, progress: Progress, to: Destination) -> FinishedRun:
+        """Run the study, judge its expectations, and save the run.
 
         Raises:
             InputError: the experiment cannot run, or its folder cannot be written.
         """
-        options, started = self.options, datetime.now().astimezone()
-        words = COMMAND_LINE if command else words
+        options = self.options
         with isolated(self.document):
-            free_place(options.name, out, overwrite, started, words)  # before the work that preparing may be
+            free_place(options.name, to)  # before the work that preparing may be
             prepared = self.prepare(progress)
-            with new_folder(options.name, out, overwrite, started, words) as folder:
+            with new_folder(options.name, to) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                files = drawers_of(result, options.figure, progress.note) if pictures else {}
-                config, command = config_of(options), command or "attncli.run"
-                content = results_of(result, verdicts, options.seed, prepared.device, started, command)
-                if report:
+                files = drawers_of(result, options.figure, progress.note) if to.pictures else {}
+                config = config_of(options)
+                content = results_of(result, verdicts, options.seed, prepared.device, to)
+                if to.report:
                     from attncli.show.page.report import report as page_of  # loads jinja2
 
                     run = StoredRun(folder.target, result, content, dump_yaml(self_contained(config, result)))

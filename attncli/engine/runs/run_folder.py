@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,29 @@ class OptionNames(NamedTuple):
     overwrite: str = "--overwrite"
 
 
-COMMAND_LINE, IN_PYTHON = OptionNames(), OptionNames("attncli.run: out", "overwrite=True")
+COMMAND_LINE = OptionNames()
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a run is saved, on whose behalf, and with which further files.
+
+    `out` is the folder; by default it is outputs/<name>/<started>. `command` is the command line; without it the run
+    belongs to the `function` of Python. `report` adds a page to explore the run.
+    """
+
+    out: Path | None = None
+    overwrite: bool = False
+    pictures: bool = True
+    report: bool = False
+    command: str | None = None
+    function: str = "attncli.run"
+    started: datetime = field(default_factory=lambda: datetime.now().astimezone())
+
+    @property
+    def words(self) -> OptionNames:
+        """Return the names of the options in error messages."""
+        return COMMAND_LINE if self.command else OptionNames(f"{self.function}: out", "overwrite=True")
 
 
 @dataclass
@@ -51,50 +73,46 @@ class Folder:
     target: Path
 
 
-def free_place(
-    name: str, out: Path | None, overwrite: bool, started: datetime, words: OptionNames = COMMAND_LINE
-) -> Path:
+def free_place(name: str, to: Destination) -> Path:
     """Return the place of a new run folder.
 
     Raises:
         InputError: as `new_folder`, as far as this can be known without writing.
     """
-    target = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
+    target = (to.out or OUTPUTS / name / to.started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
     if ".." in target.parts:  # resolve it, since its last part must be a name
         target = Path(os.path.realpath(target))
-    with writing(out or target, words):
-        if out is None:
+    with writing(to.out or target, to.words):
+        if to.out is None:
             _check_outputs(OUTPUTS / name)
-        elif refused := _refusal(target, overwrite, words):
-            raise InputError.of(f'got "{out}", {refused}', where=words.out)
+        elif refused := _refusal(target, to):
+            raise InputError.of(f'got "{to.out}", {refused}', where=to.words.out)
     return target
 
 
 @contextmanager
-def new_folder(
-    name: str, out: Path | None, overwrite: bool, started: datetime, words: OptionNames = COMMAND_LINE
-) -> Iterator[Folder]:
+def new_folder(name: str, to: Destination) -> Iterator[Folder]:
     """Yield a folder to write a run into. It is moved to its place at the end, and removed on errors.
 
-    The place is `out`. By default it is outputs/<name>/<started>, with a number added if that exists, and the link
-    outputs/<name>/latest is made to point to it.
+    The place is `out` of the destination. By default it is outputs/<name>/<started>, with a number added if that
+    exists, and the link outputs/<name>/latest is made to point to it.
 
     Raises:
         InputError: `out` holds other files, or a run and `overwrite` is False; or the place cannot be written.
     """
-    target = free_place(name, out, overwrite, started, words)
+    target = free_place(name, to)
     with ExitStack() as stack:
-        with writing(target, words):
+        with writing(target, to.words):
             hidden = stack.enter_context(hidden_folder(target))
             folder = Folder(hidden / NEW, target)
             folder.path.mkdir()
         yield folder
-        with writing(target, words), signals.waiting():
-            if out is not None and target.is_dir() and not _refusal(target, overwrite, words):  # it is still free
+        with writing(target, to.words), signals.waiting():
+            if to.out is not None and target.is_dir() and not _refusal(target, to):  # it is still free
                 _replace(target, folder.path, hidden / OLD)
             else:
                 folder.target = _renamed_to_free_place(folder.path, target)
-            if out is None:
+            if to.out is None:
                 _point_to_latest(folder.target, hidden)
 
 
@@ -105,7 +123,7 @@ def _check_outputs(path: Path) -> None:
         raise InputError.of(message, where=str(path))
 
 
-def _refusal(path: Path, overwrite: bool, words: OptionNames) -> str | None:
+def _refusal(path: Path, to: Destination) -> str | None:
     """Return why a run cannot be written to this place, or None if it is free or holds a run that may be replaced."""
     if path.is_symlink():
         return "a link; expected a folder that is new or empty"
@@ -120,8 +138,8 @@ def _refusal(path: Path, overwrite: bool, words: OptionNames) -> str | None:
     names = {file.name for file in path.iterdir()}
     if strange := sorted(names - _files_of_run(path)):
         return f'which has "{strange[0]}", not a file of a run; expected a new or empty folder'
-    if names and not overwrite:
-        return f"which holds a run; expected a new or empty folder; {words.overwrite} replaces this run"
+    if names and not to.overwrite:
+        return f"which holds a run; expected a new or empty folder; {to.words.overwrite} replaces this run"
     return None
 
 

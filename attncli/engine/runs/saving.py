@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,8 @@ from attncli.config.document import CAPTURED, FONT, REPORT, TENSORS, Document
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.engine.runs.run_folder import (
-    COMMAND_LINE,
     NEW,
-    OptionNames,
+    Destination,
     hidden_folder,
     new_folder,
     save_file_at,
@@ -61,14 +59,13 @@ class FinishedRun:
     problem: str | None = None
 
 
-def results_of(
-    result: Result, verdicts: Sequence[Verdict], seed: int, device: torch.device, started: datetime, command: str
-) -> Row:
+def results_of(result: Result, verdicts: Sequence[Verdict], seed: int, device: torch.device, to: Destination) -> Row:
     """Return the content of results.json, except the names of the files.
 
     NaN and infinity, which JSON lacks, become null. The key `interrupted` is there only if the user stopped the run, so
     rows are missing.
     """
+    command = to.command or to.function
     content: Row = nan_to_null(
         {
             "attncli": __version__,
@@ -76,7 +73,7 @@ def results_of(
             "name": result.name,
             "about": result.about,
             "seed": seed,
-            "created": started.isoformat(timespec="seconds"),
+            "created": to.started.isoformat(timespec="seconds"),
             "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names may not be UTF-8
             "environment": {
                 "python": platform.python_version(),
@@ -149,20 +146,13 @@ def save_run(
         raise InputError.of(f"cannot write the run: {refusal(error)}", where=str(folder.parents[1])) from error
 
 
-def begin_sweep(
-    name: str,
-    out: Path | None,
-    overwrite: bool,
-    started: datetime,
-    config: Mapping[str, Any],
-    words: OptionNames = COMMAND_LINE,
-) -> Path:
+def begin_sweep(name: str, to: Destination, config: Mapping[str, Any]) -> Path:
     """Create the folder of a sweep with its config.yaml, by default in outputs/<name>_sweep/, and return its path.
 
     Raises:
         InputError: as in `new_folder`.
     """
-    with new_folder(f"{name}_sweep", out, overwrite, started, words) as folder:
+    with new_folder(f"{name}_sweep", to) as folder:
         writer_of(dump_yaml(config))(folder.path / "config.yaml")
     return folder.target
 

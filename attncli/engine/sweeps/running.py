@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -14,7 +13,7 @@ from attncli.config.document import Document
 from attncli.config.models import Experiment
 from attncli.config.sweep import as_data
 from attncli.engine.expect.judging import judge
-from attncli.engine.runs.run_folder import COMMAND_LINE, JOURNAL, OptionNames
+from attncli.engine.runs.run_folder import JOURNAL, Destination
 from attncli.engine.runs.saving import FinishedRun, begin_sweep, results_of, save_config, save_sweep
 from attncli.engine.sweeps.cluster import on_cluster
 from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
@@ -61,25 +60,15 @@ class LoadedSweep:
     def check(self, progress: Progress) -> None:
         """Do nothing, since the points were checked when the plan was made."""
 
-    def run(
-        self,
-        progress: Progress,
-        command: str | None,
-        out: Path | None,
-        overwrite: bool = False,
-        pictures: bool = True,
-        report: bool = False,
-    ) -> FinishedRun:
-        """Run all points that are not done, and write the results; the arguments are as in `LoadedExperiment.run`.
+    def run(self, progress: Progress, to: Destination) -> FinishedRun:
+        """Run all points that are not done, and write the results, without a page.
 
         Raises:
             InputError: the folder or the journal cannot be written, or is in use.
         """
-        assert not report, "commands refuse the report of a sweep"
-        plan, started = self.plan, datetime.now().astimezone()
-        words = COMMAND_LINE if command else OptionNames("attncli.sweep: out", "overwrite=True")
-        folder = self.resume or begin_sweep(plan.options.name, out, overwrite, started, plan.config, words)
-        folder, problem = folder.absolute(), None
+        plan = self.plan
+        folder = (self.resume or begin_sweep(plan.options.name, to, plan.config)).absolute()
+        problem = None
         journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
         with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
             if self.resume is not None:
@@ -92,10 +81,9 @@ class LoadedSweep:
         progress.step(0, 1, "writing the results")
         result, points = result_of(plan, folder, kept.interrupted)
         verdicts = judge(result, plan.options.expect, plan.rows)
-        is_drawn = pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
+        is_drawn = to.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
         drawn = drawers_of(result, plan.options.figure, progress.note) if is_drawn else {}
-        command = command or "attncli.sweep"
-        content = results_of(result, verdicts, plan.options.seed, plan.device, started, command)
+        content = results_of(result, verdicts, plan.options.seed, plan.device, to)
         save_sweep(folder, result, content, points, summary(result), drawn)
         picture = next((folder / name for name in drawn if name in content["files"]), None)
         return FinishedRun(result, content, folder, plan.document, verdicts, picture, problem)

@@ -16,7 +16,7 @@ import pytest
 
 from attncli.engine.runs import run_folder
 from attncli.engine.runs.locks import lock
-from attncli.engine.runs.run_folder import LOCK, new_folder, save_file_at
+from attncli.engine.runs.run_folder import LOCK, Destination, new_folder, save_file_at
 from attncli.errors import InputError
 from tests.cli import names_in
 
@@ -27,9 +27,13 @@ STAMP = "2024-02-29T23-59-58"
 FILES = ["config.yaml", "results.json", "weights.csv"]
 
 
+def to(out: Path | None, overwrite: bool = False) -> Destination:
+    return Destination(out, overwrite, command="attncli", started=STARTED)
+
+
 def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", overwrite: bool = False) -> Path:
     """Write a run folder with the files of a run, as a run does."""
-    with new_folder(name, out, overwrite, STARTED) as folder:
+    with new_folder(name, to(out, overwrite)) as folder:
         for name in ("config.yaml", "weights.csv"):
             (folder.path / name).write_text(text)
         (folder.path / "results.json").write_text(json.dumps({"attncli": "0", "files": FILES}))
@@ -37,13 +41,13 @@ def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", ove
 
 
 def refused(out: Path, overwrite: bool = False) -> str:
-    with pytest.raises(InputError) as caught, new_folder("d2l", out, overwrite, STARTED):
+    with pytest.raises(InputError) as caught, new_folder("d2l", to(out, overwrite)):
         pytest.fail("the work began")
     return str(caught.value)
 
 
 def test_appears_complete(here: Path) -> None:
-    with new_folder("d2l", None, False, STARTED) as folder:
+    with new_folder("d2l", to(None)) as folder:
         (folder.path / "a").write_text("1")
         assert not (here / "outputs" / "d2l" / STAMP).exists()
     assert folder.target == here / "outputs" / "d2l" / STAMP
@@ -86,7 +90,7 @@ CHILD = """
 import os, signal, sys
 from datetime import datetime
 from pathlib import Path
-from attncli.engine.runs.run_folder import new_folder, save_file_at
+from attncli.engine.runs.run_folder import Destination, new_folder, save_file_at
 
 def wait(folder):
     print(folder, flush=True)
@@ -97,7 +101,7 @@ def picture(path):
     wait(path.parent)
 
 def run(out):
-    with new_folder("d2l", out, True, datetime(2024, 1, 1)) as folder:
+    with new_folder("d2l", Destination(out, True, command="attncli", started=datetime(2024, 1, 1))) as folder:
         (folder.path / "config.yaml").write_text("new")
         (folder.path / "results.json").write_text('{"attncli": "0", "files": ["config.yaml", "results.json"]}')
         wait(folder.path.parent)
@@ -203,7 +207,7 @@ def test_out_that_is_taken(out: str, here: Path, monkeypatch: pytest.MonkeyPatch
 def test_out_with_a_run(here: Path) -> None:
     write_run(Path("run"), text="old")
     assert "which holds a run" in refused(Path("run"))
-    with suppress(KeyboardInterrupt), new_folder("d2l", Path("run"), True, STARTED) as folder:
+    with suppress(KeyboardInterrupt), new_folder("d2l", to(Path("run"), True)) as folder:
         (folder.path / "deep").mkdir()
         (folder.path / "deep" / "file").write_text("")
         raise KeyboardInterrupt
@@ -231,7 +235,7 @@ def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) -> None:
-    with new_folder("d2l", Path("run"), overwrite, STARTED) as folder:
+    with new_folder("d2l", to(Path("run"), overwrite)) as folder:
         (folder.path / "config.yaml").write_text("ours")
         (here / "run").mkdir()
         (here / "run" / "theirs").write_text("")
