@@ -23,9 +23,7 @@ from attncli.studies.bench.plan import Case
 COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024
 
-MOST_PAIRS = (
-    2**26
-)  # limit for measuring memory on the CPU: the profiler's log of many tiles takes more memory than the tiles
+MOST_PAIRS = 2**26  # with measured memory on the CPU: the profiler's log of many tiles takes more memory than the tiles
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # silences the profiler's library, which logs its start on stderr
 
 BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
@@ -57,7 +55,6 @@ def call_bytes(task: BenchTask, num_hiddens: int | None, case: Case, dtype: torc
     is_textbook = task.implementation == "textbook"
     kept = 2 if is_textbook or task.measure == "weights" else 1 if task.measure == "scores" else 0
     kept += (num_hiddens or 0) if is_textbook else 0  # the hidden units of all pairs
-    kept += 1 if task.alibi and (is_textbook or task.implementation == "fused") else 0
     inputs_and_output = 2 * (case.n + case.m) * case.d
     numbers: int = case.matrices * (inputs_and_output + kept * case.n * case.m)
     numbers += sum(parameter.numel() for parameter in task.scorer.parameters())
