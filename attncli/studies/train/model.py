@@ -34,12 +34,11 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """One scorer at one size d; `index` is the entry's index in `scorers`, `outline` the scorer on the meta device."""
+    """One scorer at one size d; `index` is the entry's index in `scorers`."""
 
     index: int
     entry: ScorerEntry
     d: int
-    outline: Scorer
 
     @property
     def name(self) -> str:
@@ -183,13 +182,13 @@ class Learnt:
 
     `curves` has the metrics of `measured` and the norm of the gradient at the steps of `points_of`, each (s, points).
     `tested` maps numbers of keys in the test to the final metrics (s,). `parameters` is the number of trained
-    parameters per seed, and `states` maps the index of each seed to its final parameters.
+    parameters per seed, and `states` has the final parameters of each seed.
     """
 
     curves: Mapping[str, Tensor]
     tested: Mapping[int, Mapping[str, Tensor]]
     parameters: int
-    states: Mapping[int, Mapping[str, Tensor]]
+    states: Sequence[Mapping[str, Tensor]]
 
 
 def points_of(steps: int) -> list[int]:
@@ -224,7 +223,7 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
             step_done()
     curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
     tested = {keys: measured(model, scores, held_out(options, keys, device)) for keys in options.tested}
-    states = {seed: model.state_of(seed) for seed in range(options.seeds)}
+    states = [model.state_of(seed) for seed in range(options.seeds)]
     return Learnt(curves, tested, sum(map(torch.numel, learnable)) // options.seeds, states)
 
 

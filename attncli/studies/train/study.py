@@ -26,7 +26,7 @@ from attncli.scorers import SCORERS
 from attncli.stopping import Counter, Keeping, Progress
 from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
-from attncli.studies.train.model import Configuration, Recall, learn, points_of
+from attncli.studies.train.model import Configuration, Learnt, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import findings_of, rows_of, summary
 from attncli.studies.train.tables import tables
@@ -35,19 +35,6 @@ from attncli.threads import on_threads
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it
-
-
-@dataclass(frozen=True)
-class FinishedTraining:
-    """The outcome of one configuration, a scorer at one size d.
-
-    The keys of `curves` (seeds, points) are `label/d/measure`, the keys of the trained parameters in `states` are
-    `label/d/seed/name`.
-    """
-
-    records: Sequence[Row]
-    curves: Mapping[str, Tensor]
-    states: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -65,38 +52,25 @@ class PreparedTraining:
 
 
 def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
-    """Check all options and return the configurations to train."""
-    device = resolve_device(options.device, getattr(torch, options.dtype))
-    configurations, collector = list[Configuration](), Collector()
+    """Check all options, read parameters from files, and return the configurations to train."""
+    dtype, collector = getattr(torch, options.dtype), Collector()
+    device = resolve_device(options.device, dtype)
+    configurations, parameters = list[Configuration](), dict[str, Tensor]()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
             build_normalizer(entry)
-            configurations += [Configuration(index, entry, d, outline(entry, d, d)) for d in options.d]
-            scale = configurations[-1].outline.scale_of()
+            configurations += [Configuration(index, entry, d) for d in options.d]
+            scale = [outline(entry, d, d).scale_of() for d in options.d][-1]
             if isinstance(scale, str):
-                raise InputError.of(
-                    got(scale, "this study scores all symbols at once, not m keys", "use a number"), ["scale"]
-                )
+                expected = "this study scores all symbols at once, not m keys"
+                raise InputError.of(got(scale, expected, "use a number"), ["scale"])
+            if entry.parameters is not None or entry.scorer not in SCORERS:  # a user's scorer may fail
+                for d in options.d:
+                    parameters |= stored_parameters(entry, build_scorer(entry, d, d, options.seed, dtype))
     collector.check()
     has_users_code = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if has_users_code or device.type != "cpu" else torch.get_num_threads()
-    return PreparedTraining(options, configurations, _read_parameters(options), threads, device)
-
-
-def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
-    """Return the parameters read from files, by `label/name`; also build user's scorers, to find errors early."""
-    parameters, collector = dict[str, Tensor](), Collector()
-    for index, entry in enumerate(options.scorers):
-        with collector.under("scorers", index):
-            for d in options.d if entry.parameters is not None or entry.scorer not in SCORERS else ():
-                scorer = build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
-                parameters |= stored_parameters(entry, scorer)
-                for name, parameter in scorer.named_parameters():
-                    if entry.parameters is not None and not bool(parameter.isfinite().all()):
-                        message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
-                        raise InputError.of(message, ["parameters", "file"])
-    collector.check()
-    return parameters
+    return PreparedTraining(options, configurations, parameters, threads, device)
 
 
 def expected_rows(prepared: PreparedTraining) -> Rows:
@@ -110,7 +84,7 @@ def expected_rows(prepared: PreparedTraining) -> Rows:
 
 def run(prepared: PreparedTraining, progress: Progress) -> Result:
     """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
-    options, done, stop = prepared.options, dict[str, FinishedTraining](), threading.Event()
+    options, done, stop = prepared.options, dict[str, Learnt](), threading.Event()
     # Small sizes first: all scorers have results early.
     jobs = sorted(prepared.configurations, key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
@@ -124,10 +98,7 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
         with BUILDING:
             model = Recall(job.entry, job.d, options).to(prepared.device)
         with below("scorers", job.index):
-            learnt = learn(model, options, step_done)
-        curves = {f"{job.name}/{name}": curve for name, curve in learnt.curves.items()}
-        states = {f"{job.name}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
-        done[job.name] = FinishedTraining(rows_of(job, learnt, options.steps), curves, states)
+            done[job.name] = learn(model, options, step_done)
 
     set_threads = torch.get_num_threads  # of a new thread; see `share`
     with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool:
@@ -144,20 +115,27 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
     return result
 
 
-def _result(prepared: PreparedTraining, finished: Mapping[str, FinishedTraining], interrupted: bool) -> Result:
-    """Return the result of the finished configurations, which are given by `label/d`."""
-    options, device, parameters = prepared.options, prepared.device, prepared.parameters
-    trained = [finished[job.name] for job in prepared.configurations if job.name in finished]
-    records = [row for training in trained for row in training.records]
+def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrupted: bool) -> Result:
+    """Return the result of the finished configurations, which are given by `label/d`.
+
+    The keys of the learning curves (seeds, points) are `label/d/measure`, those of trained parameters
+    `label/d/seed/name`.
+    """
+    options, records, curves = prepared.options, list[Row](), dict[str, Tensor]()
+    parameters = {**prepared.parameters}
+    for job in [job for job in prepared.configurations if job.name in finished]:
+        learnt = finished[job.name]
+        records += rows_of(job, learnt, options.steps)
+        curves |= {f"{job.name}/{name}": curve for name, curve in learnt.curves.items()}
+        for seed, state in enumerate(learnt.states):
+            parameters |= {f"{job.name}/{seed}/{name}": tensor for name, tensor in state.items()}
     comparisons = summary(records)
     facts = TrainFacts(
         **options.model_dump(include={*TrainFacts.model_fields} - {"device"}),
-        device=str(device),
+        device=str(prepared.device),
         equal_weights={str(keys): chance_level(keys, options.classes) for keys in options.tested},
         least_loss=math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
     )
-    curves = {name: curve for training in trained for name, curve in training.curves.items()}
-    states = {name: tensor for training in trained for name, tensor in training.states.items()}
     return Result(
         "train",
         options.name,
@@ -165,7 +143,7 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, FinishedTraining]
         comparisons,
         findings_of(comparisons, options.keys),
         tensors={"steps": torch.tensor(points_of(options.steps)), **curves},
-        parameters={**parameters, **states},
+        parameters=parameters,
         interrupted=interrupted,
         formulas=formulas_of(options.scorers),
         facts=facts,
