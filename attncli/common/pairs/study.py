@@ -144,14 +144,7 @@ def prepare_pairs(
     normalizers = map_entries(options.scorers, build_normalizer)
 
     def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[Scorer]:
-        try:
-            return map_entries(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
-        except InputError as error:
-            if q == k or "scorers" in options.model_fields_set:
-                raise
-            message = f"got queries of size {q} and keys of size {k}; dot products need equal sizes"
-            cure = "choose a scorer for different sizes, additive or general"
-            raise InputError.of(f"{message}; {cure}", options.file_key) from error
+        return map_entries(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
     points, named = list[SizePoint](), dict[str, Tensor]()
     if options.file is None:

@@ -12,16 +12,15 @@ from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
 from attncli.building import formulas_of, inputs_of_entry, scoring_of, with_model_defaults
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
-from attncli.guarding import OwnNormalizer, calling, raw_scores
+from attncli.guarding import calling, raw_scores
 from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import exact
 from attncli.results import MOST_KEYS, Explanation, Row
-from attncli.scorers import SCORERS, Scorer, is_built_in
+from attncli.scorers import SCORERS, Scorer
 from attncli.studies.attention.parts import LayerPart, PreparedAttention
 
 WEIGHTS = ("weight", "dropped")  # the last stages
-ROUNDING = 1e-3  # relative difference of a score and the last step of the scorer
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def explain(
 
     Raises:
         InputError: there is no such label, layer, batch element, head or query (the path of the problem is the name of
-            the argument), or a user's scorer returns wrong steps.
+            the argument), or a user's scorer returns steps of wrong shapes.
     """
     part = _part(prepared, layer)
     head = _heads(part)[0] if head is None else head
@@ -201,9 +200,7 @@ def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requ
     }
     for name, index in requested.items():
         known, nouns = axes[name]
-        if name == "head" and index and part.inputs.heads == [None]:
-            problems.append(Problem(got(index, "there are no heads here", "leave it out"), (name,)))
-        elif isinstance(index, bool) or not isinstance(index, int) or index not in known:
+        if isinstance(index, bool) or not isinstance(index, int) or index not in known:
             of = f"of {len(known)} {nouns}" if len(known) > 1 else f"the only {name}"
             expected = f"expected {in_ranges(known)}, {of}"
             problems.append(Problem(got(index, expected), (name,)))
@@ -260,12 +257,11 @@ def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> S
     """Return the scorer's steps. They begin with query and key as the scorer sees them: normalised, and rounded.
 
     Raises:
-        InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the score.
+        InputError: the method `steps` fails, or a step has a wrong shape.
     """
     with calling("the scorer's steps"):
         made = scorer.steps(row.q[None], row.k)
-    is_checked = not is_built_in(scorer) and entry.rounding != "steps"
-    steps = Steps() if made is None else _split("scorer", made, row.stages["score"], checked=is_checked)
+    steps = Steps() if made is None else _split("scorer", made, len(row.k))
     q, k = (_seen(name, entry) for name in "qk")
     if q == "q":
         return steps
@@ -277,7 +273,7 @@ def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Steps, Tensor | 
     """Return the normaliser's steps, and the weight of the sink (a key without a value), None if there is no sink.
 
     Raises:
-        InputError: the method `steps` fails, a step has a wrong shape, or the last step is not the weights.
+        InputError: the method `steps` fails, or a step has a wrong shape.
     """
     if not bool(row.valid.any()):
         return Steps(), None
@@ -287,25 +283,22 @@ def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Steps, Tensor | 
     valid = pad(pad(row.valid, (0, len(sinks)), value=True), (0, 1), value=False)[None]
     normalizer = rules.normalizer
     assert isinstance(normalizer, Normalizer)
-    weights, sink = normalizer(scores, valid)[0], None
-    if len(sinks):
-        sink = weights[-2]
+    sink = normalizer(scores, valid)[0, -2] if len(sinks) else None
     with calling("the normaliser's steps"):
         made = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
     if made is None:
         return Steps(), sink
-    steps = _split("normaliser", made, weights, checked=isinstance(normalizer, OwnNormalizer))
+    steps = _split("normaliser", made, scores.shape[-1])
     return replace(steps, of_keys={name: step[:-1] for name, step in steps.of_keys.items()}), sink
 
 
-def _split(what: str, made: Mapping[str, Any], wanted: Tensor, *, checked: bool) -> Steps:
-    """Return the steps that a scorer or normaliser made.
+def _split(what: str, made: Mapping[str, Any], m: int) -> Steps:
+    """Return the steps that a scorer or normaliser made; the last, the score or weight itself, gives its formula.
 
     Raises:
-        InputError: a step has a shape that does not fit 1 query and m keys; or, if `checked`, the last step differs
-            from `wanted`, the m scores or weights.
+        InputError: a step has a shape that does not fit 1 query and m keys.
     """
-    of_query, of_keys, m = Row(), dict[str, Tensor](), len(wanted)
+    of_query, of_keys = Row(), dict[str, Tensor]()
     with calling(f"the {what}'s steps"):
         steps = {printable(str(name)): torch.as_tensor(step) for name, step in made.items()}
     for name, step in steps.items():
@@ -318,13 +311,7 @@ def _split(what: str, made: Mapping[str, Any], wanted: Tensor, *, checked: bool)
         else:
             of_query[name] = (step[0, 0] if shape else step).tolist()
     formula = str(next(reversed(steps), None))
-    last = of_keys.pop(formula, wanted[:0]).to(wanted)
-    slack = ROUNDING * float(wanted.abs().nan_to_num(posinf=0.0).max())
-    is_same = last.shape == wanted.shape and torch.allclose(last, wanted, rtol=ROUNDING, atol=slack, equal_nan=True)
-    if checked and not is_same:
-        results = "scores" if what == "scorer" else "weights"
-        message = f"the {what}'s steps end with {formula}, which are other numbers than its {results}"
-        raise InputError.of(f"{message}; expected the {results} as the last step")
+    of_keys.pop(formula, None)
     return Steps(of_query, of_keys, formula)
 
 

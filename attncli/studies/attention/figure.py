@@ -8,8 +8,8 @@ import torch
 
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
-from attncli.results import Matrices, Result, Row, tensor_name
-from attncli.show.pictures.figures import Note, Picture
+from attncli.results import Result, Row, tensor_name
+from attncli.show.pictures.figures import Note, Picture, ignore_note
 from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Heatmap, Panel, select
 from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_heads
@@ -20,21 +20,22 @@ MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
 
 
 def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Callable[[], Picture]]:
-    """Return functions that draw the pictures: heatmaps if there are weights, and `heads` for several heads.
-
-    Notes on the choice of heads come from `heatmaps` only, since `heatmap_<label>` would repeat them.
-    """
+    """Return functions that draw the pictures: heatmaps if there are weights, and `heads` for several heads."""
     if result.layers:
         return _of_layers(result, note, look)
     drawers: dict[str, Callable[[], Picture]] = {}
     weights = result.matrices("weights")
     if weights.tensors:
-        notes = list[str]()
-        heads = heads_drawn(result, len(weights.tensors), look.minus, notes.append)
-        drawers["heatmaps"] = partial(_heatmaps, weights, heads, notes, note, look)
-        for label in weights.tensors:
-            if label != look.minus:
-                drawers[f"heatmap_{label}"] = partial(heatmap_figure, weights, look, labels=[label], indices=heads)
+
+        def draw(labels: Sequence[str] | None, note: Note) -> Picture:
+            heads = heads_drawn(result, len(weights.tensors), look.minus, note)
+            return heatmap_figure(weights, look, labels=labels, indices=heads, note=note)
+
+        drawers["heatmaps"] = partial(draw, None, note)
+        labels = [label for label in weights.tensors if label != look.minus]
+        drawers |= {
+            f"heatmap_{label}": partial(draw, [label], ignore_note) for label in labels
+        }  # the notes are the same
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
         drawers["heads"] = partial(heads_figure, result.head_comparisons, note, look)
     return drawers
@@ -89,14 +90,6 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
             panels.append(replace(panel, row_name=f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"))
     about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
     return stage_figure(panels, "weights", look, note, about=[about])
-
-
-def _heatmaps(
-    weights: Matrices, heads: Sequence[HeadIndex], notes: Sequence[str], note: Note, look: HeatmapLook
-) -> Picture:
-    for text in notes:
-        note(text)
-    return heatmap_figure(weights, look, indices=heads, note=note)
 
 
 def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:
