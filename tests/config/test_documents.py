@@ -25,8 +25,6 @@ KNOWN = (
         ("\ufeffdata: {keys: {shape: 7}}", "1:22"),
         ('data: {keys: {"shape": &s 7}}', "1:24"),
         ("x: &x {shape: 7}\ndata: {keys: *x}", "1:15"),
-        ("x: &x {shape: 7}\ndata: {keys: {<<: *x}}", "1:15"),
-        ("x: &x {shape: [2, 5, 4]}\ndata: {keys: {<<: *x, shape: 7}}", "2:30"),
         ("日本: ü\ndata: {ü: '日本', keys: {shape: 7}}", "2:31"),
     ],
 )
