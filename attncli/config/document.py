@@ -1,6 +1,5 @@
 """Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
-import ast
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import yaml
 from attncli import errors
 from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.opening import LARGEST_CONFIG, TooLargeError, UnfitFileError, read_config
+from attncli.config.opening import UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
 from attncli.config.short_forms import options_in
 from attncli.config.short_paths import applied
@@ -22,7 +21,7 @@ from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
-from attncli.errors import InputError, Problem, below, dotted, in_bytes, not_too_many, refusal
+from attncli.errors import InputError, Problem, below, dotted, not_too_many, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
 CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
@@ -182,32 +181,16 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
         return _checked(Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True))
+    if path.suffix.lower() == ".py":
+        cure = f"in YAML a class of it is `scorer: {path.stem}:CLASS`"
+        message = f"got Python; expected YAML: an experiment with `data` and `scorers`; {cure}"
+        raise InputError.of(message, where=str(path))
     text = _text(path)
-    try:
-        data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
-    except InputError:
-        _refuse_python(text, path)
-        raise
-    if isinstance(data, str):
-        _refuse_python(text, path)
+    data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
     if isinstance(data, dict) and {"attncli", "records"} <= data.keys():
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
     return _checked(Document(path, data, root, overrides))
-
-
-def _refuse_python(text: str, path: Path) -> None:
-    """Raise InputError if a text that is no experiment is Python code with imports, functions or classes."""
-    try:
-        statements = ast.parse(text).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return
-    if any(isinstance(line, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for line in statements):
-        names = [line.name for line in statements if isinstance(line, ast.ClassDef)]
-        cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names else ""
-        raise InputError.of(
-            f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}", where=str(path)
-        )
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
@@ -255,9 +238,6 @@ def _text(path: Path) -> str:
         config = path / CONFIG
         cure = f"; did you mean `{config}`?" if config.is_file() else ""
         message = f"got {error.kind}; expected a YAML file{cure}"
-    except TooLargeError:
-        cure = "put large tensors into files of their own, such as .npz"
-        message = f"got more than {in_bytes(LARGEST_CONFIG)}; expected a smaller YAML file; {cure}"
     except UnicodeDecodeError as error:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
         if path.suffix.lower() in TENSOR_FILES:

@@ -9,35 +9,24 @@ from typing import BinaryIO
 from attncli.errors import in_bytes
 
 LARGEST_CONFIG = 64 * 2**20  # bytes
-KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-class TooLargeError(OSError):
-    """A config of more than LARGEST_CONFIG bytes."""
 
 
 class UnfitFileError(OSError):
-    """The path is not a regular file but of another `kind`, such as `a pipe`."""
+    """The path is not a regular file but of another `kind`, such as `a folder`."""
 
-    def __init__(self, path: Path, kind: str) -> None:
-        super().__init__(errno.EINVAL, f"it is {kind}", str(path))
-        self.kind = kind
+    def __init__(self, path: Path) -> None:
+        self.kind = "a folder" if path.is_dir() else "a pipe or a device"
+        super().__init__(errno.EINVAL, f"it is {self.kind}", str(path))
 
 
 def check_regular(path: Path) -> None:
     """Raise an OSError unless the path is a regular file; the file is not opened."""
     try:
-        kind = stat.S_IFMT(path.stat().st_mode)
+        is_regular = stat.S_ISREG(path.stat().st_mode)
     except ValueError:  # a null character or a lone surrogate
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-    if kind != stat.S_IFREG:
-        raise UnfitFileError(path, KINDS.get(kind, "a special file"))
+    if not is_regular:
+        raise UnfitFileError(path)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -48,9 +37,7 @@ def open_file(path: Path) -> BinaryIO:
         OSError: the system cannot open it.
     """
     check_regular(path)
-    # Without O_NONBLOCK, opening a pipe that has just taken the file's place would wait for its other end.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    return os.fdopen(os.open(path, flags), "rb")
+    return path.open("rb")
 
 
 def read_config(path: Path) -> bytes:
@@ -58,11 +45,10 @@ def read_config(path: Path) -> bytes:
 
     Raises:
         UnfitFileError: the path is anything but a regular file.
-        TooLargeError: the content has more than LARGEST_CONFIG bytes.
-        OSError: the system cannot open or read it.
+        OSError: the system cannot open or read it, or it has more than LARGEST_CONFIG bytes.
     """
     with open_file(path) as file:
         content = file.read(LARGEST_CONFIG + 1)
     if len(content) > LARGEST_CONFIG:
-        raise TooLargeError(errno.EFBIG, f"it has more than {in_bytes(LARGEST_CONFIG)}", str(path))
+        raise OSError(errno.EFBIG, f"it has more than {in_bytes(LARGEST_CONFIG)}", str(path))
     return content

@@ -26,7 +26,6 @@ M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # key of the KnownKeys in the context of a validation
 OPTIONS = "options"  # key, in that context, of a function that returns the paths of the scorers' options by name
 TEMPERATURE = "temperature"  # a key that does not exist, since scores are multiplied by a scale
-HINTS = {TEMPERATURE: f"scale is 1 / {TEMPERATURE}"}
 _adapter = functools.lru_cache(TypeAdapter)  # as sweeps validate thousands of configs
 
 
@@ -63,7 +62,6 @@ class KnownKeys:
 
     options: Callable[[], Mapping[str, str]] = dict
     models: dict[int, type[Model]] = field(default_factory=dict)
-    _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
         """Return a hint about the unknown `key` of `parent`: the most similar allowed key there or one level below.
@@ -72,16 +70,16 @@ class KnownKeys:
         The model of `parent` may know better.
         """
         model = self.models.get(id(parent), Model)
-        if hints := [*filter(None, (HINTS.get(str(key)), model.cure_of_key(str(key))))]:
-            return "; ".join(hints)
+        hints = ["scale is 1 / temperature" if key == TEMPERATURE else "", model.cure_of_key(str(key))]
+        if any(hints):
+            return "; ".join(filter(None, hints))
         here, options = _keys_of(model), self.options() if "scorers" in parent else {}
-        if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
-            self._below[id(parent)] = {
-                below: f"{name}.{below}"
-                for name, value in parent.items()
-                for below in _keys_of(self.models.get(id(value), Model))
-            }
-        names = {**options, **self._below[id(parent)], **{key: key for key in here}}
+        below = {
+            key: f"{name}.{key}"
+            for name, value in parent.items()
+            for key in _keys_of(self.models.get(id(value), Model))
+        }
+        names = {**options, **below, **{key: key for key in here}}
         near = errors.nearest(str(key), names)
         of_scorers = f"; options of the scorers: {errors.listed([*options])}" if options else ""
         return f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"

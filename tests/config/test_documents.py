@@ -1,8 +1,8 @@
 """Lines and columns of problems, the default name, paths of files, and unreadable configs."""
 
 import errno
-import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -100,13 +100,9 @@ def test_file_names_are_relative_to_the_yaml(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system refuses every file, as root may read one without permissions."""
-
-    def refuse(path: Path, *flags: int) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
     path = tmp_path / "x.yaml"
     path.touch()
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
     with pytest.raises(InputError) as caught:
         read_document(path)
     assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"
