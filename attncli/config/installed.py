@@ -8,13 +8,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attncli.errors import InputError
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
 
 GROUPS = {"attncli.scorers": "scorer", "attncli.normalizers": "normaliser"}  # kinds by entry point group
 
@@ -34,7 +29,7 @@ class ListedClass:
 
 def listings() -> Sequence[ListedClass]:
     """Return the listings of all packages on `sys.path`, sorted by name."""
-    return _scan(tuple((folder, _changed(folder)) for folder in sys.path))
+    return _scan(tuple(sys.path))
 
 
 def listed_names(kind: str) -> list[str]:
@@ -57,36 +52,15 @@ def listing_of(name: str, kind: str, *, is_built_in: bool) -> ListedClass | None
     return next((entry for entry in same if entry.kind == kind), None)
 
 
-def _changed(folder: str) -> float:
-    """Return when the content of a folder changed, so that a package installed meanwhile is seen."""
-    try:
-        return Path(folder).stat().st_mtime
-    except (OSError, ValueError):  # a folder that does not exist, or a name that none can have
-        return 0.0
-
-
 @functools.lru_cache(maxsize=1)
-def _scan(path: tuple[tuple[str, float], ...]) -> Sequence[ListedClass]:
-    from importlib.metadata import distributions
+def _scan(path: tuple[str, ...]) -> Sequence[ListedClass]:
+    from importlib.metadata import entry_points
 
-    by_package = dict[str, list[ListedClass]]()  # the first copy of a package on the path counts
-    for distribution in distributions():
-        with suppress(Exception):  # damaged metadata of any package must not end a run
-            points = [point for point in distribution.entry_points if point.group in GROUPS]
-            if not points:
-                continue
-            package = _name(distribution) or points[0].value.partition(":")[0]
-            by_package.setdefault(
-                package, [ListedClass(p.name, GROUPS[p.group], package, _target(p.value)) for p in points]
-            )
-    return sorted(listing for entries in by_package.values() for listing in entries)
-
-
-def _name(distribution: "Distribution") -> str | None:
-    """Return the name of a package, or None without metadata, for which some versions raise an error."""
-    with suppress(Exception):
-        return distribution.metadata["Name"]
-    return None
+    with suppress(Exception):  # damaged metadata of any package must not end a run
+        points = entry_points()
+        kinds = [(point, kind) for group, kind in GROUPS.items() for point in points.select(group=group)]
+        return sorted(ListedClass(p.name, kind, p.dist.name, _target(p.value)) for p, kind in kinds if p.dist)
+    return []
 
 
 def _target(value: str) -> str:
