@@ -1,4 +1,4 @@
-"""Check the bias that is added to the scores of every scorer, and convert its -inf to a mask."""
+"""Convert -inf in the bias that is added to the scores of every scorer to a mask."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,26 +6,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from attncli.errors import InputError, got
-from attncli.inputs.masks import broadcasts
 from attncli.masks import Valid
-
-
-def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
-    """Return the `shape` of a bias with leading axes of size 1 added, up to the rank of the scores (b, ..., n, m).
-
-    `note` is called with a sentence if the shape is ambiguous.
-
-    Raises:
-        InputError: the bias does not broadcast to the scores.
-    """
-    if not broadcasts(shape, scores):
-        cure = ""
-        if len(scores) > 3 and len(shape) == len(scores) - 1 and shape[0] == scores[0]:
-            cure = f"one bias per batch element has the shape {[shape[0], 1, *shape[1:]]}"
-        raise InputError.of(got(list(shape), f"expected a shape that broadcasts to the scores {list(scores)}", cure))
-    if len(shape) == 3 and len(scores) == 4 and shape[0] == scores[0] == scores[1] > 1:
-        note(f"data.bias: shape {list(shape)} is read as (heads, n, m), the same for all batch elements")
-    return (1,) * (len(scores) - len(shape)) + shape
 
 
 def without_infinities(
