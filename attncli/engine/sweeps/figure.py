@@ -189,11 +189,8 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
 def _named(result: SweepResult, key: str, value: object, values: Sequence[Any]) -> str:
     """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
     text = _tick(key, value, values)
-    return (
-        f"{_word(result, key)} = {text}"
-        if key in result.swept or not isinstance(value, str) or key == "layer"
-        else text
-    )
+    stands_alone = isinstance(value, str) and key != "layer" and key not in result.swept
+    return text if stands_alone else f"{_word(result, key)} = {text}"
 
 
 def _tick(key: str, value: object, values: Sequence[Any]) -> str:
