@@ -53,7 +53,6 @@ LIBRARIES = {
     "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "engine/sweeps/figure.py"),
     "typer": ("cli.py", "commands/"),
     "jinja2": ("show/page/",),
-    "markdown_it": ("show/page/",),
 }
 
 

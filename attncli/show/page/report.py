@@ -27,11 +27,10 @@ def report(
     comparisons: Sequence[Comparison] = (),
     *,
     title: str | None = None,
-    note: str | None = None,
 ) -> str:
     """Return the page of runs, with matrices of about `budget` bytes, and of comparisons with the first run.
 
-    `title` and `note`, in Markdown, are the user's.
+    `title` is the user's.
 
     Raises:
         InputError: files of a run are damaged.
@@ -50,7 +49,7 @@ def report(
     differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
     both = {"title": about, "views": differences}
-    return page(sections, compared, both, title=title, note=note)
+    return page(sections, compared, both, title=title)
 
 
 def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Comparison) -> Result | None:
