@@ -62,9 +62,9 @@ def several(value: int, name: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent; only 0 is `0%`, and only 1 `100%`."""
-    text = f"{share:.0%}"
-    return {"0%": "less than 1%", "100%": "more than 99%"}.get(text, text) if 0 < share < 1 else text
+    """Return a share in percent; only 0 is `0 %`, and only 1 `100 %`."""
+    text = f"{100 * share:.0f} %"
+    return {"0 %": "less than 1 %", "100 %": "more than 99 %"}.get(text, text) if 0 < share < 1 else text
 
 
 def duration(seconds: float | None) -> str:

@@ -35,7 +35,7 @@ def chosen_calls(
 ) -> list[str]:
     """Return the names of the attention calls that layers choose (None: all), in the order of the calls.
 
-    `counts` has the number of heads of each call by name, and `problems` why other attention cannot be replaced.
+    `counts` has the number of heads of each call by name, and `problems` why other attention is not recognised.
 
     Raises:
         InputError: layers choose no call, or a chosen call lacks one of the heads.
@@ -58,10 +58,10 @@ def calls_in(layer: int | str, names: Sequence[str], problems: Mapping[str, str]
     """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
 
     Raises:
-        InputError: it chooses none, or one whose attention cannot be replaced.
+        InputError: it chooses none, or one whose attention is not recognised.
     """
     choice = choice_of(layer)
     for name, problem in problems.items():
         if isinstance(choice, str) and picks(choice, name, -1):
-            raise InputError.of(f"got {name}, whose attention cannot be replaced: {problem}")
+            raise InputError.of(f"got {name}, whose attention is not recognised: {problem}")
     return calls_of(layer, names)

@@ -163,7 +163,7 @@ def differ(truth: Truth, a: str, b: str, most: str, bits: str, share: str | None
     known = finite([row["js_divergence"] for row in truth.result.comparisons])
     if share is None:
         return abs(float(bits) - max(known)) < 0.06 * max(known)  # two or three digits
-    agreed, named = truth.top1(a, b), share.removesuffix("%")
+    agreed, named = truth.top1(a, b), share.removesuffix(" %")
     right = abs(agreed - float(named) / 100) <= 0.0051 if named.isdigit() else 0 < agreed < 1
     return right and not truth.is_even(a) and not truth.is_even(b) and bool(most) == (len(known) > 1)
 

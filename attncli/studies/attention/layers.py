@@ -179,8 +179,8 @@ def _about_changes(
             most, mean = largest_first(rows, OF_OUTPUTS)[0], fmean(differences)
             where = f"layer {layers[most['layer']]}, head {most['head']}"
             named, first = (in_sentence(name, random) for name in (label, most["a"]))
-            text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)}%,"
+            text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)} %,"
             text += f" mean of {several(len(differences), 'head')};"
-            text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)}%."
+            text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)} %."
             numbers: Row = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
             yield Finding(text, label, numbers | {"most": most["output_difference"]})

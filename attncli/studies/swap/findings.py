@@ -94,7 +94,9 @@ def _of_references(result: Result, groups: dict[str, list[Row]]) -> list[Finding
             text = (
                 f"{len(hardly)} of {several(len(rows), by)} may as well have uniform weights, which change the output"
             )
-            found.append(Finding(f"{text} by less than {HARDLY:.0%}: {names}{more}.", None, {"count": len(hardly)}))
+            found.append(
+                Finding(f"{text} by less than {100 * HARDLY:g} %: {names}{more}.", None, {"count": len(hardly)})
+            )
     return found
 
 

@@ -163,7 +163,7 @@ def prepare_loaded(
 
 
 def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> None:
-    """Raise an InputError if layers of a plan choose no attention call, or one that cannot be replaced."""
+    """Raise an InputError if layers of a plan choose no attention call, or one that is not recognised."""
     collector = Collector()
     for index, entry in enumerate(options.scorers):
         for layers in entry.plan if isinstance(entry, PlanEntry) else ():
