@@ -71,6 +71,11 @@ class FitFacts(Facts):
     fitted: FittedFacts
 
     @property
+    def main(self) -> str | None:
+        """The key of the main column of the whole model; None if it was not run."""
+        return None if self.kind is None else "loss_change" if self.kind == "language" else "relative_l2"
+
+    @property
     def metadata(self) -> Mapping[str, str]:
         """The metadata of the file with the parameters."""
         return {METADATA: self.fitted.model_dump_json()}

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 from attncli.config.scorer_entries import MODEL
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label
-from attncli.studies.fit.columns import BEFORE
+from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.options import KEYS_ALONE, UNIFORM
-from attncli.studies.fit.summary import main_of, middle
 
 OVERFITTED = 1.5  # times the divergence in training
 HARDLY = 0.05  # nats: heads closer to `keys_alone` hardly look at their queries
@@ -39,7 +39,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
     else:
         texts.append(f"fitting {verb} {amount}")
     texts.append(f"the worst is {_named(worst, result)} ({number(worst[key], 3)})")
-    if whole and (main := main_of(result)) is not None:
+    if whole and (main := FitFacts.of(result).main) is not None:
         old, new = whole[0][main + BEFORE], whole[0][main]
         quantity = "loss" if main == "loss_change" else "output"
         if old is not None and new is not None:
@@ -51,6 +51,12 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
         times = number(held_out / trained, 2)
         texts.append(f"held-out texts are {times} times as far off as those in training: give more texts")
     return Finding(f"{label}: {'; '.join(texts)}.", label, numbers)
+
+
+def middle(rows: Sequence[Row], key: str) -> Any:
+    """Return the median of a column over rows that have a number, None without any."""
+    numbers = finite(row.get(key) for row in rows)
+    return median(numbers) if numbers else None
 
 
 def _options(label: str, result: Result, numbers: Row) -> list[str]:

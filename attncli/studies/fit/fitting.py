@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli.building import build_normalizer, build_scorer, with_model_defaults
 from attncli.config.scorer_entries import ScorerEntry
@@ -28,6 +28,22 @@ BETAS = (0.9, 0.95)  # of Adam: a few hundred steps are too few for a longer mem
 MOST_ROUNDS, EXACT = 60, 1e-7  # of Newton's method, and the slope, relative to the spread of scores, that ends it
 LARGEST, ROUNDING = 1e18, 1e-6  # factor at first, which rounds may double in float32; relative, of equal scores
 OPTION_FOR = {"scale": lambda factor: factor, "sigma": lambda factor: (2.0 * factor) ** -0.5}  # the only factor
+
+
+class KeysAlone(Scorer):
+    """w . k"""
+
+    sizes_may_differ = True
+    stacks_over_heads = True
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(key_size))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m), the same for each query: how far one gets without looking at it."""
+        scores = keys @ self.w[..., None]  # ... m 1
+        return scores.mT.expand(*queries.shape[:-1], keys.shape[-2])
 
 
 @dataclass

@@ -29,7 +29,7 @@ from attncli.stopping import Keeping, Progress
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
 from attncli.studies.fit.findings import findings_of
-from attncli.studies.fit.fitting import LayerFit, descend, factor_of, measure, solve, starts
+from attncli.studies.fit.fitting import KeysAlone, LayerFit, descend, factor_of, measure, solve, starts
 from attncli.studies.fit.options import KEYS_ALONE, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
@@ -198,7 +198,7 @@ def _of_heads(options: FitOptions, inputs: Inputs) -> Inputs:
 
 def _entries(options: FitOptions) -> list[tuple[Row, ScorerEntry]]:
     """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
-    alone = entry_of({"scorer": "attncli.studies.fit.keys_alone:KeysAlone", "label": KEYS_ALONE})
+    alone = entry_of({"scorer": KeysAlone, "label": KEYS_ALONE})
     entries = [(names_of(entry), entry) for entry in (entry_of(MODEL), *options.scorers, entry_of(UNIFORM))]
     return [*entries, ({**names_of(alone), "scorer": KEYS_ALONE}, alone)]
 

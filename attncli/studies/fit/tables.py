@@ -7,12 +7,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.errors import printable
-from attncli.numbers import several
-from attncli.results import LABEL, Result
+from attncli.numbers import finite, several
+from attncli.results import LABEL, Result, Row, by_label
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, PARAMETERS, TOP1, FitFacts
-from attncli.studies.fit.summary import main_of, summary
+from attncli.studies.fit.findings import middle
 
 FEWEST = 8  # rows of a table that always have room
 WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergence of a head.")
@@ -20,7 +20,7 @@ WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergenc
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the medians over heads, then the divergence of each head (all figures if `most` is None)."""
-    facts, main = FitFacts.of(result), main_of(result)
+    facts, main = FitFacts.of(result), FitFacts.of(result).main
     heads = sum(len(layer.heads) for layer in facts.fitted.layers.values())
     fitted = f"{several(heads, 'head')} of {several(len(result.layers), 'layer')}"
     texts = f"{several(facts.texts, 'text')} to learn from, {facts.held_out} held out"
@@ -31,7 +31,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     before, after, *l2 = pick(COLUMNS, ["kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2"])
     figures = [PARAMETERS, before, after, WORST, *l2, TOP1, *whole]
     title = f"Texts held out, medians over heads{'; whole model' if whole else ''}"
-    yield from titled(title, blocks([LABEL], figures, summary(result), width, most and max(most, FEWEST)))
+    yield from titled(title, blocks([LABEL], figures, _summary(result, main), width, most and max(most, FEWEST)))
     by_head = [row for row in rows if row["by"] == "head"]
     places = pick(COLUMNS, ["layer", "head"])
     if most is None:
@@ -47,3 +47,18 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         if known:
             yield from titled(f"{KL.name_with_unit} by head", pivot(places, KL, known, width, most))
     yield from formulas_if(most, result)
+
+
+def _summary(result: Result, main: str | None) -> list[Row]:
+    """Return a row for each label: medians over heads, the largest divergence, and the whole model's main column."""
+    rows = list[Row]()
+    for label, own in by_label(result.records).items():
+        heads, whole = [row for row in own if row["by"] == "head"], [row for row in own if row["by"] == "all"]
+        row: Row = {"label": label, "parameters": heads[0]["parameters"]}
+        row |= {key: middle(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
+        row |= {"worst": max(finite(each["kl"] for each in heads), default=None)}
+        row |= {"top1_agreement": middle(heads, "top1_agreement")}
+        for key in (main + BEFORE, main) if main is not None and whole else ():
+            row[key] = whole[0][key]
+        rows.append(row)
+    return rows
