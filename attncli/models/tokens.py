@@ -53,9 +53,6 @@ def _names(given: Any) -> Names:
     for row in rows:
         if not _is_list(row) or not row or not all(isinstance(name, str) for name in row):
             raise InputError.of(got(row, EXPECTED))
-        for name in row:
-            if any("\ud800" <= character <= "\udfff" for character in name):
-                raise InputError.of(got(name, "expected text without lone surrogates, which no file can keep"))
     return [list(row) for row in rows] if rows is given else list(given)
 
 
@@ -82,9 +79,8 @@ def check_tokens(tokens: Mapping[str, Names | None] | None, calls: Sequence[Atte
     queries, keys = (_count(tokens.get(side)) for side in SIDES)
     b = calls[0].queries.shape[0]
     lists = f", in one list or in {b}" if b > 1 else ""
-    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{more}{lists}"
-    if queries == keys and tokens["queries"] != tokens["keys"]:
-        message = f"got other names for queries than for keys, {keys} of each; expected one list where they are as many"
+    others = " with the same names" if queries == keys and tokens["queries"] != tokens["keys"] else ""
+    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{more}{lists}{others}"
     raise InputError.of(message)
 
 
