@@ -151,7 +151,7 @@ def test_padding_changes_no_bit_in_any_memory_layout(layout: str) -> None:
     assert torch.equal(weighted_sum(weights, dirty), weighted_sum(weights, values))
 
 
-@pytest.mark.parametrize("cap", [1e-300, 1e-45, 1e-39, 1e-30, 0.5, 30.0, 1e30, 1e38, 1e39, 1e300])
+@pytest.mark.parametrize("cap", [1e-300, 1e-39, 0.5, 30.0, 1e39, 1e300])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_softcap_of_any_size(cap: float, dtype: torch.dtype) -> None:
     scores = torch.tensor([0.0, 1e-3, 1.0, -2.0, 700.0, 1e20, -INF], dtype=dtype)
