@@ -98,8 +98,8 @@ def drawn(kind: str, weights: str, n: int, m: int, h: int, seed: int, dtype: tor
 KINDS = ["even", "mixed", "offset", "cancelling", "wide", "saturated", "huge"]
 WEIGHTS = ["normal", "signs", "mixed", "one", "extreme", "tiny"]
 # Half units in the last place of sum |w_v| beyond twice the error of the textbook's code. Usually one is enough, the
-# rounding of the result. More are needed where the textbook's error is by chance far smaller: all units saturated or cancelling, or
-# one that outweighs the others.
+# rounding of the result. More are needed where the textbook's error is by chance far smaller: all units saturated or
+# cancelling, or one that outweighs the others.
 AT_WORST = 5
 
 

@@ -13,9 +13,8 @@ from tests.studies.swap.models import Mixed, Relu, Strides, Written, of_transfor
 
 LESS = {"scorer": "scaled_dot", "scale": "1/d"}
 FAMILIES = [
-    *((kind, way) for kind in ("gpt2", "llama", "gqa", "bert", "vit", "albert") for way in ("sdpa", "eager")),
-    *((kind, "eager") for kind in ("gemma2", "gpt_oss")),
-    *((kind, None) for kind in ("t5", "bloom", "swinv2")),
+    *((kind, way) for kind in ("vit", "albert", "gqa") for way in ("sdpa", "eager")),
+    *((kind, None) for kind in ("t5", "swinv2")),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers and of torch's nested tensors
 
@@ -39,7 +38,9 @@ def relative(new: Tensor, own: Tensor) -> float:
 
 
 @pytest.mark.parametrize(("kind", "way"), FAMILIES)
+@torch.no_grad()
 def test_its_own_scorer_changes_no_model_and_another_does(kind: str, way: str | None) -> None:
+    """Other families, and gradients: tests/swapping."""
     model, inputs = of_transformers(kind, way)
     own, _ = result(model, inputs, None)
     same, calls = result(model, inputs, "model")
@@ -84,32 +85,10 @@ def test_one_head_by_hand_in_a_model_that_relies_on_strides() -> None:
     assert model(x).requires_grad, "the model is as before"
 
 
-def test_uniform_weights_are_the_mean_of_the_valid_values_and_zero_has_no_output() -> None:
-    torch.manual_seed(0)
-    model, x = Strides().eval(), torch.randn(1, 5, 32)
-    *_, v = model.heads(x)
-    means = torch.stack([v[:, :, : i + 1].mean(2) for i in range(5)], 1).reshape(1, 5, 32)
-    torch.testing.assert_close(result(model, x, "uniform")[0], model.out(means))
-    torch.testing.assert_close(result(model, x, "zero")[0], model.out(torch.zeros(1, 5, 32)))
-
-
-def test_layers_by_name_and_number() -> None:
-    model, x = tower()
-    own, _ = result(model, x, None)
-    first, second, both = (result(model, x, "zero", layers=layers)[0] for layers in ([0], ["second"], [0, 1]))
-    torch.testing.assert_close(first, result(model, x, "zero", layers=["first"])[0])
-    torch.testing.assert_close(both, result(model, x, "zero")[0])
-    assert min(relative(a, b) for a, b in ((first, own), (second, own), (first, second), (both, first))) > 1e-3
-
-
 LAYERS: dict[Any, list[int]] = {  # of twelve layers by ranges, names and patterns, as for `capture`
-    "layers.*": [*range(12)],
-    "layers.1?.*": [10, 11],
     "layers.[03].attention": [0, 3],
     "0,5-7": [0, 5, 6, 7],
-    "layers.4.attention": [4],
     ("3-4", "*.7.*", 9): [3, 4, 7, 9],
-    ("1-1",): [1],
     3: [3],
 }
 
@@ -131,9 +110,6 @@ def test_layers_by_ranges_and_patterns(layers: Any) -> None:
     model, x = Twelve().eval(), torch.randn(1, 4, 32)
     chosen = [f"layers.{number}.attention" for number in LAYERS[layers]]
     assert [*result(model, x, "zero", layers=layers)[1]] == chosen
-    torch.testing.assert_close(
-        result(model, x, "zero", layers=layers)[0], result(model, x, "zero", layers=LAYERS[layers])[0]
-    )
     found = attncli.swap(model, x, scorers=["sparsemax"], by="layer", layers=layers)
     assert [row["layer"] for row in found.records if row["label"] == "zero"] == chosen
     if isinstance(layers, str):

@@ -1,5 +1,6 @@
 """The study `swap` against formulas in torch, inserted by transformers' own registry of attention functions."""
 
+import itertools
 import math
 from typing import Any
 
@@ -12,12 +13,6 @@ import attncli
 from tests.studies.swap.models import of_transformers
 from tests.swapping.oracle import TEXTBOOK, attention, softmax
 
-TEXTS = [
-    "Attention weights are computed with a softmax.",
-    "A softmax turns scores into attention weights.",
-    "The dog barked at the postman, and nobody knew why.",
-    "Rain.",
-]
 ENTRIES: list[Any] = [
     {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
     "sparsemax",
@@ -84,68 +79,53 @@ def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
     return row
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_a_sentence_encoder(minilm: str) -> None:
-    import transformers
+def model_and_texts(kind: str) -> tuple[Any, dict[str, Tensor]]:
+    """Return a small model, and four texts with padding on the right."""
+    model: Any = of_transformers(kind, "sdpa")[0]
+    if kind == "bert":
+        for index, layer in enumerate(model.encoder.layer):
+            layer.attention.self.layer_idx = index
+    mask = (torch.arange(12) < torch.tensor([12, 9, 12, 5])[:, None]).long()
+    return model, {"input_ids": torch.randint(5, 90, (4, 12)), "attention_mask": mask}
 
-    result = attncli.run(
-        {"study": "swap", "model": minilm, "texts": TEXTS, "scorers": ENTRIES, "by": ["all", "layer", "head"],
-         "layers": [1], "heads": [2], "batch_size": 3}
-    )  # fmt: skip
-    whole = attncli.run({"study": "swap", "model": minilm, "texts": TEXTS, "scorers": ENTRIES, "by": "all"})
-    model: Any = transformers.AutoModel.from_pretrained(minilm).eval()
-    for index, layer in enumerate(model.encoder.layer):
-        layer.attention.self.layer_idx = index
-    inputs = transformers.AutoTokenizer.from_pretrained(minilm)(TEXTS, return_tensors="pt", padding=True)
-    valid = inputs["attention_mask"].bool()
-    own = outputs(model, inputs, "model")
-    for label in LABELS:
-        for by, layers, head in PLACES:
-            row = row_of(whole if by == "all" else result, label, by)
-            new = outputs(model, inputs, label, layers, head)
-            expected = float((new - own)[valid].norm() / own[valid].norm())
-            assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, by)
-            cosines = torch.cosine_similarity(own[valid], new[valid], dim=-1)
-            assert row["token_cosine"] == pytest.approx(float(cosines.mean()), abs=1e-4)
-            if by == "all":
-                pooled = [(each * valid[..., None]).sum(1) / valid.sum(1, keepdim=True) for each in (own, new)]
-                assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(*pooled).mean()), abs=1e-4)
-                similar = [torch.cosine_similarity(each[:, None], each[None], dim=-1) for each in pooled]
-                above = torch.ones(4, 4, dtype=torch.bool).triu(1)
-                ranks = float(scipy.stats.spearmanr(*(each[above] for each in similar)).statistic)
-                assert row["rank_correlation"] == pytest.approx(ranks, abs=1e-6)
-    assert row_of(whole, "model", "all")["relative_l2"] < 1e-5
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sentence_encoder() -> None:
+    model, inputs = model_and_texts("bert")
+    result = attncli.swap(model, scorers=ENTRIES, by=["all", "layer", "head"], heads=[2], **inputs)
+    own, valid = outputs(model, inputs, "model"), inputs["attention_mask"].bool()
+    assert row_of(result, "model", "all")["relative_l2"] < 1e-5
+    for label, (by, layers, head) in itertools.product(LABELS, PLACES):
+        row, new = row_of(result, label, by), outputs(model, inputs, label, layers, head)
+        expected = float((new - own)[valid].norm() / own[valid].norm())
+        assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, by)
+        cosines = torch.cosine_similarity(own[valid], new[valid], dim=-1)
+        assert row["token_cosine"] == pytest.approx(float(cosines.mean()), abs=1e-4)
+        pooled = [(each * valid[..., None]).sum(1) / valid.sum(1, keepdim=True) for each in (own, new)]
+        assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(*pooled).mean()), abs=1e-4)
+        similar = [torch.cosine_similarity(each[:, None], each[None], dim=-1) for each in pooled]
+        above = torch.ones(4, 4, dtype=torch.bool).triu(1)
+        ranks = float(scipy.stats.spearmanr(*(each[above] for each in similar)).statistic)
+        assert row["rank_correlation"] == pytest.approx(ranks, abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_language_model_with_groups_of_heads() -> None:
-    model, inputs = of_transformers("gqa", "sdpa")
-    inputs["attention_mask"] = inputs["attention_mask"].flip(-1)  # padding on the right
-    by: list[Any] = ["all", "layer", "head"]
-    result = attncli.swap(model, scorers=ENTRIES, by=by, heads=[2], **inputs)
+    model, inputs = model_and_texts("gqa")
+    result = attncli.swap(model, scorers=ENTRIES, by=["all", "layer", "head"], heads=[2], **inputs)
     tokens, valid = inputs["input_ids"], inputs["attention_mask"].bool()
     own = outputs(model, inputs, "model")
     loss, logs = loss_of(own, tokens, valid)
     assert row_of(result, "model", "all")["loss"] == pytest.approx(loss, abs=1e-4)
-    for label in LABELS:
-        for place, layers, head in PLACES:
-            row, new = row_of(result, label, place), outputs(model, inputs, label, layers, head)
-            expected = float((new - own)[valid].norm() / own[valid].norm())
-            assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, place)
-            new_loss, new_logs = loss_of(new, tokens, valid)
-            assert row["loss"] == pytest.approx(new_loss, abs=1e-3)
-            assert row["loss_change"] == pytest.approx(new_loss - loss, abs=1e-3)
-            assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
-            kl = float((logs.exp() * (logs - new_logs)).sum(-1).mean())
-            assert row["kl"] == pytest.approx(kl, abs=1e-3)
-            same = (logs.argmax(-1) == new_logs.argmax(-1)).double().mean()
-            assert row["top1_agreement"] == pytest.approx(float(same), abs=0.06)
-            sizes = [int(each[1:].logical_and(each[:-1]).sum()) for each in valid]
-            totals = [
-                (loss_of(new[[i]], tokens[[i]], valid[[i]])[0] - loss_of(own[[i]], tokens[[i]], valid[[i]])[0]) * size
-                for i, size in enumerate(sizes)
-            ]
-            rests = [total - (new_loss - loss) * size for total, size in zip(totals, sizes, strict=True)]
-            error = math.sqrt(2 * sum(rest**2 for rest in rests)) / sum(sizes)
-            assert row["loss_change_se"] == pytest.approx(error, abs=1e-3)
+    for label, (by, layers, head) in itertools.product(LABELS, PLACES):
+        row, new = row_of(result, label, by), outputs(model, inputs, label, layers, head)
+        expected = float((new - own)[valid].norm() / own[valid].norm())
+        assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, by)
+        new_loss, new_logs = loss_of(new, tokens, valid)
+        assert row["loss"] == pytest.approx(new_loss, abs=1e-3)
+        assert row["loss_change"] == pytest.approx(new_loss - loss, abs=1e-3)
+        assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+        kl = float((logs.exp() * (logs - new_logs)).sum(-1).mean())
+        assert row["kl"] == pytest.approx(kl, abs=1e-3)
+        same = (logs.argmax(-1) == new_logs.argmax(-1)).double().mean()
+        assert row["top1_agreement"] == pytest.approx(float(same), abs=0.06)
