@@ -107,20 +107,6 @@ def test_fused_calls_are_those_that_are_written_out(family: str) -> None:
         assert_close(one.weights()[valid], other.weights()[valid], rtol=1e-3, atol=1e-4)
 
 
-def test_queries_and_keys_of_bert_are_its_projections() -> None:
-    model = built(FAMILIES["bert"][0](), "sdpa")
-    found: dict[str, Tensor] = {}
-    for name, module in model.named_modules():
-        if name.endswith((".query", ".key", ".value")):
-            module.register_forward_hook(lambda module, inputs, output, name=name: found.update({name: output}))
-    for record in attncli.capture(model, **TEXT).records:
-        for part in ("query", "key", "value"):
-            tensor = getattr(record, {"query": "queries", "key": "keys", "value": "values"}[part])
-            assert_close(tensor.transpose(1, 2).flatten(2), found[f"{record.layer}.{part}"], rtol=0, atol=0)
-        assert record.valid is not None
-        assert_close(record.valid, MASK.bool()[:, None, None])
-
-
 def test_what_makes_families_different() -> None:
     records = {
         name: attncli.capture(built(FAMILIES[name][0](), "eager"), **FAMILIES[name][1]).records
@@ -176,21 +162,6 @@ def test_every_row_is_the_models_own_in_every_dtype(family: str, dtype: torch.dt
         assert [record.problem for record in seen.records] == [None] * len(seen.records)
         assert {record.queries.dtype for record in seen.records} == {dtype}
         assert max(map(furthest_row, seen.records)) <= 8 * torch.finfo(dtype).eps
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_queries_in_padding_get_what_the_model_gave_them(dtype: torch.dtype) -> None:
-    """With padding on the left, attention written in steps gives padding the mean of all values, a short vector."""
-    model = built(transformers.LlamaConfig(**GROUPED), "eager").to(dtype)
-    padding, mask = 16, torch.ones(2, 32, dtype=torch.int64)
-    mask[1, :padding] = 0
-    ids = torch.randint(3, 32, (2, 32), generator=torch.Generator().manual_seed(0))
-    for record in attncli.capture(model, ids, attention_mask=mask).records:
-        means = record.values[1].double().mean(-2).repeat_interleave(2, 0)[:, None].expand(-1, padding, -1)
-        assert_close(record.output[1, :, :padding].double(), means, rtol=0, atol=0.01)  # so the model's are uniform
-        assert (record.empty_row, record.problem) == ("uniform", None)
-        assert_close(record.rescored()[1, :, :padding].double(), means, rtol=0, atol=1e-4)
-        assert furthest_row(record) <= 8 * torch.finfo(dtype).eps
 
 
 def test_attention_in_chunks_cannot_be_followed() -> None:
