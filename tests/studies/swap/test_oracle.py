@@ -79,7 +79,7 @@ def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
     return row
 
 
-def model_and_texts(kind: str) -> tuple[Any, dict[str, Tensor]]:
+def model_and_texts(kind: str) -> tuple[Any, dict[str, Any]]:
     """Return a small model, and four texts with padding on the right."""
     model: Any = of_transformers(kind, "sdpa")[0]
     if kind == "bert":
