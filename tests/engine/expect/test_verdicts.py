@@ -34,7 +34,6 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
     [
         (1.0123456, {"between": [0.95, 1.05]}, "0.95 to 1.05", "1.012"),
         (512.25, {"about": 1, "within": "5 %"}, "1 ± 5 %", "512.2"),
-        (0.1, {"about": 0.1, "within": 0.025}, "0.1 ± 0.025", "0.1000"),
         (0.9999999999, {"above": 1}, "above 1", "1.000"),
         (None, {"below": 3, "by": 0.5}, "at most 3 - 0.5", "no value"),
         (1.0, {"above": 3, "by": "2 x"}, "at least 2 x 3", "1.000"),
@@ -43,7 +42,6 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
         (1.0, {"above": {"d": 4}}, "above the value of d = 4", "1.000"),
         (0.250052, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250052"),
         (0.250051, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250051"),
-        (184, {"equal": 184}, "184", "184"),
         (0.30000000000000004, {"equal": 0.3}, "0.3", "0.300000000000000044"),
     ],
 )
@@ -54,13 +52,9 @@ def test_what_was_measured_is_told_from_what_was_expected(
     assert (expected_words(verdict), got_words(verdict)) == (expected, measured)
 
 
-def lines(found: list[Verdict]) -> list[str]:
-    """Return the lines of the table without its head."""
-    return [" ".join(line.split()) for line in shown(("variance", found)).splitlines()[4:]]
-
-
 def test_what_cannot_be_judged_is_a_dash() -> None:
-    assert lines(verdicts([1.0], {"where": {"d": 7}, "equal": 1})) == [
+    lines = shown(("variance", verdicts([1.0], {"where": {"d": 7}, "equal": 1}))).splitlines()[4:]
+    assert [" ".join(line.split()) for line in lines] == [
         "- variance (d = 7)",
         "expected 1; measured -",
         "The expectation could not be judged",
