@@ -38,11 +38,6 @@ def bad(name: str) -> dict[str, Any]:
     return job(name, config(0, f"{__name__}:{name}"))
 
 
-def swept(points: Sequence[dict[str, Any]]) -> dict[str, Row]:
-    """Return the swept values of points by key, as a journal needs them."""
-    return {each["key"]: {"seed": index} for index, each in enumerate(points)}
-
-
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the parts of rows that do not depend on time and machine, by key; assert that each key occurs once."""
     found = {row["key"]: [row["status"], without_time(row["records"]), row.get("heads")] for row in rows}
@@ -96,12 +91,6 @@ class IsKilledOnce(Dot):
             self.file.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().forward(queries, keys)
-
-
-class IsTerminated(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise AssertionError
 
 
 class EatsMemory(Dot):

@@ -32,9 +32,13 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
 
 def stopped(folder: Path, rows: Generator[Row], points: int, fail_fast: bool = False) -> tuple[str | None, int]:
     """Return the reason for the stop, and the number of kept rows."""
-    with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
+    with Journal(folder, swept(points)) as journal:
         reason = journal_rows(rows, journal, Progress(), fail_fast)
     return reason, len(list(rows_of(folder)))
+
+
+def swept(points: int) -> dict[str, Row]:
+    return {f"p{number}": {"d": number} for number in range(points)}
 
 
 @pytest.mark.parametrize(
@@ -64,13 +68,9 @@ def test_a_lost_engine_ends_with_its_words(tmp_path: Path) -> None:
 
 def test_every_row_is_told(tmp_path: Path) -> None:
     told = Told()
-    with Journal(tmp_path, {f"p{number}": {"d": number} for number in range(4)}) as journal:
+    with Journal(tmp_path, swept(4)) as journal:
         journal_rows(engine([None, "bad"]), journal, told)
     assert told.steps == [(1, 4, "points"), (2, 4, "1 failed")]
-    told.steps.clear()
-    with Journal(tmp_path, {"p0": {"d": 0}}) as journal:
-        journal_rows(engine([None]), journal, told)
-    assert told.steps == [(1, 1, "points")]
 
 
 def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
         def step(self, done: int, total: int, what: str) -> None:
             raise KeyboardInterrupt
 
-    with Journal(tmp_path, {"p0": {"d": 0}, "p1": {"d": 1}}) as journal, pytest.raises(KeyboardInterrupt):
+    with Journal(tmp_path, swept(2)) as journal, pytest.raises(KeyboardInterrupt):
         journal_rows(rows(), journal, Pressed())
     assert ended
     assert [row["key"] for row in rows_of(tmp_path)] == ["p0"]

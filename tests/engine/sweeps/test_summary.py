@@ -43,7 +43,7 @@ def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Row]:
     return rows_over(over, entropy, *labels, empty_rows=0)
 
 
-@pytest.mark.parametrize("freedom", [*range(1, 40), 99, 100, 2001])
+@pytest.mark.parametrize("freedom", [1, 2, 3, 10, 100, 2001])
 def test_quantiles_of_student_are_those_of_scipy(freedom: int) -> None:
     assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-10)
 
@@ -67,18 +67,15 @@ def test_shares_do_not_leave_0_to_1() -> None:
     assert spread(inside, 0, 1) == spread(inside)
 
 
-def test_weights_have_no_interval_beyond_1() -> None:
-    over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}]
-    rows = [{**row, "max_weight": 0.7 + 0.2 * row["seed"]} for row in attention(over, "dot")]
-    (found,) = summary(swept("attention", over, rows), ["max_weight"])
-    assert (found["low"], found["high"]) == (0.7, pytest.approx(0.9))
-
-
-def test_figures_that_cannot_be_negative_have_no_interval_below_0() -> None:
+def test_intervals_of_columns_with_ends_do_not_leave_them() -> None:
     over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}]
-    rows = [{**row, "entropy": row["seed"] + 0.1, "score_mean": row["seed"] + 0.1} for row in attention(over, "dot")]
+    rows = [
+        {**row, "entropy": row["seed"] + 0.1, "score_mean": row["seed"] + 0.1, "max_weight": 0.6 + 0.2 * row["seed"]}
+        for row in attention(over, "dot")
+    ]
     found = {row["metric"]: (row["low"], row["high"]) for row in summary(swept("attention", over, rows))}
     assert found["entropy"] == (0.1, 2.1)
+    assert found["max_weight"] == (0.6, 1.0)
     assert found["score_mean"] == pytest.approx(stats.t.interval(0.95, 2, 1.1, stats.sem([0.1, 1.1, 2.1])))
     assert found["score_mean"][0] < 0
 
