@@ -23,7 +23,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     np.save(folder / "k.npy", QKV["k"].numpy())
     np.savez(folder / "qkv.npz", q=QKV["q"].numpy(), k=QKV["k"].numpy(), lens=QKV["lens"].numpy())
-    save_file(QKV, folder / "qkv.safetensors")
     torch.save(QKV, folder / "qkv.pt")
     np.save(folder / "mask.npy", np.tril(np.ones((2, 3, 5), dtype=bool)))
     weights = {"W_q.weight": normal(8, 4), "W_k.weight": normal(8, 4, seed=1), "hat": normal(1, 8)}
@@ -39,20 +38,28 @@ def numbers(content: dict[str, Any]) -> dict[str, Any]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "fills": {"data": {"valid_lens": {"random": [1, 5]}}, "seed": 5, "dtype": "bfloat16"},
-    "values like keys": {"data": {"keys": {"shape": [2, 5, 4], "fill": "student_t", "df": 3}}},
-    "npz": {"data": {"queries": {"file": "qkv.npz", "tensor": "q"}}},
-    "safetensors": {"data": {"keys": {"file": "qkv.safetensors", "tensor": "k"}}, "dtype": "float64"},
-    "pt": {"data": {"values": {"file": "qkv.pt", "tensor": "k"}}, "dtype": "float16"},
-    "numbers of values": {"data": {"values": [[[0.1], [0.2], [0.3], [1e-30], [123456789]]]}},
+    "values like keys": {
+        "data": {"keys": {"shape": [2, 5, 4], "fill": "student_t", "df": 3}, "valid_lens": {"random": [1, 5]}},
+        "seed": 5,
+        "dtype": "bfloat16",
+    },
+    "files": {
+        "data": {
+            "queries": {"file": "qkv.npz", "tensor": "q"},
+            "values": {"file": "qkv.pt", "tensor": "k"},
+            "valid_lens": {"file": "qkv.npz", "tensor": "lens"},
+        },
+        "dtype": "float16",
+    },
+    "numbers": {
+        "data": {"values": [[[0.1], [0.2], [0.3], [1e-30], [123456789]]], "valid_lens": [[1, 2, 0], [5, 4, 3]]}
+    },
     "correlated with a file": {
         "data": {"queries": {"fill": "correlated", "with": "keys", "rho": 0.5}, "keys": {"file": "k.npy"}}
     },
     "correlated with numbers": {
         "data": {"queries": [[0.1, 0.2]], "keys": {"fill": "correlated", "with": "queries", "rho": -0.5}}
     },
-    "lengths": {"data": {"valid_lens": [[1, 2, 0], [5, 4, 3]]}},
-    "lengths npz": {"data": {"valid_lens": {"file": "qkv.npz", "tensor": "lens"}}},
     "mask": {"mask": {"file": "mask.npy", "causal": "bottom_right", "empty_row": "uniform"}},
     "parameters": {
         "scorers": [
@@ -64,9 +71,9 @@ CASES: dict[str, dict[str, Any]] = {
             },
         ]
     },
-    "a scorer of no catalogue": {"scorers": [{"scorer": "attncli.textbook:Perceptron", "num_hiddens": 3}]},
     "everything of a scorer": {
         "scorers": [
+            {"scorer": "attncli.textbook:Perceptron", "num_hiddens": 3},
             {"scorer": "scaled_dot", "label": "on", "scale": "1/d", "softcap": 1e-3, "dropout": 0.1},
             {"scorer": "scaled_dot", "label": "1e-3", "scale": 2, "dropout": 0.25},
             {"scorer": "cosine", "label": "日本語", "scale": 1e-5},
