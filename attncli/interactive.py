@@ -18,7 +18,7 @@ from attncli.engine.sweeps.views import figures_of, frames_of, tables_of
 from attncli.errors import InputError, as_line, did_you_mean, got
 from attncli.results import MOST_KEYS, Comparison, Explanation, Result, Row, SweepResult, single_numbers
 from attncli.stopping import Progress
-from attncli.studies import STUDIES, load_study
+from attncli.studies import load_study
 
 if TYPE_CHECKING:
     from attncli.show.pictures.figures import Picture
@@ -106,7 +106,7 @@ class InteractiveResult(Result):
             InputError: the run has no such label, query, batch element, head or layer, or its study has no queries.
         """
         where = "result.explain"
-        if self.study in STUDIES and load_study(self.study).explain is None:
+        if load_study(self.study).explain is None:
             raise InputError.of(got(self.study, NO_QUERIES), where=where)
         if isinstance(self, SweepResult) or (self.document is None and self.folder is None):
             kind = "a sweep" if isinstance(self, SweepResult) else "a results.json alone"
