@@ -4,30 +4,10 @@ from typing import Any
 
 import pytest
 
-from attncli.common.pairs.study import PreparedPairs as PreparedPairs
 from attncli.results import Column, Row
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
-from attncli.studies.attention import study as attention
-from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.parts import PreparedAttention
-from attncli.studies.bench import study as bench
-from attncli.studies.bench.options import BenchOptions
-from attncli.studies.saturation import study as saturation
-from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.study import Study
-from attncli.studies.train import study as train
-from attncli.studies.train.options import TrainOptions
-from attncli.studies.variance import study as variance
-from attncli.studies.variance.options import VarianceOptions
 from tests.studies.bench.small import hurry
-
-# For mypy: each study has its types of options and preparation.
-ATTENTION: Study[AttentionOptions, PreparedAttention] = attention.STUDY
-BENCH: Study[BenchOptions, bench.PreparedBench] = bench.STUDY
-SATURATION: Study[SaturationOptions, PreparedPairs] = saturation.STUDY
-TRAIN: Study[TrainOptions, train.PreparedTraining] = train.STUDY
-VARIANCE: Study[VarianceOptions, PreparedPairs] = variance.STUDY
 
 SMALL: dict[str, dict[str, Any]] = {
     "attention": {"data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}}},

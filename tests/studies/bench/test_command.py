@@ -55,7 +55,6 @@ def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
         found = swept("bench", *FEW, "--threads", asked, "--overwrite")
         assert found["settings"]["threads"] == asked
         assert torch.get_num_threads() == before
-    assert refusal("bench", "--threads", 0) == "attncli bench: --threads 0: got 0; expected an integer of at least 1"
 
 
 @pytest.mark.parametrize(
@@ -95,16 +94,9 @@ def test_files_tables_and_raw_times() -> None:
     assert "textbook" in result.stdout
 
 
-def test_expectations(here: Path) -> None:
-    row = "{label: dot, measure: scores}"
-    text = "study: bench\nscorer: dot\nn: 4\nd: 3\nexpect: [{{where: {}, metric: {}, equal: {}}}]\n"
-    (here / "x.yaml").write_text(text.format(row, "peak_bytes", 64))
-    run(here / "x.yaml", here / "out")
-    (here / "x.yaml").write_text(text.format(row, "peak_bytes", 65))
-    assert attncli("run", "x.yaml", "--quiet", "--no-plots").exit_code == 1
-    (here / "x.yaml").write_text(text.format(row, "second", 1))
-    assert refusal("check", "x.yaml").endswith('got "second"; unknown metric; did you mean `seconds`?')
-    (here / "x.yaml").write_text(text.format("{label: dot}", "times_as_fast", 1))
+def test_expectations_of_comparisons_that_are_not_made(here: Path) -> None:
+    expect = "[{where: {label: dot}, metric: times_as_fast, equal: 1}]"
+    (here / "x.yaml").write_text(f"study: bench\nscorer: dot\nn: 4\nd: 3\nexpect: {expect}\n")
     alone = 'got "times_as_fast", a column of comparisons; no row is compared with the textbook\'s code'
     assert refusal("check", "x.yaml").endswith(alone)
 

@@ -33,10 +33,8 @@ def test_everything_by_default() -> None:
     [
         (TWO, ["scaled_dot/textbook", "additive/attncli", "additive/textbook", "product/attncli"]),
         ({"only": ["textbook"]}, ["additive/textbook", "scaled_dot/textbook"]),
-        ({"only": ["additive"]}, ["additive/attncli", "additive/textbook", "scaled_dot/textbook"]),
         ({"only": ["additive"], "baseline": "dot/attncli"}, ["additive/attncli", "additive/textbook", "dot/attncli"]),
         (TWO | {"only": ["textbook", "product"]}, ["scaled_dot/textbook", "additive/textbook", "product/attncli"]),
-        (TWO | {"only": ["additive/attncli"]}, ["scaled_dot/textbook", "additive/attncli"]),
         (TWO | {"skip": ["additive"]}, ["scaled_dot/textbook", "product/attncli"]),
         (TWO | {"only": ["additive"], "skip": ["textbook"]}, ["scaled_dot/textbook", "additive/attncli"]),
     ],
