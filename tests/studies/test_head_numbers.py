@@ -19,7 +19,7 @@ import attncli
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
 from attncli.interactive import InteractiveResult as Result
-from attncli.results import Row, nan_to_null
+from attncli.results import Row
 from attncli.show.page.matrices import views
 from attncli.studies.attention.columns import AttentionFacts
 from tests.cli import good, kept, refusal
@@ -296,11 +296,6 @@ def test_heatmaps_have_the_numbers() -> None:
     assert ["1", "3", "4"] in labels
 
 
-def test_a_single_head_is_named() -> None:
-    figure = run("full", layer=0, chosen=[4], batch=[0]).figure("heatmaps")
-    assert "head 4" in " ".join(text.get_text() for text in figure.findobj(Text))
-
-
 def test_the_page_has_the_numbers() -> None:
     result = run()
     (view,) = views(result, 10**8, None)
@@ -354,10 +349,6 @@ def test_runs_of_other_heads_share_no_weights() -> None:
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "data": (lambda: run(chosen=[0]), r"data\.heads\[0\]: got 0; expected 1 or 3 to 4, of the 3 heads of first"),
     "list": (lambda: run(heads=[1, 5]), r"heads\[1\]: got 5; expected 1 or 3 to 4, of 3 heads"),
-    "doctor": (
-        lambda: attncli.run({"study": "doctor", "data": data(heads=[2])}),
-        r"data\.heads\[0\]: got 2; expected 1",
-    ),
     "variance": (
         lambda: attncli.run({"study": "variance", "data": data(heads=[2])}),
         r"data\.heads\[0\]: got 2; expected 1 or 3 to 4",
@@ -376,15 +367,3 @@ def test_a_run_on_a_captured_model_is_no_source_of_plain_tensors() -> None:
     """Its tensors lack the numbers of layers and heads, and the model's scale and softcap."""
     run(layer=0, out="run")
     assert "use run/capture.safetensors" in refusal("variance", "--from", "run")
-
-
-@pytest.mark.parametrize("study", ["attention", "variance", "doctor"])
-def test_the_run_folder_gives_the_same_rows(study: str) -> None:
-    keys: dict[str, Any] = {"study": study, "chosen": [4], "scorers": ["scaled_dot:scale=model"]}
-    first, loaded = run("full", **keys), run("full", **keys, out="first")
-    Path("full.safetensors").unlink()  # the folder has its own copy
-    again = attncli.run("first/config.yaml")
-    for kind in ("records", "heads"):
-        rows = [*getattr(first, kind)]
-        assert rows == [*getattr(again, kind)]
-        assert nan_to_null(rows) == [*getattr(loaded, kind)]

@@ -17,7 +17,7 @@ from tests.studies.swap.models import Written, of_transformers, tower
 HERE = "tests.studies.doctor.test_command"
 MINILM = Path(__file__).parents[3] / "experiments" / "minilm.safetensors"
 TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found another planet, far outside the system."]
-FAMILIES = ("gpt2", "gqa", "gemma2", "t5", "bert", "bloom", "swinv2")
+FAMILIES = ("gpt2", "gemma2", "t5", "bloom", "swinv2")
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
 
 
@@ -26,10 +26,10 @@ def found(*arguments: object, out: str = "out") -> set[tuple[str | None, int | N
     return {(row["layer"], row["head"], row["check"]) for row in swept("doctor", *arguments, out=out)["records"]}
 
 
-def planted(n: int = 32, d: int = 9) -> Path:
+def planted() -> Path:
     """Write a config with nine heads, each but the first with something to find, and return its path."""
-    randomness = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 1, 9, n, d, generator=randomness)
+    n = 32
+    q, k, v = torch.randn(3, 1, 9, n, 9, generator=torch.Generator().manual_seed(0))
     bias, valid = torch.zeros(1, 9, n, n), torch.ones(1, 9, n, n, dtype=torch.bool)
     q[..., -1] = k[..., -1] = 0
     q[:, 1] = 0
@@ -232,58 +232,6 @@ def test_a_sweep_collects_the_numbers_of_all_heads() -> None:
     shares = [row["uniform"] for row in result.records if row["head"] == 3 and "layer.1." in row["layer"]]
     assert shares == sorted(shares, reverse=True)
     assert all(each["holds"] for each in result.expectations)
-
-
-def test_runs_are_compared_by_what_was_found_and_by_every_number() -> None:
-    for scale, name in ((0.177, "a"), (1, "b")):
-        found(MINILM, "--scorer", f"scaled_dot:scale={scale},label=own", out=name)
-    differences = package.compare("a", "b").differences
-    only_one = {row["where"]["check"] for row in differences if row["metric"] == "row"}
-    assert "saturated" in only_one
-    assert {"uniform", "overflow"} <= {row["metric"] for row in differences if row["rows"] == "heads"}
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_everything_in_many_heads_fits_one_screen(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    lines = good("doctor", f"{HERE}:ill", "--no-plots").splitlines()
-    assert len(lines) <= 60
-    assert max(map(len, lines)) <= width
-    assert lines.index("Findings") > 10
-    assert sum(line.startswith("- ") for line in lines) == 9
-
-
-class Ill(nn.Module):
-    """A model of twelve layers of twelve heads with every kind of finding except dead queries."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(Layer() for _ in range(12))
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        return [layer(q, k, v) for layer in self.layers]
-
-
-class Layer(nn.Module):
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-
-def ill() -> tuple[nn.Module, dict[str, Tensor]]:
-    planted(n=40)
-    from safetensors.torch import load_file
-
-    stored = load_file("planted.safetensors")
-    q, k, v = (torch.cat([stored[name], stored[name][:, :3]], 1) for name in "qkv")
-    places = torch.eye(40)
-    position = torch.stack([places.roll(-1, 0), places.roll(1, 0), places[:1].expand(40, -1)]) * 60
-    q[:, 3:6], k[:, 3:6] = 0, 0
-    q = torch.cat([q, torch.zeros(1, 12, 40, 40)], -1)
-    k = torch.cat([k, places.expand(1, 12, 40, 40)], -1)
-    q[:, 3:6, :, 9:] = position
-    mask = torch.ones(1, 40, dtype=torch.long)
-    mask[:, -3:] = 0
-    return Ill(), {"q": q, "k": k, "v": v, "attention_mask": mask}
 
 
 @pytest.mark.parametrize(
