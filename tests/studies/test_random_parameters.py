@@ -106,11 +106,10 @@ def test_models_with_a_random_scorer_inside() -> None:
     assert text.startswith(f"{RANDOM}: in all layers")
 
 
-@pytest.mark.parametrize("study", ["attention", "bench"])
-def test_sweeps(study: str, tmp_path: Path) -> None:
+def test_sweeps(tmp_path: Path) -> None:
     """The labels are kept in the journal, so a resumed sweep says so, too."""
-    over = {"keys.shape[2]": [4, 16], "queries.shape[2]": [4, 16]} if study == "attention" else {"n": [4, 16]}
-    result = attncli.sweep({"scorers": SCORERS, **EXPERIMENTS[study]}, [over], jobs=1, out=tmp_path / "sweep")
+    over = {"keys.shape[2]": [4, 16], "queries.shape[2]": [4, 16]}
+    result = attncli.sweep({"scorers": SCORERS, "data": TENSORS}, [over], jobs=1, out=tmp_path / "sweep")
     texts = {each.label: each.text for each in result.findings}
     assert texts["additive"].startswith(f"{RANDOM}: ")
     assert texts["cosine"].startswith("cosine: ")

@@ -134,13 +134,6 @@ def test_the_dtype_of_the_config_rounds(tmp_path: Path) -> None:
     assert result.records[0]["variance"] == pytest.approx(float(scores.var(correction=0)), rel=1e-5)
 
 
-@pytest.mark.parametrize("valid", [torch.full((2, 3, 4), 0.5), torch.ones(2, 3, dtype=torch.bool), torch.ones(5, 3, 4)])
-def test_something_else_that_is_called_valid(valid: Tensor, tmp_path: Path) -> None:
-    """Ignoring an unusable tensor `valid` would silently count padding."""
-    with pytest.raises(InputError, match=r'got "valid" of .*; expected '):
-        swept("variance", source=stored(tmp_path, tensors(2) | {"valid": valid}))
-
-
 @pytest.mark.parametrize(("shape", "dtype"), [((3, 4), torch.bool), ((1, 3, 4), torch.uint8), ((2, 1, 4), torch.int64)])
 def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
     given = tensors(2)

@@ -1,6 +1,5 @@
 """Saturation of every normaliser: slow oracles and their differences, autograd, and closed forms."""
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ from attncli.stopping import Progress
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
 from attncli.studies.saturation.study import run
 from tests import reference
-from tests.cli import swept as command
 from tests.common.pairs.samples import by_place, prepared, swept
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of, within_reach
 from tests.scorers.catalogue import normal
@@ -171,22 +169,6 @@ def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
         assert record["weight_sum"] == pytest.approx(statistics.fmean(map(math.fsum, weights)), rel=1e-6)
         wanted = statistics.fmean(slow_jacobian(name, {}, row) for row in (rows[0][:2], rows[1]))
         assert record["jacobian_mean"] == pytest.approx(wanted, rel=1e-4)
-
-
-def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    one, other = "scaled_dot:normalizer=sparsemax", "scaled_dot:normalizer=entmax:alpha=1.3"
-    content = command(
-        "saturation", "--d", 8, "--rows", 40, "--keys", 4, "--scorer", "scaled_dot", "--scorer", one, "--scorer", other
-    )
-    found = [(row["scorer"], row["label"], row["normalizer"]) for row in content["records"]]
-    labels = ["scaled_dot", "scaled_dot_sparsemax", "scaled_dot_entmax_1.3"]
-    assert found == list(zip(["scaled_dot"] * 3, labels, ["softmax", "sparsemax", "entmax"], strict=True))
-    assert list(content["records"][0])[:3] == ["scorer", "label", "normalizer"]
-    formulas = content["settings"]["formulas"]
-    assert formulas[labels[2]].startswith(f"{formulas[labels[0]]}; entmax, alpha = 1.3: argmax_p ")
-    texts = json.dumps(content["findings"])
-    assert all(f"norm of the {name} Jacobian" in texts for name in ("softmax", "sparsemax", "entmax"))
 
 
 def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:

@@ -115,15 +115,6 @@ def test_summary_by_hand() -> None:
     assert (found["loss_max"], math.isnan(found["loss_std"])) == (math.inf, True)
 
 
-def test_bounded_scores_spread_over_more_keys() -> None:
-    """The cosine's scores lie between -1 and 1, so no weight of m keys exceeds e^2/m; other scorers learn to choose."""
-    keys: dict[str, Any] = {"vocabulary": 32, "keys": 4, "steps": 150, "batch": 30, "embedding": 32, "d": 16}
-    result = result_of(scorers=["cosine", "scaled_dot"], test_keys=32, **keys)
-    found = {(row["label"], row["keys"]): row for row in result.comparisons}
-    assert found["cosine", 32]["entropy_min"] > math.log(32) - 2
-    assert found["scaled_dot", 32]["accuracy_min"] > found["cosine", 32]["accuracy_max"] + 0.2
-
-
 def test_one_step_of_gradient_descent_by_hand() -> None:
     options = options_of(scorers=["general"], optimizer="sgd", lr=0.25, steps=1, dtype="float64")
     model, other = model_of(options), model_of(options)

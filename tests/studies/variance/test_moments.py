@@ -60,21 +60,11 @@ def heavy(n: int) -> Array:
     return standard("laplace", (n,), np.random.default_rng(1)) * 3.0 + 2.0
 
 
-def test_intervals_of_many_numbers_are_the_textbook_ones() -> None:
-    numbers = heavy(400_000)
-    moments, n = ScoreMoments.of(numbers), len(numbers)
-    error = numbers.std(ddof=1) / math.sqrt(n)
+def test_the_interval_of_the_mean_is_the_textbooks() -> None:
+    numbers = heavy(1000)
+    error = numbers.std(ddof=1) / math.sqrt(len(numbers))
     wanted = (numbers.mean() - POINT * error, numbers.mean() + POINT * error)
-    assert moments.mean_interval() == pytest.approx(wanted, rel=1e-12)
-    fourth = ((numbers - numbers.mean()) ** 4).mean()  # Cramer 1946: Var(s^2) = (mu_4 - sigma^4) / n and terms in 1/n^2
-    variance = numbers.var(ddof=1)
-    half = POINT * math.sqrt((fourth - variance**2) / n)
-    low, high = moments.variance_interval()
-    assert high - low == pytest.approx(2 * half, rel=0.01)
-    assert variance - low == pytest.approx(half, rel=0.02)
-    assert high - variance == pytest.approx(half, rel=0.02)
-    chi_square = POINT * variance * math.sqrt(2 / n)
-    assert half > 1.5 * chi_square, "which would be wrong here"
+    assert ScoreMoments.of(numbers).mean_interval() == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [5, 12, 200])
