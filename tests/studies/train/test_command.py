@@ -75,11 +75,3 @@ def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.Monkey
         stored, kept = (load_file(f"{folder}/{file}") for folder in ("whole", "part"))
         assert stored.keys() == kept.keys() | {name for name in stored if "additive/3/" in name}
         assert all(torch.equal(stored[name], tensor) for name, tensor in kept.items())
-
-
-def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt_after(0, monkeypatch)
-    result = attncli("train", *TWO)
-    assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "interrupted; what was finished is kept, nothing else\n"
-    assert names_in(here) == []

@@ -34,10 +34,6 @@ class Noisy(Mine):
         self.drawn.append(noise)
         return nn.functional.dropout(queries, 0.3) @ self.matrix @ keys.mT + noise
 
-class Overwriting(Mine):
-    def forward(self, queries, keys):
-        return super().forward(queries, keys).exp().mul_(2).exp()
-
 class Backwards(Mine):
     def forward(self, queries, keys):
         scores = super().forward(queries, keys)
@@ -50,10 +46,6 @@ def refuse(gradient):
 class Detached(Mine):
     def forward(self, queries, keys):
         return super().forward(queries, keys).detach()
-
-class Whole(Mine):
-    def forward(self, queries, keys):
-        return super().forward(queries, keys).long()
 
 class Counting(Mine):
     def __init__(self, query_size, key_size):
@@ -104,10 +96,8 @@ NO_GRADIENT = (
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Overwriting", "the gradient of the scorer gave RuntimeError: one of the variables needed"),
         ("Backwards", "the gradient of the scorer gave KeyError: 'gradient' (line "),
         ("Detached", NO_GRADIENT),
-        ("Whole", NO_GRADIENT),
     ],
 )
 def test_own_scorers_that_cannot_learn_are_named(name: str, message: str, own: None) -> None:
