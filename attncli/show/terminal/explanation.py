@@ -1,7 +1,6 @@
 """One query worked out, as a student would write it down: scores, weights, output."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import fsum
 from typing import Any
 
@@ -25,31 +24,13 @@ Line = tuple[str, Any]  # a name, and a number or a vector
 
 
 def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
-    """Return all steps of an explained query, in at most `most` lines.
-
-    To fit, the steps of the score are shown for fewer keys, and if that is not enough, fewer keys are listed.
-    """
+    """Return all steps of an explained query, in at most `most` lines: of the score for as many keys as fit."""
     keys = len(explained.keys)
 
     def parts(written: int | None) -> Iterator[RenderableType]:
-        written = keys if written is None else written
-        return _parts(fewer(explained, -written) if written < 0 else explained, width, max(written, 0))
+        return _parts(explained, width, keys if written is None else written)
 
-    return fit(parts, (), width, most, range(keys, min(-keys, -1), -1))
-
-
-def fewer(explained: Explanation, count: int) -> Explanation:
-    """Return the explanation with the `count` listed keys with the smallest weights moved from `keys` to `rest`."""
-    ranked = [row["key"] for row in _by_weight(explained.keys)]
-    kept, gone = ranked[:-count], ranked[-count:]
-    rows = [row for row in explained.keys if row["key"] in gone] + ([explained.rest] if explained.rest else [])
-    rest = {
-        "keys": sum(row.get("keys", 1) for row in rows),
-        "weight_steps": {name: fsum(row["weight_steps"][name] for row in rows) for name in rows[0]["weight_steps"]},
-        **{name: fsum(row[name] for row in rows) for name in WEIGHTS if name in rows[0]},
-        "part": [fsum(column) for column in zip(*(row["part"] for row in rows), strict=True)],
-    }
-    return replace(explained, keys=[row for row in explained.keys if row["key"] in kept], rest=rest)
+    return fit(parts, (), width, most, range(keys, -1, -1))
 
 
 def _by_weight(rows: Sequence[Row]) -> list[Row]:
