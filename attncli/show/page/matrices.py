@@ -17,7 +17,7 @@ A view is a mapping with these keys:
 - `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are
   mappings for each choice of colours ("", linear, root, log): `values` has one scale for all of `labels`, or one for
   each; `differences` has the scales of differences from each of `labels`. A scale has `edges` (base64 of the 255
-  limits between 256 colours, as float32), `bounds` (values beyond them are counted at the colour bar), `ticks` (pairs
+  limits between 256 colours, as float32), `isBelow` and `isAbove` (whether values lie beyond an end), `ticks` (pairs
   of a place along the bar and a text), `label`, `decimals` of numbers in cells (null: an exponent), and `diverging`,
   which chooses the colours.
 - `bytes`: 4 for numbers in float32, 2 for numbers in bfloat16, which is the upper half of float32.
@@ -42,7 +42,7 @@ from attncli.numbers import cell_decimals, exact
 from attncli.results import STAGES, Result, Row, tensor_name
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means, unmasked
-from attncli.show.pictures.scales import QUANTITIES, ROUNDING, SCORES, ColourScale, Kind, colour_scale, difference_of
+from attncli.show.pictures.scales import QUANTITIES, SCORES, ColourScale, Kind, colour_scale, difference_of
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT, ROUNDED = 4, 2  # bytes of a number
@@ -203,10 +203,10 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Row:
 def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Row:
     shares = np.linspace(0, 1, COLOURS + 1)
     values = np.asarray(scale.norm.inverse(shares))
-    slack = ROUNDING * (scale.high - scale.low)
     return {
         "edges": base64.b64encode(values[1:-1].astype("<f4").tobytes()).decode(),
-        "bounds": [scale.low - min(slack, ROUNDING * abs(scale.low) or slack), scale.high + slack],
+        "isBelow": scale.extend in ("min", "both"),
+        "isAbove": scale.extend in ("max", "both"),
         "ticks": [[share, exact(float(scale.norm.inverse(share)), 3)] for share in TICKS],
         "label": scale.label(quantity),
         "decimals": cell_decimals(max(float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in numbers)),

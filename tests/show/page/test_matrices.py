@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import attncli
 from attncli.numbers import number
 from attncli.show.pictures.scales import colour_scale
-from tests.cli import experiment, good, run
+from tests.cli import good
 from tests.show.page.conftest import Open, ready, report
 from tests.show.page.pages import TOKENS, attention, box_of, choose, has_numbers, pixels, point, settles, state
 
@@ -171,31 +171,12 @@ def test_colours_are_those_of_the_scale(
         assert [ends[0], ends[-1]] == pytest.approx([scale.low, scale.high], rel=0.06)
 
 
-def test_cells_beyond_the_colours_are_counted_at_their_bar(open_page: Open, tmp_path: Path) -> None:
-    """The counts are also in the text for screen readers."""
-    shape = {"shape": [1, 1, 160, 8], "std": 0.5}
-    config = {"data": dict.fromkeys(("queries", "keys", "values"), shape), "mask": {"causal": "top_left"}}
-    run(experiment(tmp_path / "causal.yaml", scorers=["scaled_dot"], **config), tmp_path / "run")
-    weights = load_file(tmp_path / "run" / "tensors.safetensors")["scaled_dot/weights"][0, 0]
-    cells = weights[np.tril(np.ones((160, 160), bool))]
-    below = int((cells < colour_scale([cells], "weights", kind="log").low * (1 - 1e-5)).sum())
-    assert below > 0
-    page = open_page(report(tmp_path / "report.html", tmp_path / "run"), "colours=log")
-    expect(page.locator(".beyond span").first).to_have_text(f"◀ {below} cells below")
-    expect(page.locator(".beyond span").nth(1)).to_have_text("weight, logarithm")
-    expect(page.locator(".beyond span").nth(2)).to_be_empty()
-    expect(page.locator(".cells")).to_have_attribute("aria-label", re.compile(f", {below} cells below$"))
-    page.evaluate("() => (location.hash = '')")
-    expect(page.locator(".beyond span").nth(1)).to_have_text("weight, square root")
-    expect(page.locator(".beyond span").first).to_be_empty()
-
-
 def test_scores_of_each_label_have_a_bar_and_colours_around_0(open_page: Open, file: Path, folder: Path) -> None:
     tensors = load_file(folder / "tensors.safetensors")
     valid, page = tensors["valid"], open_page(file, "stage=scores&batch=0&head=1", color_scheme="light")
     expect(page.locator(".caption").first).to_contain_text("scores")
     bars = page.locator(".scale:visible")
-    assert bars.locator(".beyond span:nth-child(2)").all_inner_texts() == [f"{label}: score" for label in LABELS]
+    assert bars.locator(".label").all_inner_texts() == [f"{label}: score" for label in LABELS]
     for panel, label in enumerate(LABELS):
         scores = tensors[f"{label}/scores"]
         end = float(np.abs(scores[valid]).max())

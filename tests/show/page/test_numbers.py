@@ -231,7 +231,8 @@ def check_scale(found: dict[str, Any], scale: ColourScale, values: Tensor) -> No
     assert [share for share, _ in found["ticks"]] == [0, 0.25, 0.5, 0.75, 1]
     ends = [float(found["ticks"][end][1]) for end in (0, -1)]
     assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
-    assert found["bounds"] == pytest.approx([scale.low, scale.high], rel=1e-4, abs=1e-4)
+    assert found["isBelow"] == (scale.extend in ("min", "both"))
+    assert found["isAbove"] == (scale.extend in ("max", "both"))
     assert found["diverging"] == scale.is_diverging
 
 

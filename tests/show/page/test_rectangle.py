@@ -61,15 +61,13 @@ def test_numbers_and_masked_cells_of_two_bytes(page: Page) -> None:
     assert shown == [column < VALID for _ in range(N) for column in range(M)]
 
 
-def test_numbers_beyond_the_colours_are_written_and_counted(page: Page) -> None:
+def test_numbers_beyond_the_colours_are_written_and_have_arrows(page: Page) -> None:
     choose(page, "batch", "1")
     expect(page.get_by_text("the scores differ most at query 2, key 2: k2: dot inf, cosine 1.00")).to_be_visible()
     numbers = page.locator(".numbers").first.locator("span")
     assert numbers.all_inner_texts()[2 * M : 2 * M + VALID] == ["0.13", "0.50", "∞", "−∞", "nan"]
-    expect(page.locator(".beyond").first.locator("span")).to_have_text(
-        ["◀ 1 cell below", "dot: score", "1 cell above ▶"]
-    )
-    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("1 cell below, 1 cell above$"))
+    expect(page.locator(".scale .label").first).to_have_text("◀ dot: score ▶")
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("colours from -2 to 2$"))
     light, dark = (numbers.nth(cell).evaluate("(cell) => getComputedStyle(cell).color") for cell in (M + 4, M + 2))
     assert (light, dark) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "on the colours of 0 and of the largest number"
 

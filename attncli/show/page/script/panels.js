@@ -160,15 +160,15 @@ function cellNumber(value, { scale: { decimals }, isDifference }) {
   return sign + text.replace(/^-/, "").replace("-", "−");
 }
 
-/** A colour bar with the values of its colours, and the numbers of cells beyond them. */
+/** A colour bar with the values of its colours, and an arrow at an end with cells beyond it. */
 class ColourBar {
   #canvas = make("canvas", { width: COLOURS, height: 1 });
   #ticks = make("div", { className: "ticks" });
-  #beyond = make("div", { className: "beyond" });
-  element = make("div", { className: "scale", "aria-hidden": "true" }, this.#canvas, this.#ticks, this.#beyond);
+  #label = make("div", { className: "label" });
+  element = make("div", { className: "scale", "aria-hidden": "true" }, this.#canvas, this.#ticks, this.#label);
 
   /** Show the scale of several pictures, or, with its title, of one. Return it in words. */
-  show(pictures, unit, isOfOne) {
+  show(pictures, isOfOne) {
     this.element.hidden = !pictures.length;
     if (!pictures.length) return "";
     const { scale, title } = pictures[0];
@@ -181,19 +181,8 @@ class ColourBar {
       return tick;
     });
     this.#ticks.replaceChildren(...ticks);
-    const count = (isBeyond) =>
-      pictures.reduce((sum, { values, shown }) => sum + values.reduce((of, value, i) => of + (shown[i] && isBeyond(value)), 0), 0);
-    const [low, high] = scale.bounds;
-    const counts = [count((value) => value < low), count((value) => value > high)];
-    const [below, above] = counts.map((of) => of && counted(of, unit));
-    this.#beyond.replaceChildren(
-      make("span", {}, below ? `◀ ${below} below` : ""),
-      make("span", {}, isOfOne ? `${title}: ${scale.label}` : scale.label),
-      make("span", {}, above ? `${above} above ▶` : ""),
-    );
-    const words = [`colours from ${scale.ticks[0][1]} to ${scale.ticks.at(-1)[1]}`];
-    if (below) words.push(`${below} below`);
-    if (above) words.push(`${above} above`);
-    return words.join(", ");
+    const label = isOfOne ? `${title}: ${scale.label}` : scale.label;
+    this.#label.textContent = `${scale.isBelow ? "◀ " : ""}${label}${scale.isAbove ? " ▶" : ""}`;
+    return `colours from ${scale.ticks[0][1]} to ${scale.ticks.at(-1)[1]}`;
   }
 }

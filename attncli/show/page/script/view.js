@@ -140,7 +140,7 @@ class MatricesView {
     const scales = [...new Set(drawn.toSorted((a, b) => a.isDifference - b.isDifference).map(({ scale }) => scale))];
     const words = this.#bars.map((bar, i) => {
       const own = drawn.filter(({ scale }) => scale === scales[i]);
-      return bar.show(own, data.unit, scales.length > 1 && own.length === 1);
+      return bar.show(own, scales.length > 1 && own.length === 1);
     });
     const size = `${counted(data.n, "query", "queries")} by ${counted(data.m, "key")}`;
     pictures.forEach((picture, i) => {
