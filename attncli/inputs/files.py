@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 import torch
@@ -32,7 +32,6 @@ from attncli.inputs.device import too_large
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
 MOST_AXES = 64  # torch cannot compute with more
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
-LONGEST_TENSOR_NAME = 500  # characters; names in large models have about 100
 CSV_MEMORY = 20  # bytes per byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
 SEPARATORS = ";,\t"  # of a CSV, by priority: the first that occurs in the first row, else spaces
 NUMBERS = "biuf"  # numpy.dtype.kind of numbers
@@ -41,14 +40,10 @@ SAVE_TENSORS = "save tensors alone, for instance model.state_dict(), with torch.
 
 
 class Entry(NamedTuple):
-    """A tensor in a file that is not read yet: its size in bytes, and a function that reads it into new memory.
-
-    Text, dates and Python objects in an .npz are no numbers: their function raises an InputError.
-    """
+    """A tensor in a file that is not read yet: its size in bytes, and a function that reads it into new memory."""
 
     size: int
     read: Callable[[], Tensor]
-    is_numeric: bool = True
 
 
 Entries: TypeAlias = Mapping[str | None, Entry]  # by name; the name is None in formats without names
@@ -72,13 +67,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return all tensors of a file by name, each as `read_tensor` returns it.
 
     A tensor without a name gets the file's stem as its name. Tensors in dicts and lists of a .pt have dotted names
-    (`state_dict.W.weight`). Arrays of an .npz that hold no numbers are skipped.
+    (`state_dict.W.weight`). Arrays of an .npz that hold no real numbers do not count.
 
     Raises:
         InputError: with the path `file`, as in `read_tensor`.
     """
     file = TensorFile.opened(path)
-    return {name or path.stem: tensor for name, tensor in file.read_all(file.numeric).items()}
+    return {name or path.stem: tensor for name, tensor in file.read_all(file.entries).items()}
 
 
 @dataclass(frozen=True)
@@ -105,19 +100,10 @@ class TensorFile:
             entries = FORMATS[path.suffix.lower()](path)
         if not entries:
             raise problem(path, "holds no tensors; expected at least one")
-        longest = max((name for name in entries if name), key=len, default="")
-        if len(longest) > LONGEST_TENSOR_NAME:
-            name = f"holds a tensor whose name {show(longest)} has {len(longest):,} characters"
-            raise problem(path, f"{name}; expected at most {LONGEST_TENSOR_NAME}", "rename it")
         return cls(path, entries)
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
-
-    @property
-    def numeric(self) -> list[str | None]:
-        """The names of the entries that hold numbers; of all entries if none does."""
-        return [name for name, entry in self.entries.items() if entry.is_numeric] or [*self.entries]
 
     def read(self, name: str | None = None) -> Tensor:
         """Return one tensor as `read_tensor` does.
@@ -125,10 +111,10 @@ class TensorFile:
         Raises:
             InputError: as in `read_tensor`.
         """
-        if name is None and len(self.numeric) == 1:
-            (name,) = self.numeric
+        if name is None and len(self.entries) == 1:
+            (name,) = self.entries
         if name not in self.entries:
-            known = [entry for entry in self.numeric if entry is not None]
+            known = [entry for entry in self.entries if entry is not None]
             if name is None:
                 message, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
             elif not known:
@@ -203,34 +189,16 @@ def _named(path: Path, entries: list[tuple[str | None, Entry]]) -> Entries:
 def _npy(path: Path) -> Entries:
     dtype, entry = _array(path, path.stat().st_size, lambda: open_file(path))
     if dtype.kind not in NUMBERS:
-        raise _not_real(path, dtype)
+        content = f"Python objects, {CODE}" if dtype.kind == "O" else f"entries of type {dtype.name}"
+        raise problem(path, f"holds {content}; expected real numbers", "save an array of numbers")
     return {None: entry}
 
 
 def _npz(path: Path) -> Entries:
     with open_file(path) as file, ZipFile(file) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-    if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
-        # Other methods may allocate gigabytes before the first byte.
-        raise problem(path, "compressed in a way that NumPy does not use", "save it with numpy.savez_compressed")
     arrays = [(info.filename[:-4], *_array(path, info.file_size, partial(_member, path, info))) for info in members]
-    return _named(
-        path, [(name, entry if dtype.kind in NUMBERS else _refused(path, name, dtype)) for name, dtype, entry in arrays]
-    )
-
-
-def _refused(path: Path, name: str, dtype: np.dtype[Any]) -> Entry:
-    """Return the Entry of an array that is not real; whoever reads it gets an InputError."""
-
-    def read() -> Tensor:
-        raise _not_real(path, dtype, f"its array {show(name)} ")
-
-    return Entry(0, read, is_numeric=dtype.kind == "c")
-
-
-def _not_real(path: Path, dtype: np.dtype[Any], array: str = "") -> InputError:
-    content = f"Python objects, {CODE}" if dtype.kind == "O" else f"entries of type {dtype.name}"
-    return problem(path, f"{array}holds {content}; expected real numbers", "save an array of numbers")
+    return _named(path, [(name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS])
 
 
 @contextmanager
@@ -261,8 +229,6 @@ def _array(
 
 def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the array in native byte order and C order, in a dtype that torch has."""
-    if array.dtype == np.bool_:  # bytes other than 0 and 1 become True
-        return np.asarray(array.view(np.uint8) != 0, order="C")
     wide = array.dtype.kind == "f" and array.dtype.itemsize > 8  # long double
     return np.asarray(array, dtype=np.dtype(np.float64) if wide else array.dtype.newbyteorder("="), order="C")
 
@@ -278,18 +244,15 @@ def _pt(path: Path) -> Entries:
     with open_file(path) as file, ZipFile(file) as archive:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # torch unpacks any amount
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
-        pickles = [archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")]
-    if not pickles:
+        is_saved = any(name.endswith("data.pkl") for name in archive.namelist())
+    if not is_saved:
         raise problem(path, "a zip archive that torch.save did not write", SAVE_TENSORS)
-    names = ["bytearray"] if any(b"bytearray\n" in text for text in pickles) else []  # torch allows it, at any size
     try:
-        loaded = None if names else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        if not names:
-            raise broken(path, "its pickle cannot be read") from error
-    if names:
-        raise problem(path, f"holds Python objects ({listed(names)}), {CODE}", SAVE_TENSORS)
+        if names := torch.serialization.get_unsafe_globals_in_checkpoint(path):
+            raise problem(path, f"holds Python objects ({listed(names)}), {CODE}", SAVE_TENSORS) from error
+        raise broken(path, "its pickle cannot be read") from error
     tensors = _flat(loaded, "", set())
     return _named(path, [(name or None, _tensor(path, name, tensor)) for name, tensor in tensors])
 

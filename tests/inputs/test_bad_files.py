@@ -1,7 +1,6 @@
 """Files that are missing, wrong, damaged or dangerous: each gives its message and does no harm."""
 
 import os
-import pickle
 import random
 import struct
 import zipfile
@@ -52,18 +51,13 @@ NOTHING = "holds no tensors; expected at least one"
 
 OTHER_KINDS = [
     ("q.npz", PT, NOTHING),
-    ("q.npz", zipped({"notes.txt": b"-"}), NOTHING),
+    ("q.npz", zipped({"notes.txt": b"-", "words.npy": array(np.array(["the"]))}), NOTHING),
     ("q.safetensors", safetensors({}), NOTHING),
     ("q.pt", NPZ, f"a zip archive that torch.save did not write; {SAVE}"),
     ("q.csv", "# caf\xe9\n1,2\n".encode("latin-1"), "not text in UTF-8; save it as UTF-8"),
     ("q.csv", NPY, "not text in UTF-8; save it as UTF-8"),
     ("q.bin", PT, ENDINGS),
     ("q", NPY, ENDINGS),
-    (
-        "q.npz",
-        zipped({"q.npy": NPY}, zipfile.ZIP_LZMA),
-        "compressed in a way that NumPy does not use; save it with numpy.savez_compressed",
-    ),
     (
         "q.pt",
         zipped({"a/data.pkl": b"\x80\x02N."}, zipfile.ZIP_DEFLATED),
@@ -83,16 +77,6 @@ NO_NUMBERS = [
     ("q.npy", array(np.array(["2024"], "M8[D]")), f"holds entries of type datetime64[D]; {ARRAY}"),
     ("q.npy", array(np.zeros(2, [("x", "f4"), ("\x1b[31m", "f4")])), f"holds entries of type void64; {ARRAY}"),
     (
-        "q.npz",
-        zipped({"words.npy": array(np.array(["the"]))}),
-        f'its array "words" holds entries of type str96; {ARRAY}',
-    ),
-    (
-        "q.npz",
-        zipped({"q.npy": array(np.ones(2) * 1j)}),
-        f'its array "q" holds entries of type complex128; {ARRAY}',
-    ),
-    (
         "q.safetensors",
         safetensors({"q": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
         f'its tensor "q" holds entries of type complex64; {DENSE}',
@@ -109,11 +93,6 @@ NO_NUMBERS = [
 DANGEROUS = [
     ("q.pt", pt(nn.Linear(1, 1)), f"holds Python objects (torch.nn.modules.linear.Linear), {NEVER}; {SAVE}"),
     ("q.pt", pickled(call("os", "system", text("touch harm"))), f"holds Python objects (os.system), {NEVER}; {SAVE}"),
-    (
-        "q.pt",
-        pickled(call("builtins", "bytearray", integer(1 << 45))),
-        f"holds Python objects (bytearray), {NEVER}; {SAVE}",
-    ),
     ("q.pt", pickled(b"]" * 100 + b"a" * 99), NOTHING),
     ("q.pt", pickled(b"]" + b"q\x00h\x00\x86" * 30), NOTHING),
 ]
@@ -157,35 +136,19 @@ def test_a_csv_that_is_no_matrix(tmp_path: Path, text: str, line: int, reason: s
 
 
 DAMAGED = [
-    *[("q.npy", other) for other in (SAFE, b"1,2\n3,4\n", NPY + b"\0")],
-    *[("q.npz", other) for other in (NPY, zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}))],
-    *[("q.pth", other) for other in (SAFE, pickle.dumps(FLOATS), pickled(b"N)R"))],
-    ("q.safetensors", b"\x89HDF\r\n\x1a\n"),
-    *[("q.npy", NPY[:9]), ("q.npz", NPZ[:-30]), ("q.pt", PT[:-30]), ("q.safetensors", SAFE[:-1])],
+    *[("q.npy", other) for other in (SAFE, NPY[:9], NPY + b"\0")],
+    *[("q.npz", other) for other in (NPY, NPZ[:-30], zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}))],
+    *[("q.pth", other) for other in (SAFE, PT[:-30], pickled(b"N)R"))],
     ("q.npz", NPZ.replace(FLOATS.tobytes(), FLOATS.tobytes()[::-1])),  # the checksum is another
-    ("q.npz", NPZ.replace(b"PK\x01\x02", b"PK\x01\x03")),
-    ("q.npz", zipped({"q.npy": npy_with(b"(" * 4000)})),
     ("q.npz", zipped({"q.npy": npy_with(b" " * (1 << 22), version=2)}, zipfile.ZIP_DEFLATED)),  # a small file
-    ("q.npy", npy_with(b" " * 60_000)),
     ("q.npy", npy("<f4", (-1, -6), bytes(24))),
-    ("q.npy", npy_with(b"\xff", version=3)),
-    ("q.npy", npy("<f4", (2,), bytes(8), version=9)),
-    ("q.npy", npy("<f4", "(2**40,)", bytes(8))),
     ("q.npy", npy("<f4", (1,) * 70, bytes(4))),
-    ("q.pt", pickled(b"\x00")),
-    ("q.pt", pickled(tensor(4, (1 << 40,), (1,)))),
     ("q.pt", pickled(tensor(1 << 40, (1 << 40,), (1,)))),
-    ("q.pt", pickled(tensor(4, (2,), (-1,)))),
     ("q.pt", pickled(tensor(4, (1 << 62, 1 << 62), (0, 0)))),
     *[("q.pt", pickled(call("torch", "FloatTensor", integer(1 << bits)))) for bits in (16, 45)],
     ("q.pt", pickled(b"]" * 5000 + b"a" * 4999)),
-    ("q.pt", zipped({"a/constants.pkl": b"", "a/data.pkl": b""})),
-    ("q.safetensors", struct.pack("<Q", 1 << 31) + b"{}"),
-    ("q.safetensors", safetensors(b'{"a":' * 5000)),
-    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}})),
+    ("q.safetensors", SAFE[:-1]),
     ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [1 << 62] * 2, "data_offsets": [0, 4]}}, bytes(4))),
-    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, bytes(4))),
-    ("q.safetensors", safetensors({"q": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}}, bytes(4))),
 ]
 
 
