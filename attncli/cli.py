@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from attncli import __version__
 from attncli.commands.command import LateCommand, PlainHelp
 from attncli.commands.streams import WRONG_INPUT, discard, discard_closed_terminal, print_error
-from attncli.errors import InputError, got, ran_out, refusal
+from attncli.errors import InputError, ran_out, refusal
 from attncli.stopping import MESSAGE, signals
 from attncli.studies import STUDIES
 
@@ -50,8 +50,6 @@ class Cli(PlainHelp, TyperGroup):
         with _errors_shown():
             if "--help" not in args:  # it needs no working directory
                 _check_working_directory()
-            for argument in args:
-                _check_text(argument)
             return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
@@ -66,16 +64,6 @@ def _check_working_directory() -> None:
     except FileNotFoundError as error:
         message = "got a working directory that does not exist any more; change to another"
         raise InputError.of(message, where="attncli") from error
-
-
-def _check_text(argument: str) -> None:
-    """Raise an InputError if an argument has characters that no file name can have; typer would show a traceback."""
-    try:
-        is_good = b"\0" not in os.fsencode(argument)
-    except UnicodeEncodeError:
-        is_good = False
-    if not is_good:
-        raise InputError.of(got(argument, "expected text without null characters and lone surrogates"), where="attncli")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
-from attncli.commands.streams import EXPECTATION_FAILED, FAILED, ErrorStream, print_error, print_line, print_note
+from attncli.commands.streams import EXPECTATION_FAILED, FAILED, print_error, print_line, print_note
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, Document, read_document
 from attncli.config.models import DEFAULT_STUDY
@@ -125,7 +125,7 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
 @contextmanager
 def _working(name: str, output: Output) -> Iterator[Progress]:
     """Show the progress of the `with` block on stderr, and redirect the prints of custom scorers to stderr."""
-    with redirect_stdout(ErrorStream()), running(name, output.quiet, output.json) as progress:
+    with redirect_stdout(sys.stderr), running(name, output.quiet, output.json) as progress:
         yield progress
 
 

@@ -52,18 +52,6 @@ def print_written(paths: Sequence[Path], notes: Iterable[str], quiet: bool, open
         typer.launch(str(paths[0]))
 
 
-class ErrorStream:
-    """A stream that writes to stderr, to be used as stdout while custom scorers run."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
-
-    def write(self, text: str) -> int:
-        """Write text to stderr, if it can be written, and return the length of the text."""
-        print_error(text, end="")
-        return len(text)
-
-
 def discard(stream: IO[Any]) -> None:
     """Discard the buffered and future output of a stream, by redirecting it to the null device."""
     _discard(stream.fileno())

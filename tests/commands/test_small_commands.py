@@ -98,13 +98,6 @@ def test_help_shows_no_types_and_breaks_no_word(command: str) -> None:
     assert [name for name in names if name not in text] == []
 
 
-@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
-@pytest.mark.parametrize("before", [["run"], ["run", "d2l", "--out"], ["heatmap"], ["init", "d2l", "--out"]])
-def test_text_that_no_file_can_have_as_its_name(before: list[str], text: str) -> None:
-    expected = "expected text without null characters and lone surrogates"
-    assert re.fullmatch(rf'attncli: got "a.*b"; {expected}', refusal(*before, text))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["", "run", "train"])
 def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
