@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -272,22 +271,9 @@ def _make(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
         message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
         if entry.scorer in SCORERS:  # it can be too large only
             message = f"got options that make {entry.scorer} too large for torch; use smaller ones"
-        elif not _takes_sizes(entry):
-            message = f"{entry.scorer} cannot be made with the sizes of a query and a key; write {SIGNATURE}"
+        elif isinstance(error, TypeError):
+            message += f"; expected {SIGNATURE}"
         raise InputError.of(message) from error
-
-
-def _takes_sizes(entry: ScorerEntry) -> bool:
-    """Whether the scorer's class has an `__init__` of its own that takes the sizes of a query and a key."""
-    if entry.implementation.__init__ is nn.Module.__init__:  # type: ignore[misc]
-        return False
-    try:
-        inspect.signature(entry.implementation).bind(1, 1, **entry.options)
-    except TypeError:
-        return False
-    except ValueError:  # a class in C has no signature
-        return True
-    return True
 
 
 def _load_parameters(scorer: Scorer, source: ParameterFile) -> None:

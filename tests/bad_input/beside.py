@@ -111,15 +111,6 @@ class Bare(nn.Module):
         return queries @ keys.mT
 
 
-class Sizeless(Bare):
-    def __init__(self, *, power: int = 2):
-        super().__init__()
-
-
-class Mistyped(Bare):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-        self.name = "size " + query_size
 """
 
 CALL = {

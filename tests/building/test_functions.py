@@ -139,7 +139,7 @@ def test_what_is_no_function_of_queries_and_keys() -> None:
         message([dict]) == "attncli.run: scorers[0].scorer: got the class dict; expected a subclass of torch.nn.Module"
     )
     assert message([Plain]).startswith(
-        f"attncli.run: scorers[0]: {__name__}:Plain cannot be made with the sizes of a query"
+        f"attncli.run: scorers[0]: making {__name__}:Plain with query_size=4 and key_size=4 gave TypeError: "
     )
     assert message([nn.Identity()]).startswith("attncli.run: scorers[0]: the scorer gave TypeError: ")
     assert message([lambda queries: queries]).startswith("attncli.run: scorers[0]: the scorer gave TypeError: ")
