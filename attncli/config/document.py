@@ -16,7 +16,7 @@ from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.opening import UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
 from attncli.config.short_forms import options_in
-from attncli.config.short_paths import applied
+from attncli.config.short_paths import SCORER, SCORERS, applied
 from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
@@ -88,9 +88,9 @@ class Document:
         """Return a sort key, and the problem with its place: `file:line:column`, an override, or both."""
         if problem.where:
             return (sys.maxsize, -1), problem
-        if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
-            problem = replace(problem, path=("scorer", *problem.path[1:]))  # written as `scorer` in the YAML
         line, column, depth = position(self.root, problem.path, problem.at_key)
+        if not depth and problem.path[:1] == (SCORERS,):
+            line, column, depth = position(self.root, (SCORER, *problem.path[1:]), problem.at_key)
         there = problem.path[:depth]  # the path of the enclosing mapping, if the key is missing
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         overrides = [(index, override) for index, full in self.full_overrides.items() for override in full]

@@ -41,13 +41,7 @@ def _also_singular(schema: dict[str, Any]) -> None:
         for key in ("items", "minItems", "type"):
             del properties["scorers"][key]
         properties["scorer"] = {"anyOf": kinds, "description": "another name of `scorers`; default: as for `scorers`"}
-        schema["not"] = {"required": ["scorers", "scorer"]}
-        if "scorers" in schema.get("required", []):
-            schema["required"].remove("scorers")
-            schema["anyOf"] = [{"required": ["scorers"]}, {"required": ["scorer"]}]
-            if "data" in properties:  # a captured model has scorers by default
-                captured = {"required": ["capture"], "type": "object"}
-                schema["anyOf"].append({"required": ["data"], "properties": {"data": captured}})
+        schema["required"] = [key for key in schema.get("required", []) if key != "scorers"]
 
 
 class Experiment(Model):
@@ -80,8 +74,6 @@ class Experiment(Model):
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of the YAML data with `scorers` as a list of mappings, without short forms."""
         written = dict(data)
-        if "scorers" not in written and "scorer" in written:
-            written["scorers"] = written.pop("scorer")
         entries = written.get("scorers")
         if isinstance(entries, str | dict) or callable(entries):
             entries = [entries]

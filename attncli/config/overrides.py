@@ -147,7 +147,7 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
             message = f"got {dotted(change.path)}; there is no list `{here}` to change; give `{here}` first"
             raise InputError.of(message, where=change.described(source))
         target = {}
-    if change.path[0] in ("scorers", "scorer") and isinstance(target, str):
+    if change.path[0] == "scorers" and isinstance(target, str):
         if depth == 2 and "=" not in target:
             target = {"scorer": target}
         elif change.path[2:depth] == (KEY_OF_NORMALIZER,):

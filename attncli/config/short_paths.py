@@ -12,7 +12,7 @@ from attncli.config.scorer_entries import ONCE
 from attncli.config.short_forms import all_option_paths, is_known, option_paths, scorer_of
 from attncli.errors import Collector, InputError, dotted
 
-SCORERS, SCORER = "scorers", "scorer"  # the key of the entries, and its other name
+SCORERS, SCORER = "scorers", "scorer"  # the key of the entries, and its other name, which becomes the first
 
 
 def applied(
@@ -29,8 +29,10 @@ def applied(
     """
     collector, full = Collector(), dict[int, list[Override]]()
     data = {} if data is None and overrides else data
+    if isinstance(data, dict) and SCORER in data and SCORERS not in data:
+        data = {SCORERS if key == SCORER else key: value for key, value in data.items()}
     names = {override.path[0] for override in overrides if override.may_be_short}
-    for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path not in ((SCORERS,), (SCORER,))):
+    for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path != (SCORERS,)):
         with collector.under():
             data, full[index] = _with_full_paths(overrides[index], data, model, names)
             for override in full[index]:
@@ -63,7 +65,9 @@ def _with_full_paths(
         raise InputError.of(_ambiguous(change, paths + entries), where=where)
     if paths:
         return data, [replace(change, path=paths[0])]
-    if model is None or key in model.keys_in_yaml() or (key == SCORER and SCORERS not in data):
+    if key == SCORER and SCORERS not in data:
+        return data, [replace(change, path=(SCORERS, *change.path[1:]))]
+    if model is None or key in model.keys_in_yaml():
         return data, [change]
     return _of_scorers(change, data, model, names)
 
@@ -75,17 +79,16 @@ def _writes(entry: object, key: str | int) -> bool:
 def _of_scorers(
     change: Override, data: dict[str, Any], model: type[Experiment], names: Collection[str | int]
 ) -> tuple[Any, list[Override]]:
-    name, where = SCORER if SCORER in data and SCORERS not in data else SCORERS, change.where or change.text
-    written = data.get(name)
+    where, written = change.where or change.text, data.get(SCORERS)
     listed = [
         scorer_of(entry, names) if isinstance(entry, str) and "=" in entry else entry for entry in _as_list(written)
     ]
     default = model.model_fields[SCORERS].get_default(call_default_factory=True)
-    entries = model.normalised(data if written is None else {**data, name: listed}).get(SCORERS, default)
+    entries = model.normalised(data if written is None else {**data, SCORERS: listed}).get(SCORERS, default)
     if not isinstance(entries, list):
         return data, [change]
     paths = _paths(entries, change)
-    full = [(name, *path) for path in paths]
+    full = [(SCORERS, *path) for path in paths]
     kinds = {len(path) for path in paths}  # paths of the scorers' options, and of the normalisers'
     if len(kinds) > 1 or (len(paths) > 1 and change.path[0] in ONCE):
         raise InputError.of(_ambiguous(change, full), where=where)
@@ -93,11 +96,11 @@ def _of_scorers(
         return data, []
     if not full and (kept := _paths(entries, change, all_option_paths)):
         message = f"got {dotted(change.path)}, which entries of the model's own scores keep; expected a whole path"
-        raise InputError.of(f"{message}, such as {dotted((name, *kept[0]))}", where=where)
+        raise InputError.of(f"{message}, such as {dotted((SCORERS, *kept[0]))}", where=where)
     if written is None and any(_writes(entries[int(index)], key) for index, key, *_ in paths):
         message = f"got {dotted(change.path)}, in which the default scorers of this study differ"
         raise InputError.of(f"{message}; give `{SCORERS}` first", where=where)
-    return {**data, name: entries} if full else data, [replace(change, path=path) for path in full] or [change]
+    return {**data, SCORERS: entries} if full else data, [replace(change, path=path) for path in full] or [change]
 
 
 def _as_list(entries: object) -> list[Any]:

@@ -95,8 +95,7 @@ def beside(references: Collection[str]) -> AfterValidator:
 def with_entries(data: Mapping[str, Any], made: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the data of a config with `made(entry)` for each entry of scorers, which may have a short form."""
     written = dict(data)
-    for key in ("scorers", "scorer"):
-        entries = written.get(key)
-        if isinstance(entries, list | str | dict):
-            written[key] = [made(entry) for entry in (entries if isinstance(entries, list) else [entries])]
+    entries = written.get("scorers")
+    if isinstance(entries, list | str | dict):
+        written["scorers"] = [made(entry) for entry in (entries if isinstance(entries, list) else [entries])]
     return written

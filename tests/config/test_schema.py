@@ -146,7 +146,7 @@ REFUSED = [
     *(f"{{study: variance, {wrong}}}" for wrong in (
         "d: 0", "d: null", "d: [[1]]", "d: {from: 1, to: 4, factor: 1}", "d: [{from: 1, to: 4}]", "mean: 1e10",
         "rho: 1.5", "distribution: gauss", "from: ''", "source: a.npz", "scorers: []", "scorer: null",
-        "scorers: [{scorer: dott}]", "scorer: dot, scorers: [dot]", "valid_lens: [2]", "samples: 9", "rows: 3",
+        "scorers: [{scorer: dott}]", "valid_lens: [2]", "samples: 9", "rows: 3",
     )),
     *(f"{{study: saturation, {wrong}}}" for wrong in ("keys: 1", "rows: 1.5", "samples: 1000")),
     *(f"{{study: bench, {wrong}}}" for wrong in ("n: null", "measure: weight", "measure: []", "only: [3]")),
@@ -165,7 +165,8 @@ ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
     experiment(more=f"name: {'é' * 101}"),
     *(f"{{study: variance, {wrong}}}" for wrong in (
         "samples: 1e3", "d: [4, 4]", "d: {from: 4, to: 2}", "df: 5", "distribution: student_t, df: 4",
-        "from: a.npz, d: 3", "scorers: [dot, dot]", "scorers: dott", "scorers: [{scorer: dot, dropout: 0.1}]",
+        "from: a.npz, d: 3", "scorers: [dot, dot]", "scorer: dot, scorers: [dot]",
+        "scorers: dott", "scorers: [{scorer: dot, dropout: 0.1}]",
     )),
     *map(expectation, (
         "where: {}", "above: 0, below: 1", "between: [1, 0]", "equal: [1], within: 5 %",
