@@ -10,16 +10,11 @@ from typer.core import TyperArgument, TyperCommand
 from attncli.errors import did_you_mean, got
 from attncli.studies import STUDIES
 
-NUMBERS = {  # expected values, by pydantic's type of error
-    "float_parsing": "a number",
-    "int_parsing": "a whole number",
-    "greater_than_equal": "a number of at least {ge}",
-}
 CHOICES = " is not one of "  # in typer's message, before the names
 
 
 class PlainHelp:
-    """Mixin for typer commands: their help omits Python types such as `<bool>`, and exits with 0 on a broken pipe."""
+    """Mixin for typer commands: their help omits Python types such as `<bool>`."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters without the names of their types."""
@@ -31,13 +26,6 @@ class PlainHelp:
             if is_argument:
                 param.get_usage_pieces = lambda ctx, param=param: [] if param.hidden else [_usage_of(param)]
         return params
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help; exit with 0 if its reader, such as `head`, has ended, where rich would exit with an error."""
-        try:
-            super().format_help(ctx, formatter)  # type: ignore[misc]
-        except SystemExit:
-            raise typer.Exit(0) from None
 
 
 def _usage_of(param: TyperArgument) -> str:
@@ -86,11 +74,11 @@ class LateCommand(PlainHelp, TyperCommand):
 
             if isinstance(error.__cause__, ValidationError):
                 wrong = error.__cause__.errors()[0]
-                if expected := NUMBERS.get(wrong["type"]):
-                    error.message = got(wrong["input"], f"expected {expected.format(**wrong.get('ctx', {}))}")
-                elif CHOICES in wrong["msg"]:
-                    names = [choice.strip(" '.") for choice in wrong["msg"].partition(CHOICES)[2].split(",")]
-                    error.message = got(wrong["input"], did_you_mean(wrong["input"], names))
+                _, is_choice, names = wrong["msg"].partition(CHOICES)
+                expected = wrong["msg"].removeprefix("Input ").partition(",")[0]
+                if is_choice:
+                    expected = did_you_mean(wrong["input"], [name.strip(" '.") for name in names.split(",")])
+                error.message = got(wrong["input"], expected)
             raise
         except Exception as error:
             value = str(getattr(error, "option_name", "")).lstrip("-")

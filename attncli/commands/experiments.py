@@ -130,7 +130,7 @@ def _working(name: str, output: Output) -> Iterator[Progress]:
 
 
 def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
-    """Print the tables, findings and folder of a run; open it if --open is given.
+    """Print the tables, findings and folder of a run.
 
     If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given. So it is after a
     second signal.
@@ -138,8 +138,6 @@ def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | N
     is_whole = (of == 1 or output.full) and not signals.is_urgent
     if not output.silent:
         _print_run(finished, output.full, stage or WEIGHTS) if is_whole else _print_briefly(finished, of)
-    if output.open_:
-        typer.launch(str(shortest(finished.picture or finished.folder)))
 
 
 def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
@@ -182,8 +180,7 @@ def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Print JSON on stdout."""
     text = to_json(content)
     encoding = getattr(sys.stdout, "encoding", None) or ""
-    is_utf8 = encoding.lower().replace("-", "") == "utf8"
-    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # a path with bytes that are not UTF-8
+    if encoding.lower().replace("-", "") != "utf8":
         text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's escapes
     print_line(text.removesuffix("\n"))
 

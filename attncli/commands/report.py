@@ -21,7 +21,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="The page; default: report.html in the run folder, or a new file."),
 ]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser when done.")]
 Title = Annotated[
     str | None, typer.Option("--title", metavar="TEXT", help="Title of the page, in place of the runs' names.")
 ]
@@ -32,7 +31,6 @@ def report(
     title: Title = None,
     out: Out = None,
     overwrite: OverwriteFile = False,
-    open_: Open = False,
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about runs."""
@@ -45,13 +43,11 @@ def report(
         if out.suffix.lower() not in ENDINGS:
             raise InputError.of(got(out.name, f"expected a name ending in {' or '.join(ENDINGS)}"), where="--out")
         check_file(out, overwrite)
-    collector, stored, notes = Collector(), [], []
-    real_paths: dict[Path, Path] = {}
+    collector, stored, notes = Collector(), [], list[str]()
+    once = dict[str, Path]()
     for path in runs:
-        if (first := real_paths.setdefault(Path(os.path.realpath(path)), path)) is not path:
-            is_other = path != first
-            notes.append(f"{path} is {first}, and is shown once" if is_other else f"{path} is shown once")
-            continue
+        once.setdefault(os.path.realpath(path), path)
+    for path in once.values():
         with collector.under():
             stored.append(read_run(path))
     collector.check()
@@ -67,4 +63,4 @@ def report(
     else:
         names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
         path = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
-    print_written([path], notes, quiet, open_)
+    print_written([path], notes, quiet)

@@ -14,7 +14,6 @@ from attncli.commands.options import (
     Full,
     Json,
     NoPlots,
-    Open,
     Output,
     Overwrite,
     Quiet,
@@ -105,7 +104,6 @@ def sweep(
     device: Device = None,
     dtype: DType = None,
     no_plots: NoPlots = False,
-    open_: Open = False,
     json: Json = False,
     quiet: Quiet = False,
     full: Full = False,
@@ -121,7 +119,10 @@ def sweep(
     if path is None:
         raise InputError.of("got no config; expected a YAML file, or --resume FOLDER", where="attncli sweep")
     if cluster is not None:
-        _check_without_processes(jobs=jobs, timeout=timeout)
+        for name, value in {"--jobs": jobs, "--timeout": timeout}.items():
+            if value is not None:
+                message = f"got {value:g} beside --cluster; expected one of the two; the option is for processes here"
+                raise InputError.of(message, where=name)
     texts = {"over": iter(over or ()), "with": iter(with_ or ())}
     axes = typed_axes([(option, next(texts[option])) for option in ctx.meta[ORDER]])
     overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(values)]
@@ -143,17 +144,7 @@ def sweep(
     from attncli.engine.sweeps.running import LoadedSweep  # loads torch
 
     loaded = LoadedSweep(plan, resume, jobs, cluster, timeout, fail_fast)
-    run_and_show([loaded], Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full))
-
-
-def _check_without_processes(**options: float | None) -> None:
-    """Raise InputError if any of the options, which have no effect on a Dask cluster, is not None."""
-    for name, value in options.items():
-        if value is not None:
-            message = (
-                f"got {value:g} beside --cluster; expected one of the two; the option is for processes of this machine"
-            )
-            raise InputError.of(message, where=f"--{name}")
+    run_and_show([loaded], Output(out, overwrite, no_plots, json=json, quiet=quiet, full=full))
 
 
 def _list_points(plan: "SweepPlan", json: bool) -> None:

@@ -65,7 +65,7 @@ def test_one_picture_elsewhere(tmp_path: Path) -> None:
 def test_a_run_without_pictures_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     good("run", "d2l", "--set", "weights=false", "--out", run, "--quiet")
-    assert refusal("figure", run, "--open").startswith(f'RUN: got "{run}", which has nothing to draw; expected a run')
+    assert refusal("figure", run).startswith(f'RUN: got "{run}", which has nothing to draw; expected a run')
 
 
 def test_looks_in_python() -> None:

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,18 +30,6 @@ def config(name: str = "own") -> Any:
     return yaml.safe_load((latest(name) / "config.yaml").read_text(encoding="utf-8"))
 
 
-def test_the_main_picture_is_named_and_opened(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = list[str]()
-    monkeypatch.setattr("typer.launch", opened.append)
-    experiment(here / "own.yaml")
-    last = good("run", "own.yaml", "--out", "a", "--open").splitlines()[-1]
-    good("run", "own.yaml", "--out", "b", "--no-plots", "--open", "--quiet")
-    good("variance", "--d", 2, "--samples", 100, "--out", "c", "--open", "--quiet")
-    good("heatmap", "own.yaml", "--out", "d.png", "--open")
-    assert last == "open a/heatmaps.png"
-    assert opened == ["a/heatmaps.png", "b", "c/variance.png", "d.png"]
-
-
 def test_json_is_the_content_of_results_json_with_the_folder_and_nothing_else(here: Path) -> None:
     experiment(here / "own.yaml")
     result = attncli("run", "own.yaml", "--no-plots", "--json")
@@ -62,14 +48,6 @@ def test_json_says_the_folder_of_each_experiment(here: Path) -> None:
     assert [content["seed"] for content in contents] == [0, 1]
     outside = here.with_name("outside")
     assert json.loads(good("run", paths[0], "--no-plots", "--json", "--out", outside))["folder"] == str(outside)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8, except on Linux")
-def test_json_of_a_folder_whose_name_is_not_utf8(here: Path) -> None:
-    name = os.fsdecode(b"a\xff")
-    content = json.loads(good("run", experiment(here / "own.yaml"), "--no-plots", "--json", "--out", name))
-    assert content["folder"] == name
-    assert "results.json" in names_in(Path(content["folder"]))
 
 
 def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:
