@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ LONGEST_NAME = 120  # characters of a name, of a key, and of a library's message
 LONGEST_MESSAGE = 2000  # characters of a problem
 MOST_LISTED = 25  # names
 MOST_PROBLEMS = 20  # of one file
-INVISIBLE = "CMZ"  # general categories of Unicode: control and format, marks on a letter, spaces
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "storage size calculation overflowed")
 JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
@@ -62,11 +60,8 @@ def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
 
 
 def printable(text: str) -> str:
-    r"""Return the text with control and invisible characters escaped: `\n`, `\x1b`, `\u202e`, `' '`."""
-    shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
-    written = "".join(shown)
-    is_seen = any(unicodedata.category(c)[0] not in INVISIBLE for c in written)
-    return written if is_seen else ascii(text)
+    r"""Return the text with control and invisible characters escaped: `\n`, `\x1b`, `\u202e`."""
+    return "".join(c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def printable_lines(text: str) -> str:

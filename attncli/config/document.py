@@ -185,11 +185,11 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         cure = f"in YAML a class of it is `scorer: {path.stem}:CLASS`"
         message = f"got Python; expected YAML: an experiment with `data` and `scorers`; {cure}"
         raise InputError.of(message, where=str(path))
-    text = _text(path)
-    data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
-    if isinstance(data, dict) and {"attncli", "records"} <= data.keys():
+    if path.name == RESULTS:
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
+    text = _text(path)
+    data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
     return _checked(Document(path, data, root, overrides))
 
 
@@ -216,17 +216,11 @@ def default_name(path: Path) -> str:
 
 def _missing(path: Path) -> str:
     """Return the message for a config that does not exist, with the file or built-in experiment that may be meant."""
-    if path.name == RESULTS:
-        return f"no such file; to run an experiment again, name the {CONFIG} in its run folder"
-    is_file = bool(path.suffix)  # else the name of a built-in experiment
-    cures = {
-        Path(name).name: f"`attncli init {name}` copies a built-in experiment" if is_file else f"did you mean `{name}`?"
-        for name in builtin_names()
-    }
-    cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
-    near = errors.nearest(path.stem, cures)  # by stem: all endings look alike
-    cure = cures[near] if near else "`attncli init` lists experiments to start from"
-    return f"no such file{'' if is_file else ' or built-in experiment'}; {cure}"
+    names = {Path(name).name: name for name in builtin_names()}
+    names |= {other.stem: str(other) for other in path.parent.glob("*.y*ml")}
+    near = errors.nearest(path.stem, names)  # by stem: all endings look alike
+    cure = f"did you mean `{names[near]}`?" if near else "`attncli init` lists experiments to start from"
+    return f"no such file or built-in experiment; {cure}"
 
 
 def _text(path: Path) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from attncli.config.opening import check_regular
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, refusal, show
 
 FITTED, METADATA = "fitted.safetensors", "attncli_fitted"  # the file in a run folder, and the key of its JSON
@@ -76,19 +77,14 @@ def read_facts(value: str) -> tuple[Path, FittedFacts]:
     cure = f"expected the folder of a run of the study fit, which has a {FITTED}"
     try:
         path = path / FITTED if path.is_dir() else path
-        if not path.is_file():
-            raise InputError.of(f"got {show(value)}, which has no {FITTED}; {cure}", ["fitted"])
+        check_regular(path)
         with safe_open(path, framework="numpy") as file:
-            text = (file.metadata() or {}).get(METADATA)
-        if text is None:
-            raise InputError.of(f"got {show(value)}, which holds no fitted scorers; {cure}", ["fitted"])
+            text = (file.metadata() or {}).get(METADATA, "")
         return path, FittedFacts.model_validate_json(text)
-    except InputError:
-        raise
     except OSError as error:
-        raise InputError.of(f"got {show(value)}; {refusal(error)}", ["fitted"]) from error
-    except (SafetensorError, ValidationError, ValueError) as error:
-        raise InputError.of(f"got {show(value)}, which is damaged; {cure}", ["fitted"]) from error
+        raise InputError.of(f"got {show(value)}; {refusal(error)}; {cure}", ["fitted"]) from error
+    except (SafetensorError, ValueError) as error:  # a ValidationError of pydantic is a ValueError
+        raise InputError.of(f"got {show(value)}, which holds no fitted scorers; {cure}", ["fitted"]) from error
 
 
 def entry_in(written: Mapping[str, Any], value: str) -> dict[str, Any]:

@@ -35,12 +35,9 @@ def _plain_slice(value: Any) -> Any:
 
     Empty ranges are refused, too.
     """
-    match = SLICE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise problem("expected a range such as 0:32, the end left out")
-    start, stop = ends_of(value)
+    start, stop = ends_of(value) if isinstance(value, str) and SLICE.fullmatch(value) else (0, 0)
     if stop is not None and stop <= start:
-        raise problem("expected a range such as 0:32, which begins before it ends")
+        raise problem("expected a range such as 0:32, the end left out, which begins before it ends")
     return value
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from numbers import Integral
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -106,15 +105,10 @@ def model_entry(entry: object) -> Any:
 
 
 def _with_text_keys(plan: object) -> Any:
-    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys.
-
-    Numbers of NumPy count, too. One that is there as text, too, stays: it is an error.
-    """
+    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys."""
     if not isinstance(plan, Mapping) or "scorer" in plan:
         return plan
-    is_number = {key: isinstance(key, Integral) and not isinstance(key, bool) and str(key) not in plan for key in plan}
-    numbers = {key: str(key) for key in plan if is_number[key]}
-    return {numbers.get(key, key): _with_text_keys(part) for key, part in plan.items()}
+    return {str(key) if isinstance(key, int) else key: _with_text_keys(part) for key, part in plan.items()}
 
 
 def expand_short_forms(entry: object) -> Any:

@@ -141,7 +141,6 @@ def fitted(**changes: object) -> bytes:
 
 FILES: dict[str, bytes] = {
     "ran/fitted.safetensors": fitted(),
-    "cut/fitted.safetensors": fitted(layers=None),
     "unlike/fitted.safetensors": SAFE,
     "seen.safetensors": seen("encoder.0", "encoder.1"),
     "lost.safetensors": seen(),
@@ -169,7 +168,6 @@ FILES: dict[str, bytes] = {
         {"W_q.weight": torch.ones(8, 4), "W_k.weight": torch.ones(9, 4), "w_v.weights": torch.ones(1, 8)}
     ),
     "open.yaml": b"name: [1\n",
-    "ran/results.json": b'{"attncli": "1", "study": "attention", "records": []}',
     "own_scorers.py": b"from torch import nn\n",
     "taken/d2l.yaml": b"",
     "pairs.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 4)))}),

@@ -188,7 +188,7 @@ def test_refused_entries(of_some_heads: Run) -> None:
     for keys, message in (
         ({"scorers": [{**entry, "label": "other"}]}, "no label of"),
         ({"scorers": [{**entry, "normalizer": "sparsemax"}]}, "leave this key out"),
-        ({"scorers": [{**entry, "fitted": str(of_some_heads.folder.parent)}]}, "has no fitted.safetensors"),
+        ({"scorers": [{**entry, "fitted": str(of_some_heads.folder.parent)}]}, "which has a fitted.safetensors"),
         ({"scorers": [entry]}, "nothing was fitted to first"),
         ({"scorers": [entry], "layers": ["second"]}, "nothing was fitted to heads 1 or 3 of second"),
     ):
