@@ -83,9 +83,7 @@ def free_place(name: str, to: Destination) -> Path:
     if ".." in target.parts:  # resolve it, since its last part must be a name
         target = Path(os.path.realpath(target))
     with writing(to.out or target, to.words):
-        if to.out is None:
-            _check_outputs(OUTPUTS / name)
-        elif refused := _refusal(target, to):
+        if to.out is not None and (refused := _refusal(target, to)):
             raise InputError.of(f'got "{to.out}", {refused}', where=to.words.out)
     return target
 
@@ -114,13 +112,6 @@ def new_folder(name: str, to: Destination) -> Iterator[Folder]:
                 folder.target = _renamed_to_free_place(folder.path, target)
             if to.out is None:
                 _point_to_latest(folder.target, hidden)
-
-
-def _check_outputs(path: Path) -> None:
-    above = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
-    if not above.is_dir():
-        message = f'got a file at "{above}"; expected a folder for the runs; move the file, or use --out'
-        raise InputError.of(message, where=str(path))
 
 
 def _refusal(path: Path, to: Destination) -> str | None:

@@ -7,7 +7,6 @@ import json
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,21 +124,17 @@ def save_run(
     try:
         writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
         _save_tables(folder, records=result.records, heads=result.heads)
-        written: Future[None] | None = None
-        with ThreadPoolExecutor(1) as beside:
-            if kept or not result.parameters:
-                written = beside.submit(save_named, folder / TENSORS, kept)  # while pictures are drawn
-            if (captured := captured_file(config, result)) is not None:
-                shutil.copyfile(captured, folder / CAPTURED)
-            if (font := config.get("figure", {}).get("font")) is not None:
-                shutil.copyfile(font, folder / (FONT + Path(font).suffix))
-            if result.parameters:
-                save_named(folder / result.facts.parameters_file, result.parameters, result.facts.metadata)
-            if reason := save_weights_csv(folder / "weights.csv", result):
-                note(f"weights.csv is left out: {reason}")
-            _draw(folder, files)
-            if written is not None:
-                written.result()
+        if kept or not result.parameters:
+            save_named(folder / TENSORS, kept)
+        if (captured := captured_file(config, result)) is not None:
+            shutil.copyfile(captured, folder / CAPTURED)
+        if (font := config.get("figure", {}).get("font")) is not None:
+            shutil.copyfile(font, folder / (FONT + Path(font).suffix))
+        if result.parameters:
+            save_named(folder / result.facts.parameters_file, result.parameters, result.facts.metadata)
+        if reason := save_weights_csv(folder / "weights.csv", result):
+            note(f"weights.csv is left out: {reason}")
+        _draw(folder, files)
         content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
         writer_of(to_json(content))(folder / RESULTS)
     except OSError as error:

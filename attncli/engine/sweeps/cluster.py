@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attncli.config.opening import UnfitFileError, check_regular
 from attncli.engine.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
 from attncli.errors import InputError, got, os_errors_as_input_errors, printable
 from attncli.results import Row
@@ -91,13 +90,8 @@ def _connected(address: str) -> "Client":
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # our own message reports a lost scheduler
     with os_errors_as_input_errors(address, OPTION):
-        if _is_file(address):
-            try:
-                check_regular(Path(address))
-            except UnfitFileError as error:
-                raise InputError.of(got(address, error.kind, EXPECTED), where=OPTION) from error
-            except FileNotFoundError as error:
-                raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION) from error
+        if _is_file(address) and not Path(address).is_file():  # Dask would wait for it
+            raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
     where = {"scheduler_file" if _is_file(address) else "address": address}
     try:
         return Client(**where, timeout=PATIENCE, name="attncli")
