@@ -28,7 +28,6 @@ COMMANDS = [
     "report PATH",
     "report run --out PATH.html",
     "compare run PATH",
-    "compare run run --out PATH.png",
     "variance --from PATH",
     "variance --from PATH.yaml",
     "variance --from PATH.safetensors",
