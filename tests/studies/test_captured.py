@@ -17,7 +17,7 @@ from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
 from attncli.results import CaptureFacts, Result
 from tests.cli import good, kept, names_in, refusal
-from tests.models.test_families import FAMILIES, built
+from tests.models.families import BOTH, EAGER_ONLY, of_transformers
 from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -110,18 +110,18 @@ def weights_of(output: Any) -> list[Tensor]:
     return [*output["encoder_attentions"], *(weights for pair in pairs for weights in pair)]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*BOTH, *EAGER_ONLY])
 def test_weights_of_all_layers_are_those_that_models_report(family: str, tmp_path: Path) -> None:
     """Masks, biases, softcap, sinks and scale of real architectures; the weights that they report are the oracle.
 
     All of their attention is captured.
     """
-    config, inputs = FAMILIES[family]
-    seen = attncli.capture(built(config(), "eager"), **inputs)
+    model, inputs = of_transformers(family, "eager")
+    seen = attncli.capture(model, **inputs)
     attncli.save(seen, tmp_path / "seen.safetensors")
     result = run(str(tmp_path / "seen.safetensors"))
     with torch.no_grad():
-        reported = weights_of(built(config(), "eager")(**inputs, output_attentions=True))
+        reported = weights_of(model(**inputs, output_attentions=True))
     for layer, weights in zip(result.layers, reported, strict=True):
         assert_close(result.tensors[f"{layer}/model/weights"], weights, rtol=0, atol=1e-5)
     calls = capture_of(result).calls.values()

@@ -12,7 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 import attncli
 from attncli.errors import InputError
-from tests.studies.swap.models import Strides, Written, of_transformers
+from tests.models.families import of_transformers
+from tests.studies.swap.models import Strides, Written
 from tests.swapping.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed, sigmoid
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers

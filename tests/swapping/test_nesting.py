@@ -14,7 +14,8 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.errors import InputError
-from tests.studies.swap.models import Strides, Tower, Written, of_transformers
+from tests.models.families import of_transformers
+from tests.studies.swap.models import Strides, Tower, Written
 from tests.swapping.oracle import TEXTBOOK, attention, main_output
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers

@@ -12,7 +12,8 @@ from torch.testing import assert_close
 import attncli
 from attncli.errors import InputError
 from tests.cli import refusal
-from tests.studies.swap.models import of_transformers, tower
+from tests.models.families import of_transformers
+from tests.studies.swap.models import tower
 from tests.swapping.oracle import TEXTBOOK, assert_same, attention, main_output, passed, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers

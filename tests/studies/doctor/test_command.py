@@ -12,7 +12,8 @@ from torch import Tensor, nn
 import attncli as package
 from attncli.studies.doctor.checks import CHECKS
 from tests.cli import attncli, experiment, good, swept
-from tests.studies.swap.models import Written, of_transformers, tower
+from tests.models.families import of_transformers
+from tests.studies.swap.models import Written, tower
 
 HERE = "tests.studies.doctor.test_command"
 MINILM = Path(__file__).parents[3] / "experiments" / "minilm.safetensors"

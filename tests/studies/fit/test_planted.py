@@ -1,6 +1,5 @@
 """Weights that come from a known scorer: fitting finds its parameters, or scores that do as well."""
 
-import math
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.fit.fitting import LayerFit, descend, divergences, losses, measure, solve
+from attncli.studies.fit.fitting import LayerFit, descend, losses, measure, solve
 from attncli.studies.fit.options import FitOptions
 from tests.reference import ORACLES
 from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer, planted
@@ -97,18 +96,6 @@ def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
         other.learnt = fit.learnt
         other.put()
         assert middle(other) < 0.4 * uniform if bias else middle(other) > 0.95 * uniform
-
-
-def test_divergence_of_weights_that_need_not_sum_to_one() -> None:
-    generator = torch.Generator().manual_seed(0)
-    p, w = (torch.rand(2, 3, 5, 7, generator=generator, dtype=torch.float64) for _ in range(2))
-    valid = torch.rand(2, 3, 5, 7, generator=generator) < 0.7
-    p[..., 0] = 0.0
-    got = divergences(w, p, valid)
-    for place in torch.cartesian_prod(torch.arange(2), torch.arange(3), torch.arange(5)).tolist():
-        pairs = zip(p[*place].tolist(), w[*place].tolist(), valid[*place].tolist(), strict=True)
-        wanted = math.fsum((a * math.log(a / b) if a else 0.0) - a + b for a, b, seen in pairs if seen)
-        assert float(got[*place]) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_sets_that_heads_share() -> None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 import attncli
 from attncli.common.outputs import outputs_of
 from attncli.errors import InputError
-from tests.studies.swap.models import Mixed, Relu, Strides, Written, of_transformers, tower
+from tests.models.families import of_transformers
+from tests.studies.swap.models import Mixed, Relu, Strides, Written, tower
 
 LESS = {"scorer": "scaled_dot", "scale": "1/d"}
 FAMILIES = [

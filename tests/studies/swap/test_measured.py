@@ -16,7 +16,8 @@ import attncli
 from attncli.errors import InputError
 from attncli.results import Row
 from tests.cli import good, refusal
-from tests.studies.swap.models import SMALL, Strides, of_transformers, tower
+from tests.models.families import SMALL, of_transformers
+from tests.studies.swap.models import Strides, tower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 OTHER = ["sparsemax"]

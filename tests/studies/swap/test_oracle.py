@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import attncli
-from tests.studies.swap.models import of_transformers
+from tests.models.families import of_transformers
 from tests.swapping.oracle import TEXTBOOK, attention, softmax
 
 ENTRIES: list[Any] = [
