@@ -227,6 +227,8 @@ def fit(
     from attncli.swapping import listed
 
     name = name_of_module(model, "attncli.fit: model")
+    for key in keys.keys() & {"attn", "batch_size", "device", "dtype", "revision"}:
+        raise InputError.of("the model and its batches are used as they are; leave it out", [key], "attncli.fit")
     loaded = LoadedModel(model, batches_of((batches,), {}, "attncli.fit"))
     data: dict[str, Any] = {"study": "fit", "model": name, **keys}
     data |= {"scorers": listed(scorers)} if scorers is not None else {}

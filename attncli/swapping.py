@@ -265,13 +265,8 @@ class _Holder(Model):
     entry: Entry
 
 
-def _several(layers: Any) -> Any:
-    """Return a pattern, ranges or a name as a list; a text of digits, which may be a name or a number, is refused."""
-    return layers if isinstance(layers, str) and layers.isdecimal() else as_list(layers)
-
-
 class _Chosen(Model):
-    layers: Annotated[list[Layer], Field(min_length=1), BeforeValidator(_several), AfterValidator(each_once)] | None
+    layers: Annotated[list[Layer], Field(min_length=1), BeforeValidator(as_list), AfterValidator(each_once)] | None
     heads: Indices | None
     seed: Annotated[int, Field(ge=0, lt=2**63)]
 

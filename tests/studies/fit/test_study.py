@@ -167,6 +167,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"layers": [7]}, "expected 0 to 1, of 2 layers with attention"),
     ({"heads": [4]}, "expected 0 to 3, of the heads of first"),
     ({"held_out": 1.0}, "a number below 1"),
+    ({"dtype": "float16"}, "^attncli.fit: dtype: the model and its batches are used as they are; leave it out$"),
     ({"texts": TEXTS[:-1]}, "texts: got 11 texts; expected 12, one for each entry of the batches"),
 ]
 
