@@ -123,11 +123,11 @@ def load(request: Request, batch_size: int) -> LoadedModel:
             if value is not None:
                 raise InputError.of(f'got "{value}"; module:function brings its own model; leave it out', [key])
         with _failing(f'got "{request.model}"; it gave', "fix the function"):
-            given = _function(request)()
-        if not (isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module)):
-            message = f'got "{request.model}", which gives {type(given).__name__}; expected (model, inputs)'
+            returned = _function(request)()
+        if not (isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module)):
+            message = f'got "{request.model}", which gives {type(returned).__name__}; expected (model, inputs)'
             raise InputError.of(message)
-        return LoadedModel(given[0].eval(), [given[1]])
+        return LoadedModel(returned[0].eval(), [returned[1]])
     transformers = _transformers(request)
     parts = [request.texts[start : start + batch_size] for start in range(0, len(request.texts), batch_size)]
     model, inputs, *_ = _pretrained(transformers, replace(request, texts=parts[0] if parts else ()))
@@ -164,10 +164,10 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
     function = _function(request)
     with _failing(f'got "{request.model}"; it gave', "fix the function"):
         with torch.no_grad(), make() as seen:
-            given = function()
+            returned = function()
         tokens = None
-        if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
-            model, inputs, *names = given
+        if isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module):
+            model, inputs, *names = returned
             with evaluating(model), make() as seen:  # without the calls that made the model
                 LoadedModel(model, [inputs]).run(inputs)
             tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)

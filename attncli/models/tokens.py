@@ -16,44 +16,44 @@ PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|padding|>")
 Names = list[str] | list[list[str]]  # for all batch elements, or a list for each
 
 
-def of_tokenizer(given: Any) -> Names | None:
+def of_tokenizer(output: Any) -> Names | None:
     """Return the tokens in a tokenizer's output, which may be in a tuple; None if there are none.
 
     Only the output of fast tokenizers has tokens. Several texts give a list for each, padding included.
     """
-    if isinstance(given, tuple | list):
-        return next((found for each in given if (found := of_tokenizer(each)) is not None), None)
-    encodings = getattr(given, "encodings", None)
+    if isinstance(output, tuple | list):
+        return next((names for part in output if (names := of_tokenizer(part)) is not None), None)
+    encodings = getattr(output, "encodings", None)
     if not encodings or not all(hasattr(each, "tokens") for each in encodings):
         return None
     texts = [list(each.tokens) for each in encodings]
     return texts[0] if len(texts) == 1 else texts
 
 
-def read_tokens(given: Any) -> dict[str, Names | None] | None:
+def read_tokens(tokens: Any) -> dict[str, Names | None] | None:
     """Return the names of `queries` and `keys`, as a captured file stores them; a single list is used for both.
 
     Raises:
-        InputError: `given` has none of the forms in EXPECTED.
+        InputError: `tokens` has none of the forms in EXPECTED.
     """
-    if given is None:
+    if tokens is None:
         return None
-    if not isinstance(given, Mapping) or of_tokenizer(given) is not None:
-        return dict.fromkeys(SIDES, _names(given))
-    if set(given) - set(SIDES):
-        raise InputError.of(got([*map(str, given)], EXPECTED))
-    sides = {side: None if given.get(side) is None else _names(given[side]) for side in SIDES}
+    if not isinstance(tokens, Mapping) or of_tokenizer(tokens) is not None:
+        return dict.fromkeys(SIDES, _names(tokens))
+    if set(tokens) - set(SIDES):
+        raise InputError.of(got([*map(str, tokens)], EXPECTED))
+    sides = {side: None if tokens.get(side) is None else _names(tokens[side]) for side in SIDES}
     return None if all(names is None for names in sides.values()) else sides
 
 
-def _names(given: Any) -> Names:
-    if (tokenized := of_tokenizer(given)) is not None:
+def _names(tokens: Any) -> Names:
+    if (tokenized := of_tokenizer(tokens)) is not None:
         return tokenized
-    rows = given if _is_list(given) and any(map(_is_list, given)) else [given]
+    rows = tokens if _is_list(tokens) and any(map(_is_list, tokens)) else [tokens]
     for row in rows:
         if not _is_list(row) or not row or not all(isinstance(name, str) for name in row):
             raise InputError.of(got(row, EXPECTED))
-    return [list(row) for row in rows] if rows is given else list(given)
+    return [list(row) for row in rows] if rows is tokens else list(tokens)
 
 
 def _is_list(value: Any) -> bool:
@@ -62,7 +62,7 @@ def _is_list(value: Any) -> bool:
 
 def numbered(names: Names) -> Names:
     """Return the names with their positions before them, `0 the`, since words may repeat."""
-    rows = [[f"{place} {name}" for place, name in enumerate(row)] for row in _rows(names, 1)]
+    rows = [[f"{index} {name}" for index, name in enumerate(row)] for row in _rows(names, 1)]
     return rows if any(map(_is_list, names)) else rows[0]
 
 
@@ -106,8 +106,8 @@ def tokens_of(tokens: Mapping[str, Names | None], call: AttentionCall, is_writin
         return rows if n == m == sizes["keys"] else {}
     if n != m or len(sizes) == 1:  # an encoder-decoder has different tokens for each side
         return {side: rows[side] for side, size in zip(SIDES, (n, m), strict=True) if sizes.get(side) == size}
-    own = [side for side, size in sizes.items() if size == n]
-    return dict.fromkeys(SIDES, rows[own[0]]) if len(own) == 1 else {}
+    fitting = [side for side, size in sizes.items() if size == n]
+    return dict.fromkeys(SIDES, rows[fitting[0]]) if len(fitting) == 1 else {}
 
 
 def _rows(names: Names, b: int) -> list[list[str]]:

@@ -43,7 +43,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
         old, new = whole[0][main + BEFORE], whole[0][main]
         quantity = "loss" if main == "loss_change" else "output"
         if old is not None and new is not None:
-            shown = [_amount(each, main) for each in (new, old)]
+            shown = [_amount(value, main) for value in (new, old)]
             texts.append(f"inside the model it changes the {quantity} by {shown[0]}, unfitted by {shown[1]}")
             numbers |= {main + BEFORE: old, main: new}
     held_out, trained = middle(heads, "kl"), middle(heads, "kl_train")
@@ -61,13 +61,13 @@ def middle(rows: Sequence[Row], key: str) -> Any:
 
 def _options(label: str, result: Result, numbers: Row) -> list[str]:
     """Return the medians and ranges of fitted options in words, and put the medians into `numbers`."""
-    found = dict[str, list[float]]()
+    options = dict[str, list[float]]()
     for name, numbers_of_heads in result.parameters.items():
         option = name.rpartition("/")[2]
         if name.startswith(f"{label}/") and numbers_of_heads.ndim == 1:
-            found.setdefault(option, []).extend(numbers_of_heads.tolist())
+            options.setdefault(option, []).extend(numbers_of_heads.tolist())
     texts = []
-    for option, values in found.items():
+    for option, values in options.items():
         numbers[option] = median(values)
         ends = f" ({number(min(values), 3)} to {number(max(values), 3)})" if len(values) > 1 else ""
         texts.append(f"fitted {option} {number(median(values), 3)}{ends}")

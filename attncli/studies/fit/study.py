@@ -53,7 +53,7 @@ class PreparedFit:
     model: str
     texts: Sequence[str]
     held_out_batches: Sequence[Any]
-    own: Sequence[Outputs]
+    originals: Sequence[Outputs]
     runner: Runner | None
     device: torch.device
     capture: CaptureFacts | None = None
@@ -67,7 +67,7 @@ class PreparedFit:
     @property
     def kind(self) -> OutputKind | None:
         """The kind of the model's outputs; None if there is no model to run."""
-        return self.own[0].kind if self.own else None
+        return self.originals[0].kind if self.originals else None
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -112,7 +112,7 @@ def prepare_loaded(
         expected = f"expected {sum(counts)}, one for each entry of the batches"
         raise InputError.of(f"got {several(len(texts), 'text')}; {expected}", ["texts"])
     training, held_out = _split(options, sum(counts), texts, "texts", progress)
-    found, problems = dict[str, list[Inputs]](), dict[str, str]()
+    captured, problems = dict[str, list[Inputs]](), dict[str, str]()
     with evaluating(loaded.model), below("model"), torch.no_grad():
         for index, batch in enumerate(loaded.batches):
             progress.step(index, len(loaded.batches), "the model as it is")
@@ -122,27 +122,27 @@ def prepare_loaded(
             seen.check()
             for record in seen.records:
                 if record.problem is None:
-                    found.setdefault(record.name, []).append(inputs_of(record, torch.float32, CPU))
+                    captured.setdefault(record.name, []).append(inputs_of(record, torch.float32, CPU))
             problems |= {each.name: str(each.problem) for each in seen.records if each.problem is not None}
             problems |= {each.layer: each.problem for each in seen.missed}
         for name, problem in problems.items():
             progress.note(f"warning: {name} is left out: {problem}")
-            found.pop(name, None)
+            captured.pop(name, None)
         starts_at = torch.tensor([0, *counts]).cumsum(0).tolist()
         batches, runner = [], Runner(loaded)
         for first, count, batch in zip(starts_at, counts, loaded.batches, strict=False):
             inside = held_out[(held_out >= first) & (held_out < first + count)] - first
             if len(inside):
                 batches.append(_taken(batch, inside, count))
-        own = [runner.run(batch) for batch in batches]
-    heads = {name: each[0].queries.shape[1] for name, each in found.items()}
-    numbers = {name: number for number, name in enumerate(found)}
+        originals = [runner.run(batch) for batch in batches]
+    heads = {name: each[0].queries.shape[1] for name, each in captured.items()}
+    numbers = {name: number for number, name in enumerate(captured)}
     calls = [
-        _joined([_of_heads(options, each) for each in found[name]], numbers, counts)
+        _joined([_of_heads(options, each) for each in captured[name]], numbers, counts)
         for name in chosen_calls(options.layers, options.heads, heads, problems)
     ]
     device = next((each.device for each in loaded.model.parameters()), CPU)
-    parts = (training, held_out, model, texts, batches, own, runner, device)
+    parts = (training, held_out, model, texts, batches, originals, runner, device)
     return PreparedFit(options, calls, *parts)
 
 
@@ -214,7 +214,7 @@ def expected_rows(prepared: PreparedFit) -> Rows:
 
 def _places(prepared: PreparedFit) -> list[Row]:
     places = [{"by": "head", "layer": each.name, "head": head} for each in prepared.calls for head in each.heads]
-    return [*places, *([{"by": "all", "layer": None, "head": None}] if prepared.own else [])]
+    return [*places, *([{"by": "all", "layer": None, "head": None}] if prepared.originals else [])]
 
 
 def run(prepared: PreparedFit, progress: Progress) -> Result:
@@ -349,13 +349,13 @@ def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | N
     loaded = prepared.runner.loaded
     changes = Changes(loaded.pooling)
     with evaluating(loaded.model), torch.no_grad():
-        for batch, own in zip(prepared.held_out_batches, prepared.own, strict=True):
+        for batch, original in zip(prepared.held_out_batches, prepared.originals, strict=True):
             with Swap(
                 entry, layers=[*prepared.layers], heads=prepared.options.heads, seed=prepared.options.seed
             ) as swap:
                 swap.take_names(loaded.model)
                 new = prepared.runner.run(batch)
-            changes.add(own, new)
+            changes.add(original, new)
     return changes
 
 

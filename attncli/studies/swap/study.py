@@ -46,7 +46,7 @@ class SwappedPart:
 
     @property
     def record(self) -> Row:
-        """Return the columns that name the place."""
+        """Return the columns that name the part."""
         return {"by": self.by, "layer": self.layer, "head": self.head}
 
 
@@ -63,7 +63,7 @@ class PreparedSwap:
     options: SwapOptions
     loaded: LoadedModel
     runner: Runner
-    own: Sequence[Outputs]
+    originals: Sequence[Outputs]
     heads: Mapping[str, int]
     problems: Mapping[str, str]
     known: Sequence[Mapping[str, int]]
@@ -76,11 +76,11 @@ class PreparedSwap:
         return {name: number for number, name in enumerate(self.heads)}
 
     @property
-    def places(self) -> list[SwappedPart]:
-        """All places, in the order of the option `by`."""
-        return [place for by in self.options.by for place in self._places(by)]
+    def targets(self) -> list[SwappedPart]:
+        """The parts to replace in turn, in the order of the option `by`."""
+        return [target for by in self.options.by for target in self._targets(by)]
 
-    def _places(self, by: By) -> Iterator[SwappedPart]:
+    def _targets(self, by: By) -> Iterator[SwappedPart]:
         chosen = self.chosen
         if by == "all":
             yield SwappedPart(by, chosen)
@@ -136,28 +136,28 @@ def prepare_loaded(
     """
     check_fitted(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
-    own, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
+    originals, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
             progress.step(index, len(loaded.batches), "the model as it is")
             with Survey() as survey:
                 survey.take_names(loaded.model)
-                own.append(runner.run(batch))
-            if own[-1].nans:
-                message = f"{own[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
+                originals.append(runner.run(batch))
+            if originals[-1].nans:
+                message = f"{originals[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
                 raise InputError.of(f"{message}; expected numbers; check the model and its inputs")
             known.append(survey.candidates)
-            missed = {each.layer: each.problem for each in survey.missed}
+            missed = {missed.layer: missed.problem for missed in survey.missed}
             heads, problems = heads | survey.counts, problems | survey.problems | missed
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
     chosen = chosen_calls(options.layers, options.heads, heads, problems)
     _check_plans(options, heads, problems)
-    prepared = PreparedSwap(options, loaded, runner, own, heads, problems, known, chosen, device)
-    runs = (len(options.scorers) + 3) * len(prepared.places) * len(loaded.batches)
+    prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, device)
+    runs = (len(options.scorers) + 3) * len(prepared.targets) * len(loaded.batches)
     progress.note(
-        f"{runs:,} runs of the model: {len(options.scorers) + 3} entries at {several(len(prepared.places), 'place')}"
+        f"{runs:,} runs of the model: {len(options.scorers) + 3} entries at {several(len(prepared.targets), 'place')}"
     )
     return prepared
 
@@ -175,17 +175,16 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
 def expected_rows(prepared: PreparedSwap) -> Rows:
     """Return the rows that the result will have: each entry and reference at each place."""
     names = [names for names, _ in _entries(prepared.options)]
-    rows = [{**each, **place.record} for each in names for place in prepared.places]
+    rows = [{**each, **target.record} for each in names for target in prepared.targets]
     layers = {number: name for name, number in prepared.numbers.items()}
-    measured = output_columns(prepared.own[0].kind, prepared.runner.metric is not None)
+    measured = output_columns(prepared.originals[0].kind, prepared.runner.metric is not None)
     return Rows((*PLACE, *measured, SECONDS), rows, layers=layers)
 
 
 def _entries(options: SwapOptions) -> list[tuple[Row, ScorerEntry | str]]:
     """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
-    own, uniform = entry_of(MODEL), entry_of(UNIFORM)
-    found = [(names_of(entry), entry) for entry in (own, *options.scorers, uniform)]
-    return [*found, (dict(NO_OUTPUT), ZERO)]
+    entries = [entry_of(MODEL), *options.scorers, entry_of(UNIFORM)]
+    return [*((names_of(entry), entry) for entry in entries), (dict(NO_OUTPUT), ZERO)]
 
 
 @torch.no_grad()
@@ -195,26 +194,26 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     Raises:
         InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
-    options, entries, places = prepared.options, _entries(prepared.options), prepared.places
-    counter = Counter(len(entries) * len(places) * len(prepared.loaded.batches), progress)
+    options, entries, targets = prepared.options, _entries(prepared.options), prepared.targets
+    counter = Counter(len(entries) * len(targets) * len(prepared.loaded.batches), progress)
     records, random, references = list[Row](), list[str](), list[Changes]()  # references: of the model's own scorer
     with Keeping(records) as kept, evaluating(prepared.loaded.model):
         _verify(prepared)
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-                for number_of_place, place in enumerate(places):
-                    text = " ".join(str(each) for each in (names["label"], *place.record.values()) if each is not None)
+                for number_of_target, target in enumerate(targets):
+                    text = " ".join(str(each) for each in (names["label"], *target.record.values()) if each is not None)
                     started = time.perf_counter()
-                    changes, scorers = _measure(prepared, entry, place, counter, text)
+                    changes, scorers = _measure(prepared, entry, target, counter, text)
                     references += [changes] if index == 0 else []
-                    measured = changes.record(references[number_of_place])
-                    records.append({**names, **place.record, **measured, "seconds": time.perf_counter() - started})
+                    measured = changes.record(references[number_of_target])
+                    records.append({**names, **target.record, **measured, "seconds": time.perf_counter() - started})
                     if isinstance(entry, ScorerEntry):
                         random += random_labels([entry] * len(scorers), scorers)
     facts = SwapFacts(
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
-        kind=prepared.own[0].kind,
+        kind=prepared.originals[0].kind,
         metric=prepared.runner.metric_name,
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
@@ -234,17 +233,17 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
 
 
 def _formulas(options: SwapOptions) -> dict[str, str]:
-    own = formulas_of([entry_of(MODEL), *options.scorers, entry_of(UNIFORM)])
-    return {**own, ZERO: "no output: all zeros"}
+    formulas = formulas_of([entry_of(MODEL), *options.scorers, entry_of(UNIFORM)])
+    return {**formulas, ZERO: "no output: all zeros"}
 
 
 def _verify(prepared: PreparedSwap) -> None:
     """Raise an InputError that names the worst layer if the model's own scorer changes its output by too much."""
-    own, main = entry_of(MODEL), prepared.own[0].main
+    model, main = entry_of(MODEL), prepared.originals[0].main
     limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
     def error(layers: Sequence[str]) -> float:
-        error = _measure(prepared, own, SwappedPart("all", layers))[0].error
+        error = _measure(prepared, model, SwappedPart("all", layers))[0].error
         return math.inf if math.isnan(error) else error
 
     total = error(prepared.chosen)
@@ -255,19 +254,23 @@ def _verify(prepared: PreparedSwap) -> None:
 
 
 def _measure(
-    prepared: PreparedSwap, entry: ScorerEntry | str, place: SwappedPart, counter: Counter | None = None, text: str = ""
+    prepared: PreparedSwap,
+    entry: ScorerEntry | str,
+    target: SwappedPart,
+    counter: Counter | None = None,
+    text: str = "",
 ) -> tuple[Changes, list[Scorer]]:
-    """Run all batches with `entry` at `place`, and return the changes of the outputs and the scorers of the last batch.
+    """Run all batches with `entry` at `target`, and return the changes of the outputs and the scorers of the last batch.
 
     `text` describes the progress.
     """
     changes = Changes(prepared.loaded.pooling)
-    heads = None if place.head is None else [place.head]
-    for batch, own, known in zip(prepared.loaded.batches, prepared.own, prepared.known, strict=True):
-        with Swap(entry, layers=place.layers, heads=heads, seed=prepared.options.seed, known=known) as swap:
+    heads = None if target.head is None else [target.head]
+    for batch, original, known in zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True):
+        with Swap(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known) as swap:
             swap.take_names(prepared.loaded.model)
             new = prepared.runner.run(batch)
-        changes.add(own, new)
+        changes.add(original, new)
         if counter is not None:
             counter.step(text)
     return changes, swap.scorers
