@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -201,12 +202,12 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         _verify(prepared)
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-                for number_of_target, target in enumerate(targets):
+                for position, target in enumerate(targets):
                     text = " ".join(str(each) for each in (names["label"], *target.record.values()) if each is not None)
                     started = time.perf_counter()
-                    changes, scorers = _measure(prepared, entry, target, counter, text)
+                    changes, scorers = _measure(prepared, entry, target, partial(counter.step, text))
                     references += [changes] if index == 0 else []
-                    measured = changes.record(references[number_of_target])
+                    measured = changes.record(references[position])
                     records.append({**names, **target.record, **measured, "seconds": time.perf_counter() - started})
                     if isinstance(entry, ScorerEntry):
                         random += random_labels([entry] * len(scorers), scorers)
@@ -254,15 +255,11 @@ def _verify(prepared: PreparedSwap) -> None:
 
 
 def _measure(
-    prepared: PreparedSwap,
-    entry: ScorerEntry | str,
-    target: SwappedPart,
-    counter: Counter | None = None,
-    text: str = "",
+    prepared: PreparedSwap, entry: ScorerEntry | str, target: SwappedPart, step: Callable[[], None] = lambda: None
 ) -> tuple[Changes, list[Scorer]]:
-    """Run all batches with `entry` at `target`, and return the changes of the outputs and the scorers of the last batch.
+    """Run all batches with `entry` at `target`; return the changes of the outputs and the scorers of the last batch.
 
-    `text` describes the progress.
+    `step` is called after each batch.
     """
     changes = Changes(prepared.loaded.pooling)
     heads = None if target.head is None else [target.head]
@@ -271,8 +268,7 @@ def _measure(
             swap.take_names(prepared.loaded.model)
             new = prepared.runner.run(batch)
         changes.add(original, new)
-        if counter is not None:
-            counter.step(text)
+        step()
     return changes, swap.scorers
 
 
