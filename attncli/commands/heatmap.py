@@ -63,16 +63,14 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
     from attncli.commands.sources import load_source  # load torch and matplotlib
-    from attncli.show.pictures.cells import colour_map
-    from attncli.show.pictures.figures import drawing, ignore_note, picture_ending, save_figure
-    from attncli.show.pictures.heatmaps import heatmap_figure
+    from attncli.show.pictures.figures import picture_ending, save_figure
+    from attncli.show.pictures.heatmaps import check_look, heatmap_figure
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     flags = {override.path[-1]: override.value for override in overrides_of_flags(values)}
     with naming_options():
         look = validated(HeatmapLook, flags, {})
-        with drawing((), ignore_note, look) as sheet:
-            colour_map(sheet, look)
+        check_look(look)
         if out is not None and picture_ending(out) != f".{look.format}" and "format" in flags:
             raise InputError.of(got(look.format, f'expected the ending of --out, "{out}"', "leave it out"), ["format"])
     if out is not None:  # raises InputError before the work

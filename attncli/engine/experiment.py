@@ -63,7 +63,8 @@ class LoadedExperiment:
             if not is_default(look):
                 from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
-                check_look(look)
+                with below("figure"):
+                    check_look(look)
         with collector.under():
             prepared: PreparedStudy = self.study.prepare(self.options, progress)
             if self.options.expect:

@@ -20,7 +20,7 @@ from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_of
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
-from attncli.errors import InputError, Problem, did_you_mean, dotted, got, not_too_many, show
+from attncli.errors import InputError, Problem, below, did_you_mean, dotted, got, not_too_many, show
 from attncli.results import INTERVAL, Row, Rows
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
@@ -107,7 +107,7 @@ def plan_of(
     if not is_default(options.figure):
         from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
-        with document.locating():
+        with document.locating(), below("figure"):
             check_look(options.figure)
     tried, device = _tried(base, axes, points, elsewhere)
     rows = _rows(study, keys_of(axes), tried.values())

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from attncli.config.looks import Annotate, HeatmapLook, Look
-from attncli.errors import InputError, below, did_you_mean, got, printable
+from attncli.errors import InputError, did_you_mean, got, printable
 from attncli.results import Matrices
 from attncli.show.pictures.arranging import AROUND, ROOMY, SLOT, arranged, name_and_lay_out, panel_size
 from attncli.show.pictures.cells import (
@@ -122,8 +122,8 @@ def _title(panels: Sequence[Panel], stage: str) -> str:
 
 
 def check_look(look: Look) -> None:
-    """Raise InputError, located at the key `figure`, for a size with too many dots, a wrong font or colour map."""
-    with below("figure"), drawing((), ignore_note, look) as sheet:
+    """Raise InputError for a size with too many dots, a wrong font or colour map."""
+    with drawing((), ignore_note, look) as sheet:
         if isinstance(look, HeatmapLook):
             colour_map(sheet, look)
 

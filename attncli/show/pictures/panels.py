@@ -95,7 +95,8 @@ def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Pic
     text = title if sheet.look.title is None else sheet.look.title
     figure = Picture(sheet, sheet.unit * size[0], sheet.unit * size[1], facts, layout="constrained")
     figure.title = figure.suptitle(_together(text), x=0.01, ha="left", wrap=True)
-    figure.title.__class__ = PlainText
+    figure.subtitle = figure.text(0.01, 0.5, "", color=sheet.ink(0.7), va="top", wrap=True)
+    figure.title.__class__ = figure.subtitle.__class__ = PlainText
     return figure
 
 
@@ -129,8 +130,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         _translate(figure, axes)
         _note_slips(figure, note, file)
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
-    figure.subtitle = figure.text(0.01, 0.5, _together(facts), color=sheet.ink(0.7), va="top", wrap=True)
-    figure.subtitle.__class__ = PlainText
+    figure.subtitle.set_text(_together(facts))
     spec, smallest = axes[0].get_gridspec(), np.array(least) * sheet.em
     assert spec is not None
     if sheet.size is None:  # high enough to measure the room around the panels, whatever the texts need

@@ -194,7 +194,7 @@ def test_tokens_are_drawn_as_they_are() -> None:
 
 @pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(
-    ("names", "size"), [("words", [3.3, 2.5]), ("words", None), ("long", [3.3, 2.5]), ("mixed", [13.33, 7.5])]
+    ("names", "size"), [("words", [3.3, 2.5]), ("words", None), ("long", None), ("mixed", [13.33, 7.5])]
 )
 def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size: Any) -> None:
     tokens = {
@@ -202,13 +202,14 @@ def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size:
         "long": [f"{i} attention" for i in range(6)],
         "mixed": ["a", "remarkable", "b", "c", "d", "e"],
     }[names]
-    look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None)
+    look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None, subtitle="Mine")
     stack = [weights(1, 2, 6, 6, seed=seed) for seed in range(2)]
     figure = heatmap(*stack, tokens=Tokens([tokens], [tokens]), look=look).figure
     check_texts(figure)
     turned = {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "x") if label.get_text()}
     assert len(turned) == 1
     assert turned == {90.0} or names == "words"
+    assert [text.get_text() for text in figure.texts].count("Mine") == 1, "however often it is laid out"
     assert {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "y")} == {0.0}
 
 
