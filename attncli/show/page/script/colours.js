@@ -1,4 +1,4 @@
-// Numbers, and their colours in the page's theme; print is light.
+// Numbers, and their colours in the browser's theme; print is light.
 
 function bytesOf(base64) {
   const text = atob(base64);
@@ -57,16 +57,13 @@ class Matrices {
 // ---- themes
 
 const theme = {
-  root: document.documentElement,
-  button: document.getElementById("theme"),
   prefersDark: matchMedia("(prefers-color-scheme: dark)"),
   print: matchMedia("print"),
   isPrinting: false,
   views: [], // fitted to the paper, and to the window again
 
   isDark() {
-    const { theme: chosen } = this.root.dataset;
-    return !this.isPrinting && (chosen ? chosen === "dark" : this.prefersDark.matches);
+    return !this.isPrinting && this.prefersDark.matches;
   },
 
   /** Repaint and fit everything when the theme changes, and before and after printing. */
@@ -75,13 +72,6 @@ const theme = {
       this.isPrinting = isPrinting;
       painted.forEach((picture, canvas) => paint(canvas, picture));
       for (const view of this.views) view.fit();
-    };
-    this.button.hidden = false;
-    this.button.onclick = () => {
-      const { dataset } = this.root;
-      dataset.theme = { "": "light", light: "dark", dark: "" }[dataset.theme ?? ""];
-      this.button.textContent = `Theme: ${dataset.theme || "auto"}`;
-      repaint();
     };
     for (const query of [this.prefersDark, this.print]) query.addEventListener("change", () => repaint());
     addEventListener("beforeprint", () => repaint(true));
