@@ -1,12 +1,8 @@
 """Global modes of torch, set by the caller, change no result."""
 
 import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +17,6 @@ from attncli.modes import torch_isolated
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool
 from attncli.scorers import SCORERS
-from tests import cli
 from tests.scorers.catalogue import make, normal
 
 BACKENDS: Any = torch.backends
@@ -129,36 +124,6 @@ def test_a_model_that_runs_in_autocast_is_computed_again_outside_of_it() -> None
     assert weights.dtype == output.dtype == torch.float32
     torch.testing.assert_close(weights, wanted)
     torch.testing.assert_close(output, wanted @ record.values.float())
-
-
-OWN = """
-import torch
-
-from attncli.scorers.dot import Dot
-
-torch.set_default_dtype(torch.float64)
-torch.set_default_device("meta")
-torch.set_autocast_enabled("cpu", True)
-
-
-class Mine(Dot):
-    pass
-"""
-
-
-def test_modes_that_a_module_of_the_users_own_sets_as_it_is_imported(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(OWN)
-    scorers = [{"scorer": "mine:Mine"}, {"scorer": "additive"}]
-    config = cli.experiment(tmp_path / "e.yaml", data=SIZES, scorers=scorers)
-    command = [sys.executable, "-m", "attncli", "run", str(config), "--no-plots", "--quiet", "--out", "run"]
-    paths = os.pathsep.join(["", str(tmp_path), *sys.path])
-    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, check=True)
-    plain = attncli.run({"data": SIZES, "scorers": ["dot", "additive"]})
-    found = attncli.load(tmp_path / "run")
-    for label, other in (("Mine", "dot"), ("additive", "additive")):
-        for stage in ("scores", "weights", "output"):
-            ours, theirs = plain.tensors[f"{other}/{stage}"], found.tensors[f"{label}/{stage}"]
-            torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
 
 
 def test_versions_of_torch_without_a_precision_of_each_backend(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attncli import pooling
-from attncli.attention import Bias, Rules, attend, masked_softmax, weighted_sum
-from attncli.errors import InputError
+from attncli.attention import Bias, Rules, attend, weighted_sum
 from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
@@ -72,17 +71,6 @@ def test_a_key_changes_no_bit_of_the_scores_of_others(name: str) -> None:
         scores, others = scorer(queries, keys).mT, torch.ones(2, 5, dtype=torch.bool)
         keys[0, 2], others[0, 2] = junk, False
         assert same_bits(scorer(queries, keys).mT[others], scores[others]), (d, junk)
-
-
-@given(case=cases(), lengths=st.data())
-def test_lengths_are_the_mask_of_the_first_keys(case: Case, lengths: st.DataObject) -> None:
-    scores = scores_of("dot", case)
-    b, m = scores.shape[0] if scores.ndim > 2 else 1, scores.shape[-1]
-    valid_lens = torch.tensor(lengths.draw(st.lists(st.integers(0, m), min_size=b, max_size=b)))
-    mask = torch.zeros(scores.shape, dtype=torch.bool)
-    for element, length in zip(mask if scores.ndim > 2 else [mask], valid_lens.tolist(), strict=True):
-        element[..., :length] = True
-    assert same_bits(masked_softmax(scores, valid_lens), masked_softmax(scores, mask=mask))
 
 
 # A scorer, a normaliser and a bias are drawn together below, since any of them may stand beside any other.
@@ -235,30 +223,3 @@ def test_permuting_keys_and_positions_permutes_weights_with_any_normalizer_and_b
     torch.testing.assert_close(moved_weights, weights[..., rows, :][..., order], rtol=1e-5, atol=slack)
     wanted = weighted_sum(weights, case.values)[..., rows, :]
     torch.testing.assert_close(pooled(way, moved, rules), wanted, rtol=1e-5, atol=50 * slack * scores.shape[-1])
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(way=ways(), case=cases(), empty_row=st.sampled_from(["zero", "uniform", "nan", "error"]))
-def test_rows_without_a_valid_key_with_any_normalizer_and_bias(way: Way, case: Case, empty_row: Any) -> None:
-    """These rows have the weights that `empty_row` requests, and the weights of the other rows stay the same."""
-    rules = way.rules(case, given_bias(case))
-    asked, scores = replace(rules, empty_row=empty_row), scores_of(way.scorer, case)
-    weights, empty = rules.stages(scores)["weights"], ~case.valid.any(-1)
-    assert not weights[empty].any()
-    if empty_row == "error" and empty.any():
-        for call in (lambda: asked.stages(scores), lambda: pooled(way, case, asked)):
-            with pytest.raises(InputError, match="queries with no valid key"):
-                call()
-        return
-    found, output = asked.stages(scores)["weights"], pooled(way, case, asked)
-    assert same_bits(found[~empty], weights[~empty])
-    m = case.keys.shape[-2]
-    of_empty = {"zero": 0.0, "uniform": 1 / m, "nan": math.nan, "error": 0.0}[empty_row]
-    assert torch.equal(found[empty].nan_to_num(7.0), torch.full_like(found[empty], of_empty).nan_to_num(7.0))
-    if empty_row == "zero":
-        assert not output[empty].any()
-    if empty_row == "uniform":
-        mean = case.values.to(output.dtype).mean(-2, keepdim=True).expand_as(output)
-        torch.testing.assert_close(output[empty], mean[empty], rtol=1e-5, atol=1e-6)
-    assert empty_row != "nan" or bool(output[empty].isnan().all())
