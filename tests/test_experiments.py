@@ -1,8 +1,6 @@
 """Built-in experiments are explained, and their results match their comments; test_contract.py runs all but sweeps."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +12,7 @@ from torch import Tensor
 from attncli.config.builtin import builtin_names, builtin_path
 from attncli.normalizers import NORMALIZERS
 from tests import reference
-from tests.claims import FITTED
 from tests.cli import good
-from tests.test_architecture import distributions_of_modules, further_modules
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
 RUN = ("d2l", "d2l_additive", "d2l_dot_product", "normalizers", "own_tensors")
@@ -104,31 +100,3 @@ def test_sweeps(name: str, tmp_path: Path) -> None:
 def test_whole_sweeps(name: str, tmp_path: Path) -> None:
     good("sweep", name, "--out", tmp_path / "out", "--quiet", "--no-plots")
     assert all(each["holds"] for each in json.loads((tmp_path / "out" / "results.json").read_text())["expectations"])
-
-
-# Runs the command line while the named modules cannot be imported.
-WITHOUT = """
-import sys
-missing = set(sys.argv.pop(1).split(","))
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name in missing:
-            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-sys.meta_path.insert(0, Missing())
-from attncli.cli import app
-app(sys.argv[1:], prog_name="attncli")
-"""
-
-
-@pytest.mark.slow
-def test_the_dependencies_are_enough_for_every_experiment(tmp_path: Path) -> None:
-    others = further_modules(distributions_of_modules()) - {"attncli", "tests"}
-    assert {"transformers", "pandas", "distributed"} <= others
-    assert "entmax" not in others
-    of_hub = ("swap", "fit", *(f"papers/{name}" for name in FITTED))  # their model needs the extra `models`
-    alone = [name for name in builtin_names() if name not in of_hub]
-    check, run = ["check", *alone], ["run", "normalizers", "claims/16a_sparse_weights"]
-    for arguments in (check, [*run, "--no-plots", "--quiet"]):
-        command = [sys.executable, "-c", WITHOUT, ",".join(others), *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert (done.returncode, done.stderr) == (0, ""), arguments[0]

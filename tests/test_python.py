@@ -150,14 +150,6 @@ def test_a_sweep_has_the_rows_of_its_points(tmp_path: Path, monkeypatch: pytest.
     assert any("entropy" in finding.text for finding in result.findings)
 
 
-def test_keys_of_one_mapping_of_a_sweep_change_together(tmp_path: Path) -> None:
-    data = {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 4, 3)}
-    axes = [{"seed": [0, 1], "scorers[0].sigma": [1, 2]}]
-    result = attncli.sweep({"data": data, "scorers": ["gaussian"]}, over=axes, jobs=1, out=tmp_path / "sweep")
-    assert [(row["seed"], row["scorers[0].sigma"]) for row in result.records] == [(0, 1), (1, 2)]
-    assert attncli.load(tmp_path / "sweep").records == json.loads(json.dumps(list(result.records)))
-
-
 def test_decimals_are_swept_as_floats(tmp_path: Path) -> None:
     over = {"scorers[1].sigma": [Decimal(".1"), Decimal("2")]}
     result = attncli.sweep(SMALL, over=over, jobs=1, out=tmp_path / "sweep")
@@ -431,12 +423,6 @@ def test_a_tensor_is_read_when_it_is_asked_for(tmp_path: Path, no_pictures: None
         assert read == []
         assert result.tensors["dot/weights"] is None
         assert read == ["dot/weights"]
-
-
-@pytest.mark.parametrize("folder", [None, b"run", 1])
-def test_a_folder_is_a_path(folder: Any) -> None:
-    with pytest.raises(InputError, match=r"attncli\.load: got .*; expected the folder of a run"):
-        attncli.load(folder)
 
 
 def test_the_callers_torch_has_no_say_and_stays_as_it_is() -> None:

@@ -3,11 +3,9 @@
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -104,9 +102,9 @@ Path.rename = lambda path, place: os.kill(os.getpid(), signal.SIGKILL) if path.n
 
 
 @contextmanager
-def child(code: str, container: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def child(code: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Start a process that stops in the middle of writing until its stdin is closed; yield it and its hidden folder."""
-    command = [*container, sys.executable, "-c", CHILD + code]
+    command = [sys.executable, "-c", CHILD + code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process, Path(process.stdout.readline().rstrip())
@@ -227,36 +225,6 @@ def test_out_that_is_filled_while_the_work_goes_on(here: Path) -> None:
         (here / "run" / "theirs").write_text("")
     assert folder.target == here / "run-2"
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
-
-
-def a_container() -> list[str]:
-    """Return the words that start a command in a separate namespace of processes; skip the test if that fails."""
-    line = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if shutil.which(line[0]) is None or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("a run in another container, because `unshare` may not make namespaces of processes here")
-    return line
-
-
-def test_a_run_in_another_container_is_left_alone() -> None:
-    """The process number in a container belongs to another process here, or to none."""
-    with child("run(None)", a_container()) as (process, used):
-        write_run()
-        assert used.exists()
-        process.communicate(timeout=300)
-        assert process.returncode == 0
-    with child("run(None)", a_container()) as (process, left):
-        process.kill()
-        process.wait()
-        until_unlocked(left)
-        write_run()
-        assert not left.exists()
-
-
-def until_unlocked(folder: Path) -> None:
-    """Wait for the end of the container, which is killed with its parent."""
-    with (folder / LOCK).open("r+b") as file:
-        while not lock(file.fileno(), shared=True):
-            time.sleep(0.01)
 
 
 def test_what_another_machine_left_is_left_alone() -> None:

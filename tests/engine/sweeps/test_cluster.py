@@ -19,9 +19,8 @@ from attncli.engine.sweeps.cluster import check_cluster, on_cluster
 from attncli.engine.sweeps.processes import on_processes
 from attncli.engine.sweeps.work import EngineLostError
 from attncli.errors import InputError
-from tests.cli import experiment
-from tests.engine.sweeps.jobs import bad, figures, jobs, kept, table
-from tests.engine.sweeps.test_killed import SLOW, ended, lines, start, until
+from tests.engine.sweeps.jobs import bad, figures, jobs
+from tests.engine.sweeps.test_killed import until
 
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
@@ -115,25 +114,6 @@ def test_workers_with_another_attncli_are_named(cluster: Cluster, tmp_path: Path
     assert f"{address['old']} has 0.1.0+" in problem.message
     assert f"{address['none']} has none (ModuleNotFoundError(" in problem.message
     assert address["good"] not in problem.message
-
-
-@pytest.mark.nightly
-def test_the_command_goes_on_without_its_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    config = experiment(tmp_path / "slow.yaml", scorers=[{"scorer": SLOW}])
-    lost, alone = tmp_path / "lost", tmp_path / "alone"
-    cluster.worker()
-    sweep = start(config, "--over", "seed=0..23", "--out", lost, engine=("--cluster", cluster.file))
-    until(lambda: len(lines(lost)) >= 3)
-    kill(cluster.processes[0])
-    gone = f"stopped: the Dask scheduler at {cluster.file} is gone; `attncli sweep --resume "
-    code, told = ended(sweep)
-    assert (code, told.startswith(gone)) == (1, True)
-    before = lines(lost)
-    assert 3 <= len(before) < 24
-    assert ended(start("--resume", lost)) == (0, "")
-    assert lines(lost)[: len(before)] == before
-    assert ended(start(config, "--over", "seed=0..23", "--out", alone)) == (0, "")
-    assert (kept(lost), table(lost)) == (kept(alone), table(alone))
 
 
 @pytest.mark.nightly

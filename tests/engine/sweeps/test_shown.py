@@ -15,12 +15,10 @@ from attncli.config.looks import Look
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric
 from attncli.engine.sweeps.tables import heading, tables
-from attncli.engine.sweeps.views import columns_of
 from attncli.results import SweepResult
 from attncli.show.page.report import report
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.looks import looks_of
-from attncli.studies import STUDIES, load_study
 from tests.engine.sweeps.test_summary import NOISE, attention, swept
 from tests.show.page.reading import Read
 
@@ -189,18 +187,6 @@ def test_all_panels_of_a_sweep_share_their_axis_upwards(metric: str, factor: flo
         assert bool(axes.get_xlabel()) == place.is_last_row()
 
 
-def test_metrics_with_an_upper_end_have_linear_axes() -> None:
-    linear = {
-        study: {c.key for kind in load_study(study).columns.values() for c in kind if c.is_linear} for study in STUDIES
-    }
-    of_weights = {"entropy", "max_weight", "weight_sum", "effective_keys"}
-    assert of_weights | {"js_divergence", "top1_agreement"} <= linear["attention"]
-    assert of_weights | {"entropy_median"} <= linear["saturation"]
-    assert {"accuracy", "entropy", "start_entropy"} <= linear["train"]
-    assert linear["variance"] == linear["bench"] == set()
-    assert not linear["attention"] & {"score_std", "score_mean", "output_change", "output_difference"}
-
-
 def test_three_keys_are_small_multiples() -> None:
     figure, _ = drawn([{"scale": [1.0, 2.0]}, {"d": [8, 16, 32]}, {"dtype": ["float32", "float64"]}])
     titles = [axes.get_title() for axes in figure.axes]
@@ -243,13 +229,6 @@ def test_a_value_that_is_missing_leaves_a_gap() -> None:
 )
 def test_geometric_values(values: list[Any], expected: bool) -> None:
     assert is_geometric(values) == expected
-
-
-def test_columns_of_a_sweep_begin_with_its_keys() -> None:
-    over: Over = [SEEDS, {"scale": [1.0, 2.0]}, {"d": [8, 16]}]
-    result = swept("attention", over, attention(over, "dot"))
-    columns = [column.key for column in columns_of(result)["records"]]
-    assert columns == ["seed", "scale", "d", "scorer", "label", "normalizer", "entropy", "empty_rows"]
 
 
 def test_a_page_begins_with_the_means_over_seeds() -> None:
