@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from attncli.attention import (
@@ -43,21 +43,6 @@ def test_torch_scaled_dot_product_attention(scale: str | float, leading: tuple[i
     torch.testing.assert_close(
         output, F.scaled_dot_product_attention(queries, keys, values, attn_mask=valid, scale=factor)
     )
-
-
-def test_torch_multihead_attention() -> None:
-    lengths, heads = torch.tensor([2, 5]), 2
-    torch_attention = nn.MultiheadAttention(6, heads, bias=False, batch_first=True).eval()
-    torch_attention.load_state_dict({"in_proj_weight": torch.eye(6).repeat(3, 1), "out_proj.weight": torch.eye(6)})
-    queries, keys, values = normal(2, 4, 6), normal(2, 5, 6, seed=1), normal(2, 5, 6, seed=2)
-    padding = torch.arange(5) >= lengths[:, None]
-    wanted_output, wanted_weights = torch_attention(
-        queries, keys, values, key_padding_mask=padding, average_attn_weights=False
-    )
-    q, k, v = (tensor.reshape(2, -1, heads, 3).transpose(1, 2) for tensor in (queries, keys, values))  # b heads . 3
-    output, weights = attend(make("scaled_dot", 3)(q, k), v, lengths)
-    torch.testing.assert_close(weights, wanted_weights)
-    torch.testing.assert_close(output.transpose(1, 2).flatten(-2), wanted_output)
 
 
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3), (2, 1, 3)])

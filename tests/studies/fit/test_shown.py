@@ -1,5 +1,7 @@
 """Sentences, tables and pictures of the study `fit` for a result with known numbers."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from matplotlib.colors import to_hex
@@ -8,7 +10,7 @@ from attncli.common.outputs import OutputKind
 from attncli.config.fitted import FittedFacts, FittedLayer
 from attncli.config.looks import HeatmapLook
 from attncli.results import Result, Row
-from attncli.show.pictures.figures import Picture
+from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.figure import figures
 from attncli.studies.fit.findings import findings_of
@@ -54,8 +56,8 @@ def result_of(kind: OutputKind | None = "states", trained: float = 1.0) -> Resul
     return Result(**{**vars(result), "findings": findings_of(result)})
 
 
-def pictures_of(result: Result) -> dict[str, Picture]:
-    return {name: draw() for name, draw in figures(result, lambda text: None, HeatmapLook()).items()}
+def drawn(result: Result, name: str, **look: Any) -> Picture:
+    return figures(result, ignore_note, HeatmapLook(**look))[name]()
 
 
 def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> None:
@@ -92,7 +94,7 @@ def test_tables_have_medians_over_heads_and_each_head() -> None:
 
 
 def test_the_grids_have_scorers_in_rows_and_one_scale() -> None:
-    picture = pictures_of(result_of())["fit"]
+    picture = drawn(result_of(), "fit")
     *panels, bar = picture.axes
     assert picture.title.get_text() == "tiny: scorers fitted to its heads"
     assert [axes.get_title() for axes in panels] == ["unfitted", "fitted", "", "", "", ""]
@@ -101,9 +103,9 @@ def test_the_grids_have_scorers_in_rows_and_one_scale() -> None:
     images = [(*axes.images, *axes.collections)[0] for axes in panels]
     scales = {(image.norm.vmin, image.norm.vmax) for image in images}
     assert scales == {(0.0, 4.0)}
-    drawn = [np.asarray(image.get_array()).ravel() for image in images]
+    cells = [np.asarray(image.get_array()).ravel() for image in images]
     for index, (label, stage) in enumerate((label, stage) for label in KL for stage in (0, 1)):
-        np.testing.assert_allclose(drawn[index], KL[label][stage] / 2.0 ** np.arange(6))
+        np.testing.assert_allclose(cells[index], KL[label][stage] / 2.0 ** np.arange(6))
     assert picture.hints[1].text == "cosine, unfitted, Layers 0, Heads 2: KL (nats) 2.000"
     ticks = [[label.get_text() for label in axis.get_ticklabels()] for axis in (panels[-2].yaxis, panels[-2].xaxis)]
     assert ticks == [["0", "1"], ["0", "2", "3"]]
@@ -112,13 +114,13 @@ def test_the_grids_have_scorers_in_rows_and_one_scale() -> None:
 def test_a_scorer_without_parameters_has_no_grid_of_the_fitted_one() -> None:
     result = result_of()
     rows = [row | {"parameters": 0} if row["label"] == "cosine" else row for row in result.records]
-    *panels, _ = pictures_of(Result(**{**vars(result), "records": rows}))["fit"].axes
+    *panels, _ = drawn(Result(**{**vars(result), "records": rows}), "fit").axes
     assert [axes.get_title() for axes in panels] == ["unfitted", "", "fitted", "", ""]
     assert [axes.get_ylabel() for axes in panels] == ["cosine", "hedgehog", "", "keys_alone", ""]
 
 
 def test_heads_have_points_of_their_error_and_divergence() -> None:
-    picture = pictures_of(result_of())["heads"]
+    picture = drawn(result_of(), "heads")
     (axes,) = picture.axes
     lines = {str(line.get_label()): line for line in axes.lines}
     legend = [text.get_text() for text in picture.legends[0].get_texts()]
@@ -127,13 +129,8 @@ def test_heads_have_points_of_their_error_and_divergence() -> None:
     assert set(points) == {(1 / 8, fitted) for _, fitted in KL.values()}
     assert len(set(points.values())) == 3
     assert all(line.get_linestyle() == "None" for line in lines.values())
-    look = HeatmapLook(size=[13.33, 7.5])
-    slide = (
-        {name: draw() for name, draw in figures(result_of(), lambda text: None, look).items()}["heads"].axes[0].lines
-    )
-    assert all(
-        large.get_markersize() > 1.5 * line.get_markersize() for large, line in zip(slide, axes.lines, strict=True)
-    )
+    slide = drawn(result_of(), "heads", size=[13.33, 7.5]).axes[0].lines
+    assert all(big.get_markersize() > 1.5 * line.get_markersize() for big, line in zip(slide, axes.lines, strict=True))
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == (
         "relative error of the output (L2)",
         "KL (nats)",

@@ -162,10 +162,6 @@ def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, 
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"scorers": [{"scorer": "dot", "label": "model"}]}, "a reference that always runs"),
-    ({"scorers": ["sparsemax"], "objective": "kl"}, "weights of sparsemax can be 0"),
-    ({"layers": [7]}, "expected 0 to 1, of 2 layers with attention"),
-    ({"heads": [4]}, "expected 0 to 3, of the heads of first"),
     ({"held_out": 1.0}, "a number below 1"),
     ({"dtype": "float16"}, "^attncli.fit: dtype: the model and its batches are used as they are; leave it out$"),
     ({"texts": TEXTS[:-1]}, "texts: got 11 texts; expected 12, one for each entry of the batches"),
@@ -185,7 +181,6 @@ def test_a_folder_in_use_is_refused_before_the_work(run: Run) -> None:
 
 def test_refused_entries(of_some_heads: Run) -> None:
     entry, (model, x) = of_some_heads.entry("cosine"), tower()
-    written = {"data": {"queries": [[1.0]], "keys": [[1.0]]}}
     for keys, message in (
         ({"scorers": [{**entry, "label": "other"}]}, "no label of"),
         ({"scorers": [{**entry, "normalizer": "sparsemax"}]}, "leave this key out"),
@@ -198,10 +193,6 @@ def test_refused_entries(of_some_heads: Run) -> None:
     for written_entry in (entry, {"label": "mixed", "plan": {0: entry}}):
         with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
             attncli.swap(nn.Sequential(model), x, scorers=[written_entry], by="all")
-    with pytest.raises(InputError, match="was fitted to the layers of a model"):
-        attncli.run({**written, "scorers": [entry]})
-    with pytest.raises(InputError, match="only the study fit learns matrices"):
-        attncli.run({**written, "scorers": [{"scorer": "dot", "project": True}]})
 
 
 @pytest.mark.slow
