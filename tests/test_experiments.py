@@ -96,7 +96,7 @@ def test_sweeps(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["temperature", "learning_rates"])
+@pytest.mark.parametrize("name", ["temperature", pytest.param("learning_rates", marks=pytest.mark.nightly)])
 def test_whole_sweeps(name: str, tmp_path: Path) -> None:
     good("sweep", name, "--out", tmp_path / "out", "--quiet", "--no-plots")
     assert all(each["holds"] for each in json.loads((tmp_path / "out" / "results.json").read_text())["expectations"])

@@ -40,9 +40,8 @@ def compiled_so_far() -> int:
     return int(counters["stats"]["unique_graphs"])
 
 
-@pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("sizes", [SIZES, SMALL], ids=["quotient", "direct"])
+@pytest.mark.parametrize("sizes", [pytest.param(SIZES, marks=pytest.mark.nightly), SMALL], ids=["quotient", "direct"])
 def test_the_same_in_every_size_from_code_compiled_once(sizes: list[tuple[int, int, int]]) -> None:
     before = compiled_so_far()
     assert_same(sizes[0])

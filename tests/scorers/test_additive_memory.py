@@ -77,7 +77,7 @@ def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) 
     assert peak <= 20 * 400 * 4 + 2**16 < 20 * keys.nbytes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 def test_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_nothing_in_random_heads(n: int, causal: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [8, 16, 64, 512])
+@pytest.mark.parametrize("n", [8, 16, 64, pytest.param(512, marks=pytest.mark.nightly)])
 def test_the_page_has_the_most_extreme_numbers_of_random_heads(n: int) -> None:
     """Each of 100 seeds is a layer with 12 heads; nothing is found in them."""
     layers = [random_call(n, causal, 12, seed) for causal in (False, True) for seed in range(SEEDS)]

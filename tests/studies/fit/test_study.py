@@ -195,7 +195,7 @@ def test_refused_entries(of_some_heads: Run) -> None:
             attncli.swap(nn.Sequential(model), x, scorers=[written_entry], by="all")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_minilm(minilm: str, here: Path) -> None:
     """The expectations of the built-in experiment hold; `swap` warns of texts that its scorers were fitted to."""
     good("run", "fit", "--set", f"model={minilm}", "--no-plots", "--quiet", "--out", "run")
