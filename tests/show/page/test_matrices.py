@@ -9,18 +9,17 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-import torch
 from matplotlib import colormaps
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
-from torch import Tensor, nn
 
-import attncli
-from attncli.numbers import number
+from attncli.engine.runs.loading import StoredRun
+from attncli.show.page.report import report as page_of
 from attncli.show.pictures.scales import colour_scale
 from tests.cli import good
 from tests.show.page.conftest import Open, ready, report
 from tests.show.page.pages import TOKENS, attention, box_of, choose, has_numbers, pixels, point, settles, state
+from tests.show.page.test_numbers import over_layers
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -65,28 +64,6 @@ def test_the_row_is_a_table_that_sorts(page: Page, folder: Path) -> None:
         point(page, 0, row, 2)
         weights = tensors["scaled_dot/weights"][0, 0, row][tensors["valid"][0, 0, row]]
         has_numbers(rows.locator("td:nth-child(4)"), sorted(weights.tolist(), reverse=True))
-
-
-def test_it_opens_on_the_largest_difference_of_the_head_that_a_finding_names(
-    open_page: Open, file: Path, folder: Path
-) -> None:
-    page = open_page(file)
-    content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    tensors = load_file(folder / "tensors.safetensors")
-    (named,) = [each["numbers"] for each in content["findings"] if "head" in each["numbers"]]
-    batch, head = named["batch"], named["head"]
-    spread = np.ptp(np.stack([tensors[f"{label}/weights"][batch, head] for label in LABELS]), axis=0)
-    row, column = map(int, np.unravel_index(np.argmax(spread), spread.shape))
-    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"batch {batch}, head {head}"))
-    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
-    point(page, 0, (row + 1) % 12, 0)
-    expect(page.locator(".stage h3").first).not_to_contain_text(f"query {row}:")
-    page.get_by_role("button", name="largest difference").click()
-    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
-    numbers = [f"{label} {number(float(tensors[f'{label}/weights'][batch, head, row, column]))}" for label in LABELS]
-    where = f"query {row}: {TOKENS[row]}, key {column}: {TOKENS[column]}"
-    text = f"In batch {batch}, head {head}, the weights differ most at {where}: {', '.join(numbers)}."
-    expect(page.get_by_text(text)).to_be_visible()
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +221,11 @@ def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     assert received.locator(".cells").nth(1).get_attribute("aria-label") == about
     expect(received.locator(".stage h3").first).to_contain_text("scores of query 8")
     expect(received.get_by_role("button", name="release")).to_be_visible()
+    command = received.locator(".stage code").inner_text()
+    assert command.startswith("attncli heatmap ")
+    assert command.endswith(" --stage scores --batch 0 --head 3 --minus dot --colours log")
+    formula = re.compile(r"^additive − dot w_v \. tanh\(W_q q \+ W_k k\) \(")
+    expect(received.locator("figcaption").first).to_have_text(formula)
     assert pixels(picture(received, 1)) == pixels(picture(page, 1))
 
 
@@ -272,16 +254,6 @@ def test_back_and_forward(page: Page) -> None:
     expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 2"))
     page.evaluate("location.hash = 'head=1&stage=no&batch=99&query=-1&minus=nobody'")
     expect(cells).to_have_attribute("aria-label", re.compile(r"weights, batch \d, head 1"))
-
-
-def test_the_command_draws_the_view(open_page: Open, file: Path, folder: Path) -> None:
-    page = open_page(file, "stage=scores&batch=0&head=3&minus=scaled_dot&colours=log")
-    command = page.locator(".stage code").inner_text()
-    assert command.startswith("attncli heatmap ")
-    assert command.endswith(" --stage scores --batch 0 --head 3 --minus scaled_dot --colours log")
-    expect(page.locator("figcaption").first).to_have_text(
-        re.compile(r"^additive − scaled_dot w_v \. tanh\(W_q q \+ W_k k\) \(")
-    )
 
 
 def test_keyboard_alone(page: Page) -> None:
@@ -402,39 +374,19 @@ def test_layers_have_their_names(open_page: Open, layers: Path, tmp_path: Path) 
     expect(page).to_have_url(re.compile("layer=5&head=7"))
 
 
-class Layers(nn.Module):
-    """Two layers of attention, as the encoder and the decoder of a model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder, self.decoder = Attending(), Attending()
-
-    def forward(self, x: Tensor) -> None:
-        self.encoder(x)
-        self.decoder(x)
-
-
-class Attending(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.scaled_dot_product_attention(x, x, x)
-
-
-def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path) -> None:
+def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names beside the matrix, in the box, and above the row follow the layer and the batch element."""
-    attncli.save(attncli.capture(Layers(), torch.eye(3).expand(2, 1, 3, 3)), tmp_path / "x.safetensors")
-    good("run", tmp_path / "x.safetensors", "--no-plots", "--quiet", "--out", tmp_path / "run")
-    results, words = tmp_path / "run" / "results.json", {"encoder": "cat", "decoder": "chat"}
-    content = json.loads(results.read_text())
-    for layer, word in words.items():
-        names = [["0 [CLS]", f"1 {word}{batch}", "2 ."] for batch in "01"]
-        content["settings"]["layers"][layer]["tokens"]["queries"] = names
-    results.write_text(json.dumps(content))
-    page = open_page(report(tmp_path / "report.html", tmp_path / "run"))
+    words, shape = {"encoder": "cat", "decoder": "chat"}, (2, 1, 3, 3)
+    names = {layer: [["[CLS]", f"{word}{batch}", "."] for batch in "01"] for layer, word in words.items()}
+    monkeypatch.setattr("attncli.show.page.report.pictures", lambda *_: [])
+    result = over_layers(dict.fromkeys(words, shape), {layer: {"queries": names[layer]} for layer in words})
+    (tmp_path / "report.html").write_text(page_of([StoredRun(Path(), result, {})]), encoding="utf-8")
+    page = open_page(tmp_path / "report.html")
     for layer, batch in (("decoder", "1"), ("encoder", "1"), ("decoder", "0")):
         choose(page, "layer", layer)
         choose(page, "batch", batch)
         point(page, 0, 1, 0, 3)
-        named = f"query 1 {words[layer]}{batch}"
+        named = f"query 1: {words[layer]}{batch}"
         expect(page.locator("#tip .head")).to_contain_text(named)
-        expect(page.locator(".stage h3").first).to_have_text(f"weights of {named}")
-        expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(f"1 {words[layer]}{batch}")
+        expect(page.locator(".stage h3").first).to_have_text(f"scores of {named}")
+        expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(f"{words[layer]}{batch}")

@@ -270,13 +270,6 @@ def test_scores_of_each_label_have_a_scale_in_their_units() -> None:
         assert float(each["ticks"][2][1]) == 0
 
 
-def test_a_difference_has_its_name_in_pictures() -> None:
-    stack = torch.zeros(1, 2, 2)
-    view = view_of(replace(result_of(stack), tensors={f"{label}/capped": stack for label in "ab"}))
-    (scale, _) = view["stages"][0]["scales"][""]["differences"]
-    assert scale["label"] == "score difference after softcap"
-
-
 def test_a_finding_about_a_scorer_leads_to_its_matrix() -> None:
     findings = [Finding("All keys are equal."), Finding("a: every key gets the same weight.", "a")]
     view = view_of(replace(result_of(torch.zeros(1, 2, 2)), findings=findings))

@@ -54,26 +54,6 @@ def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_study_has_the_pictures_of_its_folder(folders: dict[str, Path], file: Path, tmp_path: Path) -> None:
-    """The pictures on the page have the same text in each theme."""
-    page = file.read_text(encoding="utf-8")
-    shown = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    assert len(shown) == 2 * len(folders)
-    for index, (name, folder) in enumerate(folders.items()):
-        good("figure", folder, "--format", "svg", "--font-size", 10, "--out", tmp_path / name, "--quiet")
-        (drawn,) = (tmp_path / name).glob("*.svg")
-        lines = len(ElementTree.fromstring(drawn.read_text(encoding="utf-8")).findall(f".//{SVG}path"))
-        for svg in shown[2 * index : 2 * index + 2]:
-            whole = svg.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
-            labels = {row["label"] for row in records(folder)}
-            assert all(any(label in text for text in texts(whole)) for label in labels)
-            assert 0 < len(ElementTree.fromstring(whole).findall(f".//{SVG}path")) <= lines
-        light, dark = shown[2 * index : 2 * index + 2]
-        assert "#ffffff" in light
-        assert "#161618" in dark
-
-
-@pytest.mark.slow
 def test_ids_are_unique_and_all_references_have_one(file: Path) -> None:
     page = Read(file.read_text(encoding="utf-8"))
     ids = [str(each.attributes["id"]) for each in page.elements if "id" in each.attributes]

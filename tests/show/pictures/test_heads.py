@@ -160,13 +160,6 @@ def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     assert (labels(axes, "x"), labels(axes, "y")) == (["0", "7"], ["2"])
 
 
-def test_all_heads_may_be_chosen() -> None:
-    result = experiment(1, 16, heads=list(range(16)))
-    assert shown_tables(shown(result)) == [f"head {head}" for head in range(16)] * 2
-    assert "Shown:" not in shown(result)
-    assert len(panels(figures(result, pytest.fail, HeatmapLook())["heatmaps"]())) == 32
-
-
 def test_all_of_many_heads_are_drawn_in_the_order_of_their_difference() -> None:
     result, notes = experiment(1, 12), list[str]()
     best = [row["head"] for row in slow_ranking(result.head_comparisons)]

@@ -109,10 +109,8 @@ def test_panel_limits_have_a_bar_each() -> None:
 
 @pytest.mark.parametrize(("theme", "cmap"), [("light", "RdBu_r"), ("dark", "berlin"), ("print", "RdGy_r")])
 def test_scores_have_the_diverging_colours_of_the_theme(theme: Any, cmap: str) -> None:
-    stack = weights(3, 3), weights(3, 3)
-    shown = [heatmap(*stack, stage=stage, look=HeatmapLook(theme=theme)).figure for stage in ("scores", "biased")]
-    shown.append(heatmap(*stack, look=HeatmapLook(theme=theme, minus="a")).figure)
-    assert {axes.images[0].get_cmap().name for figure in shown for axes in panels(figure)} == {cmap}
+    figure = heatmap(weights(3, 3), weights(3, 3), stage="biased", look=HeatmapLook(theme=theme)).figure
+    assert {axes.images[0].get_cmap().name for axes in panels(figure)} == {cmap}
 
 
 @pytest.mark.parametrize(
