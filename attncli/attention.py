@@ -180,12 +180,7 @@ def masked_softmax(
 
 @outside_autocast
 def attend(
-    scores: Tensor,
-    values: Tensor,
-    valid_lens: object = None,
-    *,
-    mask: object = None,
-    empty_row: EmptyRow = "zero",
+    scores: Tensor, values: Tensor, valid_lens: object = None, *, mask: object = None, empty_row: EmptyRow = "zero"
 ) -> tuple[Tensor, Tensor]:
     """Return the output (..., n, v) of attention for values (..., m, v), and its weights (..., n, m).
 

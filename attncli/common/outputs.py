@@ -31,11 +31,7 @@ from attncli.scorers._custom import raised
 OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
 TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
-LANGUAGE = (
-    "ForCausalLM",
-    "LMHeadModel",
-    "ForConditionalGeneration",
-)  # ends of names of models that predict the next token
+LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # ends of names: they predict the next token
 NEEDED: Mapping[OutputKind, str] = {
     "language": "logits (b, n, vocabulary), and the tokens (b, n) as `input_ids` or `labels`",
     "logits": "logits (..., classes)",
@@ -46,18 +42,12 @@ IGNORED = -100  # target that does not count, as in transformers
 
 LAYER = Column("layer", "layer", "Layer of the model, by its name; empty for all.", text=True, kind="place")
 HEAD = Column("head", "head", "Number of the head, from 0; empty for all.", kind="place")
+amount = partial(Column, format=short, least=1e-5)
 change = partial(Column, format=short, signed=True)
 similarity = partial(Column, format=short, signed=True, most=1)
 ANY = (
-    Column(
-        "relative_l2",
-        "relative\nL2",
-        "L2 norm of the change of the main output, over that of the own one.",
-        "",
-        short,
-        least=1e-5,
-    ),
-    Column("largest", "largest\nchange", "Largest absolute change of the main output.", "", short, least=1e-5),
+    amount("relative_l2", "relative\nL2", "L2 norm of the change of the main output, over that of the own one."),
+    amount("largest", "largest\nchange", "Largest absolute change of the main output."),
 )
 METRIC = (
     Column("metric", "metric", "Number of the function `metric`, mean over batches.", signed=True),
@@ -65,7 +55,7 @@ METRIC = (
     Column("metric_change_se", "±", "Standard error of the change of the metric, over the batches.", "", short),
 )
 PREDICTIONS = (
-    Column("kl", "KL", "Mean KL divergence of the new prediction from the own one.", "nats", short, least=1e-5),
+    amount("kl", "KL", "Mean KL divergence of the new prediction from the own one.", "nats"),
     Column(
         "top1_agreement",
         "top-1\nagreement",

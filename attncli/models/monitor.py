@@ -21,11 +21,7 @@ from torch._C import _push_on_torch_dispatch_stack, _push_on_torch_function_stac
 from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    _get_current_dispatch_mode_stack,
-)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import CheckpointFunction
 
 from attncli.errors import InputError

@@ -9,13 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attncli.attention import (
-    attend,
-    dropped,
-    masked_softmax,
-    softcap,
-    weighted_sum,
-)
+from attncli.attention import attend, dropped, masked_softmax, softcap, weighted_sum
 from attncli.errors import InputError
 from tests import reference
 from tests.scorers.catalogue import make, normal

@@ -71,14 +71,7 @@ CAUSAL = [[True, False, False], [True, True, False]]
 
 
 @pytest.mark.parametrize(
-    "mask",
-    [
-        torch.tensor(CAUSAL),
-        torch.tensor([[CAUSAL]]),
-        CAUSAL,
-        np.asfortranarray(CAUSAL),
-    ],
-    ids=str,
+    "mask", [torch.tensor(CAUSAL), torch.tensor([[CAUSAL]]), CAUSAL, np.asfortranarray(CAUSAL)], ids=str
 )
 def test_masks_in_any_form(mask: Any) -> None:
     rank = max(np.ndim(mask), 3)

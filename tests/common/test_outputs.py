@@ -244,11 +244,7 @@ def test_outputs_in_rows_of_different_layouts() -> None:
         ({"ids": torch.ones(2, dtype=torch.int32)}, None, r"gives dict \(ids\) of int32; expected"),
         (None, None, "gives NoneType without numbers; expected"),
         (torch.ones(0, 3), None, "gives Tensor without numbers; expected"),
-        (
-            {"logits": LOGITS},
-            "states",
-            r"dict \(logits\) of float32; `outputs: states` needs states \(..., d\) as",
-        ),
+        ({"logits": LOGITS}, "states", r"dict \(logits\) of float32; `outputs: states` needs states \(..., d\) as"),
         (LOGITS, "language", r"`outputs: language` needs logits \(b, n, vocabulary\), and the tokens"),
     ],
 )

@@ -47,10 +47,7 @@ PLANS: dict[str, tuple[Any, Any]] = {
         {0: {"heads": {0: "sparsemax", 3: "uniform"}}, 1: "cosine"},
         {0: of_heads(h0=TEXTBOOK["sparsemax"], h3=TEXTBOOK["uniform"]), 1: TEXTBOOK["cosine"]},
     ),
-    "ranges of heads": (
-        {1: {"heads": {"1-2": "cosine"}}},
-        {1: of_heads(h1=TEXTBOOK["cosine"], h2=TEXTBOOK["cosine"])},
-    ),
+    "ranges of heads": ({1: {"heads": {"1-2": "cosine"}}}, {1: of_heads(h1=TEXTBOOK["cosine"], h2=TEXTBOOK["cosine"])}),
     "functions": (
         {0: lambda q, k: q @ k.mT, 1: {"scorer": lambda q, k: q @ k.mT, "label": "other"}},
         dict.fromkeys(range(2), lambda q, k, scale, valid: softmax(q, k, 1.0, valid)),

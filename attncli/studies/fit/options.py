@@ -39,11 +39,7 @@ OF_MODEL = ("texts", "attn", "revision", "batch_size")  # keys without a use for
 class FitOptions(Experiment):
     """Scorers fitted to the attention of a trained model."""
 
-    refused: ClassVar = {
-        "dropout": "fits without dropout",
-        "fitted": "fits scorers anew",
-        "dtype": "fits in float32",
-    }
+    refused: ClassVar = {"dropout": "fits without dropout", "fitted": "fits scorers anew", "dtype": "fits in float32"}
     learns: ClassVar = True
 
     study: Annotated[Literal["fit"], STUDY] = "fit"
