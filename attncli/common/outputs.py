@@ -23,10 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from attncli.errors import InputError
-from attncli.models.loading import LoadedModel, arguments_of
+from attncli.models.loading import LoadedModel, arguments_of, failing
 from attncli.numbers import short
 from attncli.results import Column
-from attncli.scorers._custom import raised
 
 OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
@@ -165,12 +164,8 @@ class Runner:
 
 def _number_of(metric: Metric, model: nn.Module, batch: object) -> float:
     """Return the number that a user's function returns; raise an InputError if it fails or returns something else."""
-    try:
+    with failing("the metric gave", "check the function and the batches"):
         value = metric(model, batch)
-    except (InputError, KeyboardInterrupt, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError.of(f"the metric gave {raised(error)}; check the function and the batches") from error
     if (isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()) or isinstance(value, Real):
         return float(value)
     shape = f" of shape {list(value.shape)}" if isinstance(value, Tensor) else ""

@@ -94,13 +94,8 @@ class LoadedModel:
 
     def outputs(self, batch: Any) -> Any:
         """Run the model on a batch; raise an InputError if it fails."""
-        try:
+        with failing("running the model gave", _cure(self.model, batch, "check its inputs")):
             return self.run(batch)
-        except (InputError, KeyboardInterrupt, MemoryError):
-            raise
-        except Exception as error:
-            reason = f"running the model gave {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            raise InputError.of(f"{reason}; {_cure(self.model, batch, 'check its inputs')}") from error
 
 
 def _cure(model: nn.Module, inputs: Any, otherwise: str) -> str:
@@ -122,7 +117,7 @@ def load(request: Request, batch_size: int) -> LoadedModel:
         for key, value in (("dtype", request.dtype), ("attn", request.attention), ("revision", request.revision)):
             if value is not None:
                 raise InputError.of(f'got "{value}"; module:function brings its own model; leave it out', [key])
-        with _failing(f'got "{request.model}"; it gave', "fix the function"):
+        with failing(f'got "{request.model}"; it gave', "fix the function"):
             returned = _function(request)()
         if not (isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module)):
             message = f'got "{request.model}", which gives {type(returned).__name__}; expected (model, inputs)'
@@ -133,7 +128,7 @@ def load(request: Request, batch_size: int) -> LoadedModel:
     model, inputs, *_ = _pretrained(transformers, replace(request, texts=parts[0] if parts else ()))
     batches = [inputs]
     for part in parts[1:]:
-        with _failing(f'got "{request.model}"; reading a text gave', "change the text"):
+        with failing(f'got "{request.model}"; reading a text gave', "change the text"):
             config, source = model.config, _source(request)
             batches.append(_on(_inputs(transformers, replace(request, texts=part), config, source)[0], model))
     return LoadedModel(model, batches, _pooling(Path(request.model)))
@@ -162,7 +157,7 @@ def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
 
 def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
     function = _function(request)
-    with _failing(f'got "{request.model}"; it gave', "fix the function"):
+    with failing(f'got "{request.model}"; it gave', "fix the function"):
         with torch.no_grad(), make() as seen:
             returned = function()
         tokens = None
@@ -205,7 +200,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
     transformers = _transformers(request)
     model, inputs, tokenizer, config = _pretrained(transformers, request)
     cure = _cure(model, inputs, "a model that needs other inputs can be run by a module:function")
-    with _failing(f'got "{request.model}"; running it gave', cure), torch.no_grad(), make() as seen:
+    with failing(f'got "{request.model}"; running it gave', cure), torch.no_grad(), make() as seen:
         seen.take_names(model)
         if request.generate is None:
             model(**inputs)
@@ -260,7 +255,7 @@ def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Ten
     is_offline = source["local_files_only"]
     where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
     cure = "expected a folder with a model of transformers, or a name of the hub"
-    with _failing(f"{got}{where}; loading it gave", cure):
+    with failing(f"{got}{where}; loading it gave", cure):
         config = transformers.AutoConfig.from_pretrained(request.model, **source)
         chosen = {"attn_implementation": request.attention} if request.attention else {}
         kind = _kind(transformers, request, config)
@@ -349,7 +344,7 @@ def _reaches_hub() -> bool:
 
 
 @contextmanager
-def _failing(what: str, cure: str) -> Iterator[None]:
+def failing(what: str, cure: str) -> Iterator[None]:
     """Turn any error of a library or a model into an InputError of one line, from `what` to `cure`."""
     try:
         yield
