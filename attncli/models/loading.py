@@ -87,15 +87,11 @@ class LoadedModel:
     pooling: Pooling = "mean"  # of a sentence encoder
 
     @torch.no_grad()
-    def run(self, batch: Any) -> Any:
-        """Run the model on a batch, without gradients."""
-        args, kwargs = arguments_of(batch)
-        return self.model(*args, **kwargs)
-
     def outputs(self, batch: Any) -> Any:
-        """Run the model on a batch; raise an InputError if it fails."""
+        """Run the model on a batch, without gradients; raise an InputError if it fails."""
+        args, kwargs = arguments_of(batch)
         with failing("running the model gave", _cure(self.model, batch, "check its inputs")):
-            return self.run(batch)
+            return self.model(*args, **kwargs)
 
 
 def _cure(model: nn.Module, inputs: Any, otherwise: str) -> str:
@@ -163,8 +159,9 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
         tokens = None
         if isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module):
             model, inputs, *names = returned
-            with evaluating(model), make() as seen:  # without the calls that made the model
-                LoadedModel(model, [inputs]).run(inputs)
+            args, kwargs = arguments_of(inputs)
+            with torch.no_grad(), evaluating(model), make() as seen:  # without the calls that made the model
+                model(*args, **kwargs)
             tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
     return seen, {"model": request.model, "tokens": tokens}
 
