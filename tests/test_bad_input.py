@@ -30,6 +30,7 @@ SEEN_IN_THE_WORK = {  # mistakes that `check` does not find
     *("a normaliser that gives no tensor", "a normaliser that gives complex numbers"),
     *("a normaliser that ignores the mask", "a normaliser that divides by 0"),
     "a normaliser that writes to its scores",
+    "a scale that is not positive for this number of keys",
 }
 UNPRINTABLE = [  # with characters that are invisible in a text file
     Mistake(

@@ -1,13 +1,13 @@
-import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from attncli.attention import at_least_float32
-from attncli.errors import InputError, got
+from attncli.errors import below
 from attncli.scorers._base import POSITIVE, Scorer, require_equal_sizes, steps_of_dot
+from attncli.scorers._expression import Expression, positive
 from attncli.scorers._theory import Moments, Theory
 
 
@@ -15,8 +15,8 @@ class Cosine(Scorer):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
     The norms of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
-    scale `log2(m^2-m)`, for m keys, is the one from which Henry et al. 2020 (arXiv:2010.04245) start a learnt scale.
-    Queries and keys need the same size d.
+    scale may be an expression in m, the number of keys, such as `log2(m^2-m)`, from which Henry et al. 2020
+    (arXiv:2010.04245) start a learnt scale. Queries and keys need the same size d.
     """
 
     stacks_over_seeds = True
@@ -30,8 +30,8 @@ class Cosine(Scorer):
         key_size: int,
         *,
         scale: Annotated[
-            Literal["log2(m^2-m)"] | PositiveFloat,
-            Field(description="factor of the cosine, and largest score; log2(m^2-m): by the number of keys, m"),
+            PositiveFloat | Expression,
+            Field(description="factor of the cosine, and largest score; or an expression in m, the number of keys"),
         ] = 1.0,
     ) -> None:
         super().__init__()
@@ -44,11 +44,8 @@ class Cosine(Scorer):
         return unit(queries), unit(keys), self.scale_of(keys.shape[-2])
 
     def scale_of(self, m: int | None = None) -> Any:
-        if not isinstance(self.scale, str) or m is None:
-            return self.scale
-        if m < 2:
-            raise InputError.of(got(self.scale, "which needs at least 2 keys", "use a number"), ["scale"])
-        return math.log2(m**2 - m)
+        with below("scale"):
+            return positive(self.scale, m) if m and isinstance(self.scale, str) else self.scale
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
         """Return the products, their sum, the norms, the scale and the score."""

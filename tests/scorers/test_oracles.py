@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError
 from tests.reference import ORACLES, for_each_matrix
 from tests.scorers.catalogue import VARIANTS, make, normal
 
@@ -116,8 +115,3 @@ def test_cosine_at_every_length(length: float) -> None:
     scores = make("cosine", 5)(queries, keys)
     assert_scores(scores, oracle_scores("cosine", {}, None, queries, keys))
     assert bool((scores == 0).all()) is (length == 0)
-
-
-def test_a_scale_for_pairs_of_keys_needs_two() -> None:
-    with pytest.raises(InputError, match=r'^scale: got "log2\(m\^2-m\)"; which needs at least 2 keys; use a number$'):
-        make("cosine", 5, scale="log2(m^2-m)")(normal(3, 5), normal(1, 5))

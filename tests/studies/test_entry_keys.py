@@ -1,6 +1,5 @@
 """Keys of an entry beside its scorer's options: the norms of queries and keys, a window, a scale of m keys."""
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -145,9 +144,9 @@ def test_a_scale_of_the_number_of_keys() -> None:
     for weights in (True, False):
         result = result_of(data=DATA, scorers=[keys], weights=weights)
         assert_run(result, entry_of(**keys), inputs_of(data=DATA))
-        assert result.scales == {"cosine": pytest.approx(math.log2(42))}
+        assert result.scales == {"cosine": pytest.approx(reference.OF_KEYS["log2(m^2-m)"](7))}
     given = {"d": [8], "keys": 6, "rows": 50}
-    entries = [keys, {"scorer": "cosine", "scale": math.log2(30), "label": "number"}]
+    entries = [keys, {"scorer": "cosine", "scale": reference.OF_KEYS["log2(m^2-m)"](6), "label": "number"}]
     one, other = swept("saturation", **given, scorers=entries).records
     assert one["entropy"] == pytest.approx(other["entropy"], rel=1e-9)
 
