@@ -24,22 +24,8 @@ CURE = "expected a run folder as it was written; run the experiment again"
 
 
 def _damaged(folder: Path, where: str) -> InputError:
-    """Return the InputError for a damaged run; `where` is the damaged file, and the key in it if it is known."""
+    """Return the InputError for a damaged run; `where` is the damaged key, or the error that the damage has caused."""
     return InputError.of(f'got "{folder}", whose files are damaged ({where}); {CURE}')
-
-
-@contextmanager
-def _reading_file(folder: Path, name: str) -> Iterator[None]:
-    """Turn errors in the `with` block, which reads a file of a run, into an InputError with the name of the file."""
-    try:
-        yield
-    except UnfitFileError:
-        raise
-    except ValidationError as error:
-        where = dotted(error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
-        raise _damaged(folder, f"{name}: {where}" if where else name) from error
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _damaged(folder, name) from error
 
 
 class StoredTensors(Mapping[str, Tensor]):
@@ -47,19 +33,16 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """Take all tensors of a file, or only the tensors with the given names; absent names are ignored."""
-        self._path = path
-        with _reading_file(path.parent, path.name):
-            check_regular(path)
-            self._file: Any = safe_open(path, framework="pt")
-            there = set(self._file.keys())  # type: ignore[no-untyped-call]
+        check_regular(path)
+        self._file: Any = safe_open(path, framework="pt")
+        there = set(self._file.keys())  # type: ignore[no-untyped-call]
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
 
     def __getitem__(self, name: str) -> Tensor:
         """Read a tensor; repeated reads share memory."""
         if name not in self._names:
             raise KeyError(name)
-        with _reading_file(self._path.parent, self._path.name):
-            tensor: Tensor = self._file.get_tensor(name)
+        tensor: Tensor = self._file.get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
@@ -132,15 +115,13 @@ def read_run(path: Path) -> StoredRun:
                 raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
         with open_file(results) as file:
             text = file.read()
-        with _reading_file(path, results.name):
-            stored = Stored.model_validate_json(text, strict=True)
+        stored = Stored.model_validate_json(text, strict=True)
         if stored.study not in STUDIES:
-            raise _damaged(path, f"{results.name}: study")
+            raise _damaged(path, "results.json: study")
         study, is_sweep, content = load_study(stored.study), stored.settings.sweep is not None, json.loads(text)
         if not is_sweep and not getattr(stored, study.swept):  # all points of a sweep may have failed
-            raise _damaged(path, results.name)
-        with _reading_file(path, f"{results.name}: settings"):
-            facts = Facts() if is_sweep else study.facts.model_validate(content["settings"])
+            raise _damaged(path, "results.json")
+        facts = Facts() if is_sweep else study.facts.model_validate(content["settings"])
         is_folder = results != path
         tensors: Mapping[str, Tensor] = {}
         inputs, parameters = tensors, tensors
@@ -153,8 +134,7 @@ def read_run(path: Path) -> StoredRun:
         kept = {name: value for name, value in stored if name in OF_RESULT} | stored.settings.fields
         kind = SweepResult if is_sweep else Result
         result = kind(**kept, facts=facts, inputs=inputs, tensors=tensors, parameters=parameters)
-        with _reading_file(path, "config.yaml"):
-            config = read_config(path / "config.yaml").decode() if is_folder else None
+        config = read_config(path / "config.yaml").decode() if is_folder else None
         return StoredRun(path, result, content, config)
 
 
@@ -167,6 +147,8 @@ def reading(folder: Path) -> Iterator[None]:
         raise
     except UnfitFileError as error:
         raise InputError.of(f'got "{error.filename}", {error.kind}; {CURE}') from error
+    except ValidationError as error:
+        where = dotted(error.errors(include_url=False, include_input=False)[0]["loc"])
+        raise _damaged(folder, f"results.json: {where}" if where else "results.json") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
-        kind = f"{type(error).__name__}: {shortened(str(error))}"  # damage, or a mistake in this package
-        raise InputError.of(f'got "{folder}", which cannot be shown ({kind}); {CURE}') from error
+        raise _damaged(folder, f"{type(error).__name__}: {shortened(str(error))}") from error
