@@ -1,7 +1,6 @@
 """The plan of a sweep: its points, all valid and different."""
 
 import math
-import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -220,6 +219,8 @@ def _tried(
 ) -> tuple[dict[str, Rows], torch.device]:
     """Prepare points without running them, to find errors such as tensors that do not fit together.
 
+    Prepared are the first MOST_TRIED points and the last one, and of points that differ only in their seed the first.
+
     Return the expected rows of each prepared point, by the hash of its config without the seed, and the device of the
     first.
 
@@ -228,7 +229,11 @@ def _tried(
     """
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
     rows, problems, devices = dict[str, Rows](), dict[Problem, GridPoint](), list[torch.device]()
-    for index in _worth_trying(points):
+    distinct = dict[str, GridIndex]()
+    for index, point in points.items():
+        distinct.setdefault(_seedless(point), index)
+    indices = [*distinct.values()]
+    for index in [*indices[:MOST_TRIED], *indices[MOST_TRIED:][-1:]]:
         document = base.changed([*changes_at(axes, index).values()])
         options = document.validate(model, absolute=True)
         if elsewhere:
@@ -249,20 +254,6 @@ def _tried(
         located = [replace(problem, where=f"{problem.where}, at {point.text}") for problem, point in problems.items()]
         raise InputError(not_too_many(located, str(base.path)))
     return rows, next(iter(devices), torch.device("cpu"))
-
-
-def _worth_trying(points: Mapping[GridIndex, GridPoint]) -> Sequence[GridIndex]:
-    """Choose the points to prepare: of points that differ only in the seed the first.
-
-    Of more than MOST_TRIED points, the first, the last, and a random sample of the others, always the same.
-    """
-    distinct = dict[str, GridIndex]()
-    for index, point in points.items():
-        distinct.setdefault(_seedless(point), index)
-    first, *others = distinct.values()
-    if len(others) < MOST_TRIED:
-        return [first, *others]
-    return [first, *random.Random(0).sample(others[:-1], MOST_TRIED - 2), others[-1]]
 
 
 def _seedless(point: GridPoint) -> str:
