@@ -193,11 +193,12 @@ OPTIONS = re.compile(r"^\| (`[^`]+`) \| (.*) \| (.*) \| (.*) \|$", flags=re.M)
 
 
 @pytest.mark.catalogue("scorers", "normalizers", "studies")
-def test_every_key_has_a_type_a_default_and_a_sentence() -> None:
-    rows = OPTIONS.findall(reference.yaml_keys())
-    assert len(rows) > 200
+@pytest.mark.parametrize(("page", "least"), [("yaml_keys", 200), ("commands", 200)])
+def test_every_key_and_option_has_a_type_a_default_and_a_sentence(page: str, least: int) -> None:
+    rows = OPTIONS.findall(getattr(reference, page)())
+    assert len(rows) > least
     incomplete = [row for row in rows if not all(row) or not SENTENCE.fullmatch(row[3])]
-    assert incomplete == [], "give the field a description"
+    assert incomplete == [], "give the field or option a description"
 
 
 def test_defaults_and_types_of_keys_are_in_words() -> None:
@@ -206,16 +207,10 @@ def test_defaults_and_types_of_keys_are_in_words() -> None:
     assert rows["scale"][1] == "none"  # the last: the colour scale of pictures
     assert rows["factor"] == ("an integer at least 2", "`2`")
     assert rows["save"] == (", ".join(f"`{each}`" for each in STAGES) + ", or `none`, or a list of these", "all")
-
-
-@pytest.mark.catalogue("studies")
-def test_every_command_and_option_has_a_sentence() -> None:
-    page = reference.commands()
-    commands: Any = typer.main.get_command(app)
-    assert re.findall(r"^## `attncli (\w+)`$", page, flags=re.M) == [*commands.commands]
-    items = re.findall(r"^\* `[^`]+`: (.*)$", page, flags=re.M)
-    assert len(items) > 200
-    assert [each for each in items if not re.match(r"[A-Z`\d].*", each)] == [], "give the option a help text"
+    options = dict(row[::2] for row in OPTIONS.findall(reference.commands()))
+    assert options["`--samples N`"] == "enough for 0.5 % error of the variance"
+    assert options["`--df X`"] == "`10`"
+    assert options["`--full`"] == "off"
 
 
 def test_every_picture_has_its_command() -> None:

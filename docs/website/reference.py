@@ -4,11 +4,11 @@ import functools
 import inspect
 import json
 import re
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
-from typer.cli import get_docs_for_click
 from typer.testing import CliRunner
 
 from attncli.cli import app
@@ -20,7 +20,23 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, load_study, options_model
 
+TYPES = {  # of the values of options, by their placeholders in the help
+    "N": "an integer",
+    **dict.fromkeys(("X", "SECONDS", "POINTS"), "a number"),
+    **dict.fromkeys(("DIR", "FOLDER", "RUN"), "a folder"),
+    **dict.fromkeys(("CONFIG", "SOURCE"), "a file, folder or name"),
+    "FILE": "a file",
+    "NAME": "a name",
+    "LABEL": "a label",
+    "MODEL": "a model",
+    "KEY=VALUE": "a key and its value",
+    "KEY=VALUES": "a key and its values",
+    "NAME[:KEY=VALUE,...]": "a scorer",
+    "A:B": "a range",
+    "WxH": "two numbers",
+}
 DEFAULT = re.compile(r"[;,] default: (.*)$")  # at the end of a description
+OF_FLAG = re.compile(r" \((?:default: ([^;)]*))?(?:; )?(?:repeatable)?\)$")  # at the end of a study flag's help
 LONGEST_LIST = 4  # longer defaults are abbreviated
 IN_PYTHON = ("GivenMask",)  # definitions that YAML has no words for
 DIFFERENT = {"study", "scorers", "dtype"}  # keys of all studies with different values or defaults
@@ -61,19 +77,84 @@ def one_line(text: str) -> str:
 
 
 def commands() -> str:
-    """Return the page of all commands with their arguments and options, as typer documents them."""
-    root = typer.main.get_command(app)
-    _, _, text = get_docs_for_click(obj=root, ctx=typer.Context(root), name="attncli").partition("\n")
+    """Return the page of all commands with their arguments and options."""
+    root: Any = typer.main.get_command(app)
     about = "Every command and option, generated from the code, as in `attncli COMMAND --help`."
-    return page("Commands", about, [text.strip()])
+    named = root.commands.items()
+    overview = [(f"[`attncli {name}`](#attncli-{name})", one_line(each.help or "")) for name, each in named]
+    parts = [table(["command", "does"], overview), "## attncli", options_table(root.params)]
+    for name, command in named:
+        parts += [f"## attncli {name}", one_line(command.help or ""), *option_panels(command.params)]
+    return page("Commands", about, parts)
+
+
+def option_panels(params: Sequence[Any]) -> Iterator[str]:
+    """Return a table for each panel of the help."""
+    panels: dict[str | None, list[Any]] = {}
+    for param in params:
+        panels.setdefault(getattr(param, "rich_help_panel", None), []).append(param)
+    for title, members in panels.items():
+        if title is not None:
+            yield f"**{title}**"
+        yield options_table(members)
+
+
+def options_table(params: Sequence[Any]) -> str:
+    """Return a table of the arguments and options."""
+    return table(
+        ["option", "type", "default", "description"], [option_row(param) for param in params if not param.hidden]
+    )
+
+
+def option_row(param: Any) -> tuple[str, str, str, str]:
+    """Return spelling, type, default and description of an option or argument."""
+    text, *stated = parts_of(getattr(param, "help", None) or "")
+    if isinstance(param.default, str):
+        stated.append(f"`{param.default}`")
+    default = "required" if param.required else (*stated, "off" if is_switch(param) else "none")[0]
+    kind = type_of(param) + (", repeatable" if param.multiple or param.nargs == -1 else "")
+    return f"`{spelling(param)}`", kind, default, text
 
 
 def parts_of(description: str) -> tuple[str, ...]:
     """Return a description as a sentence, and the default at its end, if it has one."""
     text = one_line(description).rstrip(".")
+    found = OF_FLAG.search(text)
+    text, defaults = (text[: found.start()], [f"`{found[1]}`"] * bool(found[1])) if found else (text, [])
     found = DEFAULT.search(text)
-    text, defaults = (text[: found.start()], [found[1]]) if found else (text, [])
+    text, defaults = (text[: found.start()], [found[1]]) if found else (text, defaults)
     return f"{text[:1].upper()}{text[1:]}.", *defaults
+
+
+def is_switch(param: Any) -> bool:
+    """Whether an option takes no value."""
+    return bool(getattr(param, "is_flag", False))
+
+
+def type_of(param: Any) -> str:
+    """Return the type of an option's value in words."""
+    if is_switch(param):
+        return "switch"
+    if choices := choices_of(param):
+        return ", ".join(f"`{each}`" for each in choices)
+    return TYPES.get(param.metavar, TYPES.get(str(param.metavar).strip("[]."), "text"))
+
+
+def choices_of(param: Any) -> tuple[str, ...]:
+    """Return the allowed values of an option, if they are few."""
+    annotation = param.type_descriptor.annotation
+    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
+
+
+def spelling(param: Any) -> str:
+    """Return an option or argument as it is written, such as `--out DIR` or `CONFIG...`."""
+    if param.param_type_name == "argument":
+        return str(param.metavar)
+    names = ", ".join(param.opts)
+    if is_switch(param):
+        return names
+    default = "N" if param.type_descriptor.annotation == list[int] else "NAME"
+    return f"{names} {param.metavar or '|'.join(choices_of(param)) or default}"
 
 
 def yaml_keys() -> str:
