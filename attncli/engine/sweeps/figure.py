@@ -15,13 +15,14 @@ from attncli.config.looks import Look
 from attncli.engine.sweeps.columns import axes_of, columns_of, companions, is_number, shown
 from attncli.engine.sweeps.summary import summary, summary_names
 from attncli.errors import printable
-from attncli.results import Row, SweepResult
+from attncli.results import Result, Row, SweepResult
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
 from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
 from attncli.show.pictures.scales import spans_decades
 from attncli.show.pictures.themes import Sheet
+from attncli.studies import load_study
 
 MOST_PANELS = 16
 WORDS = {  # of keys, for axes; others are words themselves
@@ -32,6 +33,7 @@ WORDS = {  # of keys, for axes; others are words themselves
     "num_hiddens": "hidden units",
 }
 SHAPE, ENTRY_KEY = re.compile(r"(?:data\.)?(\w+)\.shape\[(\d+)\]"), re.compile(r"scorers\[(\d+)\]")
+ENTRY = "entry"  # column with the labels of several runs
 UNEVEN = 1.6  # in geometric numbers, the largest ratio of neighbours is less than this times the smallest ratio
 Axis = tuple[str, list[Any]]
 
@@ -44,14 +46,52 @@ def figures(result: SweepResult, note: Note, look: Look) -> Mapping[str, Callabl
 
 def sweep_figure(result: SweepResult, note: Note, look: Look) -> Picture:
     """Draw means over the seeds as heatmaps if two keys vary, else as lines with 95 % intervals."""
-    title, mean = f"Sweep of {printable(result.name)}", summary_names(result)["mean"]
-    rows = [row for row in summary(result, [result.metric]) if row[mean] is not None]
+    title = f"Sweep of {printable(result.name)}"
+    axes = axes_of(result)
+    if len(axes) != 2:
+        return lines_figure(result, note, look, title=title)
+    mean = summary_names(result)["mean"]
+    panels, sides = _tables(result, _rows(result), [*axes.items()], mean)
+    return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
+
+
+def lines_figure(result: SweepResult, note: Note, look: Look, *, title: str) -> Picture:
+    """Draw means over the seeds as lines with 95 % intervals."""
     axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
-    if len(axes) == 2:
-        panels, sides = _tables(result, rows, axes, mean)
-        return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
-    return drawn(partial(_lines, rows=rows, axes=axes, title=title), result, note, look, "sweep")
+    return drawn(partial(_lines, rows=_rows(result), axes=axes, title=title), result, note, look, "sweep")
+
+
+def _rows(result: SweepResult) -> list[Row]:
+    """Return the rows of the summary that have a mean of the metric."""
+    mean = summary_names(result)["mean"]
+    return [row for row in summary(result, [result.metric]) if row[mean] is not None]
+
+
+def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mapping[str, Callable[[], Picture]]:
+    """Return the function that draws the metric of several runs, given by name; empty if no numeric column varies.
+
+    The picture has a panel for each scorer, with a line for each run over a number such as d.
+    """
+    result = _as_one(results)
+    if result is None or not any(map(_is_numeric, axes_of(result).values())):
+        return {}
+    return {"runs": partial(lines_figure, result, note, look, title="All runs")}
+
+
+def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
+    """Return several runs as one sweep over scorers, labelled with the runs' names; None if no row has the metric."""
+    first = next(iter(results.values()))
+    axes, metric = list[Mapping[str, Sequence[Any]]](), load_study(first.study).metric
+    if isinstance(first, SweepResult):
+        axes, metric = [*first.axes], first.metric
+    labels = list(dict.fromkeys(label for result in results.values() for label in result.labels))
+    axes.append({ENTRY: labels})
+    records = [
+        {ENTRY: row["label"], **row, "label": name} for name, result in results.items() for row in result.records
+    ]
+    there = any(row.get(metric) is not None for row in records)
+    return SweepResult(first.study, first.name, records, axes=axes, metric=metric) if there else None
 
 
 def _metric(result: SweepResult) -> str:
@@ -189,7 +229,7 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
 def _named(result: SweepResult, key: str, value: object, values: Sequence[Any]) -> str:
     """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
     text = _tick(key, value, values)
-    stands_alone = isinstance(value, str) and key != "layer" and key not in result.swept
+    stands_alone = isinstance(value, str) and key != "layer" and (key not in result.swept or key == ENTRY)
     return text if stands_alone else f"{_word(result, key)} = {text}"
 
 

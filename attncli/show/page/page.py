@@ -87,7 +87,8 @@ def page(
 ) -> str:
     """Return the page of runs, as `section_of` returns them, and of comparisons between them.
 
-    `both` has the `views` of the differences of two runs, with a `title`. `title` is given by the user.
+    `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
+    `title` is given by the user.
     """
     css = (HERE / "page.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)

@@ -11,6 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from attncli.engine.runs.loading import StoredRun, reading
+from attncli.engine.sweeps.figure import runs_figures
 from attncli.engine.sweeps.views import figures_of
 from attncli.results import STAGES, Comparison, Result, Row, SweepResult, tensor_name
 from attncli.show.page.matrices import views
@@ -46,9 +47,10 @@ def report(
             sections.append(_section(run, name, number, share))
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
     compared = [replace(pair, a=named.get(pair.a, pair.a), b=named.get(pair.b, pair.b)) for pair in comparisons]
+    curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
     differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
-    both = {"title": about, "views": differences}
+    both = {"title": about, "views": differences, "pictures": curves}
     return page(sections, compared, both, title=title)
 
 
@@ -77,6 +79,12 @@ def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Compari
 
 def _difference(row: Row) -> float:
     return float(row["js_divergence"] or row["max_abs_difference"] or 0.0)
+
+
+def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]:
+    """Return by name the results of the first run's study; only sweeps if it is a sweep, else none of them."""
+    kinds = [(run.result.study, isinstance(run.result, SweepResult)) for run in runs]
+    return {name: run.result for run, name, kind in zip(runs, names, kinds, strict=True) if kind == kinds[0]}
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

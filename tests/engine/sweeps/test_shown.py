@@ -13,9 +13,9 @@ from rich.console import Console
 
 from attncli.config.looks import Look
 from attncli.engine.runs.loading import StoredRun
-from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric
+from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
 from attncli.engine.sweeps.tables import heading, tables
-from attncli.results import SweepResult
+from attncli.results import Result, SweepResult
 from attncli.show.page.report import report
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.looks import looks_of
@@ -248,3 +248,26 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     assert {row[places["runs"]].text for row in entropy} == {"3"}
     alone = swept("attention", over[1:], attention(over[1:]))
     assert "Records" not in Read(report([StoredRun(Path("x"), alone, {})])).tables()
+
+
+def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scorer() -> None:
+    """The runs may have different scorers and sizes."""
+    rows = [
+        [{"scorer": label, "label": label, "d": d, "variance": place + d} for label in labels for d in sizes]
+        for place, (labels, sizes) in enumerate(((("dot", "cosine"), (4, 16, 64)), (("dot",), (4, 16))))
+    ]
+    results = {name: Result("variance", "v", each) for name, each in zip(("before", "after"), rows, strict=True)}
+    figure = runs_figures(results, Look(), pytest.fail)["runs"]()
+    assert [axes.get_title() for axes in figure.axes] == ["dot", "cosine"]
+    found = [
+        {line.get_gid(): numbers(line)[1] for line in axes.lines if np.size(line.get_xdata())} for axes in figure.axes
+    ]
+    assert found[0] == {"variance-before": [4, 16, 64], "variance-after": [5, 17]}
+    assert found[1] == {"variance-before": [4, 16, 64]}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["before", "after"]
+    assert figure.axes[0].get_xlabel() == "d"
+
+
+def test_runs_that_depend_on_no_number_have_no_picture() -> None:
+    rows = [{"scorer": "dot", "label": "dot", "entropy": 1.0}, {"scorer": "cosine", "label": "cosine", "entropy": 2.0}]
+    assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", rows)), Look(), pytest.fail) == {}

@@ -38,8 +38,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def file(folders: dict[str, Path]) -> Path:
-    """Write a page of all runs."""
-    return report(folders["sweep"].parent / "report.html", *folders.values())
+    """Write a page of all runs, with one run given twice."""
+    first = next(iter(folders.values()))
+    (first.parent / "again").mkdir()
+    for each in first.iterdir():
+        (first.parent / "again" / each.name).write_bytes(each.read_bytes())
+    return report(first.parent / "report.html", *folders.values(), first.parent / "again")
 
 
 def texts(svg: str) -> list[str]:
@@ -56,6 +60,7 @@ def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ids_are_unique_and_all_references_have_one(file: Path) -> None:
     page = Read(file.read_text(encoding="utf-8"))
+    assert [each.attributes["aria-label"] for each in page.all("svg")][:2] == ["Picture runs of all runs"] * 2
     ids = [str(each.attributes["id"]) for each in page.elements if "id" in each.attributes]
     assert len(ids) == len(set(ids))
     values = chain.from_iterable(each.attributes.items() for each in page.elements if each.tag != "a")
