@@ -81,6 +81,13 @@ def test_readme_is_short(name: str) -> None:
     assert len(TEXTS[name].splitlines()) <= 115 + len(commands.commands)  # each command has a row
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_sentences_are_short(name: str) -> None:
+    prose = re.sub(r"^```.*?^```$|^\|.*?$|`[^`]*`|\]\([^)]*\)|\$[^$]*\$", " ", TEXTS[name], flags=re.M | re.S)
+    sentences = re.split(r"[.?!·:]\s|\n\n|\n- ", prose)
+    assert [each for each in sentences if len(re.findall(r"[A-Za-z]+", each)) > 30] == []
+
+
 def test_quick_start_is_two_commands() -> None:
     for name in READMES:
         commands = re.findall(r"^python3 -m venv .*$", TEXTS[name], flags=re.M)

@@ -38,17 +38,22 @@ class PointRow(BaseModel):
 
 
 class Tally:
-    """Counts the points of a sweep by state."""
+    """Counts the points of a sweep by state, and estimates the time left."""
 
     def __init__(self, points: Iterable[str]) -> None:
         """Start with no finished point; `points` has a name for every point."""
         self._points = {*points}
         self._states = dict[str, State]()
+        self._busy = 0.0  # seconds of computing, without pauses before the sweep was resumed
+        self._until = float("-inf")
 
-    def add(self, point: str, state: State) -> None:
-        """Count a point in a state, in place of its earlier state; points that are not of the sweep do not count."""
+    def add(self, point: str, row: Row) -> None:
+        """Count the row of a point, in place of an earlier row; points that are not of the sweep do not count."""
         if point in self._points:
-            self._states[point] = state
+            self._states[point] = row["status"]
+            finished = datetime.fromisoformat(row["finished"]).timestamp()
+            self._busy += max(0.0, min(row["seconds"], finished - self._until))
+            self._until = max(self._until, finished)
 
     @property
     def done(self) -> set[str]:
@@ -64,6 +69,13 @@ class Tally:
     def total(self) -> int:
         """Return the number of all points."""
         return len(self._points)
+
+    @property
+    def time_left(self) -> str:
+        """Return the time left, if points go on finishing as fast as before: `about 3 min left`; empty if unknown."""
+        seconds = self._busy / max(self.finished, 1) * (self.total - self.finished)
+        text = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+        return f"about {text} left" if 0 < self.finished < self.total else ""
 
     @property
     def failures(self) -> str:
@@ -107,7 +119,7 @@ def config_of(folder: Path, option: str) -> Path:
 
 
 def status_of(folder: Path) -> str:
-    """Return the progress of a sweep, read from its journal: `12 of 40 points done, 1 failed`.
+    """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 3 min left`.
 
     Raises:
         InputError: the folder holds no sweep, or the journal is damaged.
@@ -116,9 +128,14 @@ def status_of(folder: Path) -> str:
     points = (changes_at(axes, index) for index in indices_of(axes))
     tally = Tally(_name_of({key: change.value for key, change in changes.items()}) for changes in points)
     for row in rows_of(folder):
-        tally.add(_name_of(row["sweep"]), row["status"])
-    parts = [f"{len(tally.done):,} of {tally.total:,} points done", tally.failures]
-    is_stopped = is_written(folder) is False and tally.finished < tally.total
+        tally.add(_name_of(row["sweep"]), row)
+    is_running = is_written(folder)
+    parts = [
+        f"{len(tally.done):,} of {tally.total:,} points done",
+        tally.failures,
+        tally.time_left if is_running else "",
+    ]
+    is_stopped = is_running is False and tally.finished < tally.total
     return ", ".join(filter(None, parts)) + f"; stopped; `attncli sweep --resume {folder}` goes on" * is_stopped
 
 
@@ -157,7 +174,7 @@ class Journal:
                     raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}')
                 self._cut_torn_line()
                 for row in rows_of(folder):
-                    self.tally.add(row["key"], row["status"])
+                    self.tally.add(row["key"], row)
             except BaseException:
                 self._file.close()
                 raise
@@ -186,7 +203,7 @@ class Journal:
         if written != len(line):
             message = "cannot be written: there is no room; make some, and --resume goes on"
             raise InputError.of(message, where=str(self._path))
-        self.tally.add(key, row["status"])
+        self.tally.add(key, full)
         return self._swept[key]
 
     def __enter__(self) -> Self:

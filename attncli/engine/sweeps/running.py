@@ -118,7 +118,9 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
         with closing(rows):
             for row in rows:
                 sweep = journal.add(row)
-                progress.step(tally.finished, tally.total, tally.failures or "points")
+                progress.step(
+                    tally.finished, tally.total, ", ".join(filter(None, (tally.failures, tally.time_left))) or "points"
+                )
                 if fail_fast and row["error"]:
                     return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:

@@ -1,8 +1,9 @@
 """The journal: one writer, whole lines, strict JSON; a second terminal can read it."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,10 +110,31 @@ def test_a_full_disk_is_told() -> None:
         journal.add(row("a"))
 
 
+def told(*rows: tuple[str, float, float, str]) -> Tally:
+    """Return a tally of ten points with rows (point, seconds, second of its end, state)."""
+    tally = Tally(map(str, range(10)))
+    for point, seconds, at, state in rows:
+        finished = datetime.fromtimestamp(at, UTC).isoformat()
+        tally.add(point, {"status": state, "seconds": seconds, "finished": finished})
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ([("0", 4.0, 4.0, "done"), ("1", 4.0, 8.0, "done")], "about 32 s left"),  # one at a time
+        ([("0", 4.0, 4.0, "done"), ("1", 4.0, 4.0, "done")], "about 16 s left"),  # two at a time
+        ([("0", 4.0, 4.0, "done"), ("1", 4.0, 9004.0, "done")], "about 32 s left"),  # resumed after a pause
+        ([("0", 90.0, 90.0, "failed"), ("0", 90.0, 180.0, "done")], "about 27 min left"),  # tried again
+        ([], ""),
+    ],
+)
+def test_time_left(rows: Any, left: str) -> None:
+    assert told(*rows).time_left == left
+
+
 def test_states_in_words() -> None:
     """A later state of a point replaces the earlier one."""
-    tally = Tally(map(str, range(10)))
-    assert tally.failures == ""
-    for point, state in (("0", "failed"), ("1", "died"), ("2", "done"), ("2", "done"), ("3", "failed"), ("3", "done")):
-        tally.add(point, state)  # type: ignore[arg-type]
+    states = [("0", "failed"), ("1", "died"), ("2", "done"), ("3", "failed"), ("3", "done")]
+    tally = told(*((point, 1.0, 1.0, state) for point, state in states))
     assert (tally.done, tally.finished, tally.failures) == ({"2", "3"}, 4, "1 failed, 1 died")

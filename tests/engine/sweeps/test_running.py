@@ -70,7 +70,7 @@ def test_every_row_is_told(tmp_path: Path) -> None:
     told = Told()
     with Journal(tmp_path, swept(4)) as journal:
         journal_rows(engine([None, "bad"]), journal, told)
-    assert told.steps == [(1, 4, "points"), (2, 4, "1 failed")]
+    assert told.steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
 
 
 def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
