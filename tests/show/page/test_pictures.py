@@ -46,11 +46,6 @@ def file(folders: dict[str, Path]) -> Path:
     return report(first.parent / "report.html", *folders.values(), first.parent / "again")
 
 
-def texts(svg: str) -> list[str]:
-    """Return the sorted texts of a picture, line by line."""
-    return sorted("".join(each.itertext()) for each in ElementTree.fromstring(svg).iter(f"{SVG}text"))
-
-
 def test_a_run_without_tensors_has_its_picture(tmp_path: Path) -> None:
     good("swap", "tests.studies.swap.models:tower", "--by", "layer", "--out", tmp_path / "run", "--quiet")
     page = Read(report(tmp_path / "page.html", tmp_path / "run").read_text(encoding="utf-8"))
