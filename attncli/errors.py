@@ -61,8 +61,9 @@ def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
 
 def printable(text: str) -> str:
     r"""Return the text with control and invisible characters escaped: `\n`, `\x1b`, `\u202e`, `' '`."""
-    shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
-    return "".join(shown) if text.strip() else ascii(text)
+    escaped = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
+    shown = "".join(escaped)
+    return shown if shown.strip() else ascii(text)
 
 
 def printable_lines(text: str) -> str:
