@@ -10,7 +10,6 @@ Path = tuple[str | int, ...]
 # Limits of texts in messages.
 LONGEST_VALUE = 60  # characters of a value
 LONGEST_NAME = 120  # characters of a name, of a key, and of a library's message
-LONGEST_MESSAGE = 2000  # characters of a problem
 MOST_LISTED = 25  # names
 MOST_PROBLEMS = 20  # of one file
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "storage size calculation overflowed")
@@ -28,7 +27,7 @@ class Problem:
 
     def __str__(self) -> str:
         path = dotted(tuple(shortened(key) if isinstance(key, str) else key for key in self.path))
-        return as_line(": ".join(part for part in (self.where, path, self.message) if part))
+        return printable(": ".join(part for part in (self.where, path, self.message) if part))
 
 
 class InputError(ValueError):
@@ -74,15 +73,6 @@ def printable_lines(text: str) -> str:
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Return the text, cut off after `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def as_line(text: str) -> str:
-    """Return the text as a printable line for a terminal, without its middle if it is too long."""
-    shown = printable(text)
-    if len(shown) <= LONGEST_MESSAGE:
-        return shown
-    half = LONGEST_MESSAGE // 2
-    return f"{shown[:half]} … {shown[-half:]}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -145,14 +135,8 @@ def dotted(path: Path) -> str:
     text = ""
     for key in path:
         is_number = isinstance(key, int) or (bool(text) and key.isdecimal())
-        text += f"[{key}]" if is_number else f".{_quoted(str(key))}" if text else _quoted(str(key))
+        text += f"[{key}]" if is_number else f".{key}" if text else str(key)
     return text
-
-
-def _quoted(key: str) -> str:
-    """Return the key, in quotes and with escapes if a reader or the terminal could misread it."""
-    plain = key.isprintable() and key == key.strip() != ""
-    return key if plain else f"'{ascii(key)[1:-1]}'"
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
@@ -179,10 +163,8 @@ def nearest(word: object, known: Collection[str]) -> str | None:
 
 
 def refusal(error: OSError | ValueError) -> str:
-    """Return the reason of an error about a path; for null characters the same in all versions of Python."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return "embedded null byte" if "embedded null" in str(error) else str(error)
+    """Return the reason of an error about a path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 @contextmanager

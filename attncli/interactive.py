@@ -15,7 +15,7 @@ from attncli.config.strict import validated
 from attncli.engine.experiment import NO_QUERIES, load_experiment
 from attncli.engine.runs.loading import StoredRun, read_run, reading
 from attncli.engine.sweeps.views import figures_of, frames_of, tables_of
-from attncli.errors import InputError, as_line, did_you_mean, got
+from attncli.errors import InputError, did_you_mean, got, printable
 from attncli.results import MOST_KEYS, Comparison, Explanation, Result, Row, SweepResult, single_numbers
 from attncli.stopping import Progress
 from attncli.studies import load_study
@@ -199,4 +199,4 @@ class Warnings(Progress):
 
     def note(self, message: str) -> None:
         if message.startswith(WARNING):
-            warnings.warn(as_line(message.removeprefix(WARNING)), stacklevel=2)
+            warnings.warn(printable(message.removeprefix(WARNING)), stacklevel=2)

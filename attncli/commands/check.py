@@ -5,7 +5,7 @@ from attncli.commands.progress import running
 from attncli.commands.streams import print_line
 from attncli.config.builtin import experiment_path
 from attncli.config.document import read_document
-from attncli.errors import Collector, as_line
+from attncli.errors import Collector, printable
 from attncli.numbers import several
 from attncli.stopping import signals
 
@@ -23,5 +23,5 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
                 experiment.check(progress)
             signals.check()
             size = f", a sweep of {several(len(experiment.plan.points), 'point')}" if experiment.is_sweep else ""
-            print_line(as_line(f"{path}: good, study {experiment.options.study}{size}"))
+            print_line(printable(f"{path}: good, study {experiment.options.study}{size}"))
     collector.check()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from attncli.commands.streams import discard, until_gone
-from attncli.errors import as_line
+from attncli.errors import printable
 from attncli.show.terminal.console import SafeConsole
 from attncli.stopping import Progress, signals
 
@@ -43,7 +43,7 @@ class ProgressOnStderr(Progress):
     def step(self, done: int, total: int, what: str) -> None:
         """Show `done` of `total` steps, with the text `what`; raise Interrupted if the user has stopped the run."""
         super().step(done, total, what)
-        text = as_line(f"{self._name}: {what}")
+        text = printable(f"{self._name}: {what}")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=escape(text))
         elif self._steps and time.monotonic() - self._last_line > PATIENCE:
@@ -53,7 +53,7 @@ class ProgressOnStderr(Progress):
     def note(self, message: str) -> None:
         """Print a note, or a warning, which begins with `warning`; print only warnings if --quiet is given."""
         if not self._quiet or message.startswith("warning"):
-            self._console.print(as_line(f"{self._name}: {message}"), markup=False, highlight=False, soft_wrap=True)
+            self._console.print(printable(f"{self._name}: {message}"), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

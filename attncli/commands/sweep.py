@@ -28,7 +28,7 @@ from attncli.config.builtin import experiment_path
 from attncli.config.document import read_document
 from attncli.config.sweep import typed_axes
 from attncli.engine.sweeps.journal import config_of, status_of
-from attncli.errors import InputError, as_line
+from attncli.errors import InputError, printable
 from attncli.numbers import several
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _list_points(plan: "SweepPlan", json: bool) -> None:
         print_line(stdjson.dumps(rows, ensure_ascii=False, indent=2))
         return
     for point in plan.points:
-        print_line(as_line(point.text))
+        print_line(printable(point.text))
     print_line(several(len(plan.points), "point"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import attncli as package
-from attncli.errors import InputError, os_errors_as_input_errors, refusal
+from attncli.errors import InputError, os_errors_as_input_errors
 from tests.cli import attncli, experiment, good
 from tests.cli import refusal as refused
 
@@ -78,11 +78,6 @@ def test_what_the_system_refuses_is_named() -> None:
     expected = r'^--from: got "a/b"; cannot be read: Permission denied$'
     with pytest.raises(InputError, match=expected), os_errors_as_input_errors("a/b", "--from"):
         raise PermissionError(13, "Permission denied", "a/b/tensors.safetensors")
-
-
-@pytest.mark.parametrize("text", ["embedded null byte", "mkdir: embedded null character in path"])
-def test_null_characters_have_one_message_in_all_versions_of_python(text: str) -> None:
-    assert refusal(ValueError(text)) == "embedded null byte"
 
 
 def test_a_working_directory_that_was_removed(here: Path) -> None:
