@@ -144,7 +144,6 @@ FILES: dict[str, bytes] = {
     "unlike/fitted.safetensors": SAFE,
     "seen.safetensors": seen("encoder.0", "encoder.1"),
     "lost.safetensors": seen(),
-    "layerless.safetensors": seen(lost=None),
     "misgrouped.safetensors": seen("encoder.0", said={**CALL, "groups": 2}),
     "keys.npy": NPY,
     "table.txt": b"1 2\n",
