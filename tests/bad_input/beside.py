@@ -24,11 +24,6 @@ class Mine(nn.Module):
         super().__init__()
 
 
-class Odd(nn.Module):
-    def __init__(self, query_size, key_size, *, layer: "nn.Nonsense" = None):
-        super().__init__()
-
-
 class Taken(nn.Module):
     def __init__(self, query_size, key_size, *, label: str = "a"):
         super().__init__()
@@ -79,11 +74,6 @@ class WritesQueries(Sized):
         return queries.mul_(2) @ keys.mT
 
 
-class WritesKeys(Sized):
-    def scores(self, queries, keys):
-        return queries @ keys.mul_(2).mT
-
-
 class Choosy(Sized):
     def __init__(self, query_size, key_size):
         raise InputError.of(f"got queries of size {query_size}; expected 5")
@@ -121,9 +111,9 @@ LOST = {"class": "Relu", "how": None, "problem": "relu in place of a softmax"}
 PARTS = ("queries", "keys", "values", "output")
 
 
-def seen(*layers: str, lost: str | None = "relu", said: Mapping[str, object] = CALL) -> bytes:
+def seen(*layers: str, said: Mapping[str, object] = CALL) -> bytes:
     """Write a file of `attncli capture` with these layers of 2 heads, and one call that cannot be followed."""
-    entries = {**dict.fromkeys(layers, said), **({lost: LOST} if lost else {})}
+    entries = {**dict.fromkeys(layers, said), "relu": LOST}
     tensors = {f"{layer}.{part}": torch.zeros(1, 2, 3, 4) for layer in layers for part in PARTS}
     tensors["other"] = torch.zeros(1)
     return save(tensors, {"attncli": json.dumps({"version": 1, "layers": entries})})
@@ -149,15 +139,12 @@ FILES: dict[str, bytes] = {
     "table.txt": b"1 2\n",
     "cut.npy": NPY[:-1],
     "pickled.npy": array(np.array([{}, None], dtype=object)),
-    "words.npy": array(np.array([["a"]])),
     "flat.npy": array(np.ones(3)),
     "two.npz": zipped({"a.npy": NPY, "b.npy": NPY}),
-    "cut.safetensors": SAFE[:-1],
     "oversized.safetensors": b"\xff" * 8 + SAFE[8:],
     "code.pt": pickled(call("os", "getcwd")),
     "none.pt": pt({"epoch": 3}),
     "word.csv": b"1,2\n3,four\n",
-    "comment.csv": b"# nothing\n",
     "binary.csv": b"\xff\xfe\x00",
     "halves.npy": array(np.array([2.5, 5])),
     "slopes.npy": array(np.full((3, 5), -0.5)),
@@ -170,11 +157,9 @@ FILES: dict[str, bytes] = {
     "own_scorers.py": b"from torch import nn\n",
     "taken/d2l.yaml": b"",
     "pairs.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 4)))}),
-    "sizes.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 5)))}),
     "heads.npz": zipped({"queries.npy": array(np.ones((2, 3, 4))), "keys.npy": array(np.ones((3, 3, 4)))}),
     "shared.npz": zipped({"queries.npy": array(np.ones((1, 4, 3, 4))), "keys.npy": array(np.ones((1, 2, 3, 4)))}),
     "one_key.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((1, 4)))}),
-    "only_keys.npz": zipped({"keys.npy": array(np.ones((3, 4)))}),
     "vector.npz": zipped({"queries.npy": array(np.ones(4)), "keys.npy": array(np.ones((3, 4)))}),
     "pairs.yaml": b"study: saturation\n",
     "lengths.yaml": b"data:\n  queries: {shape: [2, 3, 4]}\n  keys: {shape: [2, 5, 4]}\n  valid_lens: [2, 9]\n"
