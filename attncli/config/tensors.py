@@ -159,8 +159,6 @@ def _kind_of_tensor(value: object) -> Any:
 
 def _kind_of_bias(value: object) -> Any:
     kind = _kind_of_tensor(value)
-    if kind is CorrelatedFill:
-        raise problem('got "correlated"; expected a fill that depends on no other tensor', under=["fill"])
     return BiasNumbers if kind is Numbers else kind
 
 
@@ -189,10 +187,7 @@ TensorSource = Annotated[
     AfterValidator(_rows_and_features),
     Field(json_schema_extra={"properties": {"shape": {"minItems": 2}}}),
 ]
-BiasSource = Annotated[
-    NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | FileTensor | BiasNumbers,
-    chosen(_kind_of_bias),
-]
+BiasSource = Annotated[Fill | FileTensor | BiasNumbers, chosen(_kind_of_bias)]
 LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chosen(_kind_of_lengths)]
 
 

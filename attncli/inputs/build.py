@@ -24,11 +24,10 @@ from attncli.config.tensors import (
     TokenNames,
 )
 from attncli.errors import Collector, InputError, Problem, below
-from attncli.inputs.bias import without_infinities
 from attncli.inputs.device import too_large
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import broadcasts, full_shape, read_mask
+from attncli.inputs.masks import broadcasts, full_shape, read_mask, without_infinities
 from attncli.inputs.seeding import generator
 from attncli.masks import Causal, Valid, checked_lengths
 from attncli.models.call import AttentionCall

@@ -17,9 +17,9 @@ from torch import Tensor
 from attncli.attention import EmptyRow, at_least_float32, computing_dtype
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, below, did_you_mean, got, in_ranges
-from attncli.inputs.bias import without_infinities
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import TensorFile, broken, problem
+from attncli.inputs.masks import without_infinities
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.tokens import numbered, read_tokens, tokens_of
 

@@ -1,11 +1,13 @@
-"""Read masks, and check the shapes of masks and biases."""
+"""Read masks, check the shapes of masks and biases, and convert -inf in a bias to a mask."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError
+from attncli.errors import InputError, got
+from attncli.masks import Valid
 
 
 def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
@@ -61,3 +63,27 @@ def read_mask(stored: Tensor, scores: tuple[int, ...], name: str, note: Callable
             f"got {content}; expected True and False, or the integers 1 and 0, True = may attend; {cure}"
         )
     return stored.bool().reshape(full)
+
+
+def without_infinities(
+    bias: Tensor, valid: Valid, shape: tuple[int, ...], note: Callable[[str], None]
+) -> tuple[Tensor, Valid]:
+    """Return the bias with -inf replaced by 0, and `valid` without the pairs of query and key that -inf masks.
+
+    `bias` has all axes of the scores; `shape` is the shape of the bias in the user's file or list. NaN and +inf are
+    also replaced by 0, if the pair is not valid. `note` is called with the number of -inf, if any.
+
+    Raises:
+        InputError: a valid pair has NaN or +inf; the path in the error is the index of the first in the user's tensor.
+    """
+    hidden, wrong = bias.isneginf(), bias.isnan() | bias.isposinf()
+    count = int(hidden.sum())
+    if count:
+        note(f"data.bias: {count} of {bias.numel()} numbers are -inf, which masks these keys")
+        valid = replace(valid, mask=~hidden if valid.mask is None else valid.mask & ~hidden)
+    if bool(wrong.any()) and len(seen := (wrong & valid.whole).nonzero()):
+        index = [at if size > 1 else 0 for at, size in zip(seen[0].tolist(), bias.shape, strict=True)]
+        dtype = str(bias.dtype).removeprefix("torch.")
+        expected = f"expected a finite number that {dtype} holds, or -inf, which masks the key"
+        raise InputError.of(got(bias[tuple(index)].item(), expected), index[bias.ndim - len(shape) :])
+    return bias.masked_fill(hidden | wrong, 0.0), valid

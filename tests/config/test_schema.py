@@ -124,7 +124,7 @@ REFUSED = [
         "{fill: correlated, source: keys, rho: 1}", "{file: a.npy, shape: [1, 2]}",
     )),
     *(experiment(data=f"bias: {bias}") for bias in (
-        "1", "[]", "[0, [1]]", "{shape: []}", "{fill: correlated, with: keys, rho: 1}", "{tensor: b}",
+        "1", "[]", "[0, [1]]", "{shape: []}", "{tensor: b}",
     )),
     *(experiment(valid_lens=lens) for lens in (
         "3", "[]", "[-1]", "[1.5]", "[[[1]]]", "[1, [1]]", "{}", "{random: [1]}", "{random: [0, 1], file: a.npy}",
