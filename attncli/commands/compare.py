@@ -1,18 +1,29 @@
 """`attncli compare`: show the differences between runs."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.commands.options import Full, Quiet
+from attncli.commands.options import Full, OverwriteFile, Quiet, naming_options
 from attncli.commands.progress import Terminal
-from attncli.commands.streams import DIFFERENT, print_note
+from attncli.commands.streams import DIFFERENT, print_note, print_notes
+from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
+from attncli.config.looks import HeatmapLook
+from attncli.config.strict import validated
+from attncli.engine.runs.run_folder import check_file, save_file_at
 from attncli.errors import Collector, InputError
 from attncli.results import nan_to_null
 from attncli.show.terminal.comparison import tables
 from attncli.show.terminal.tables import SCREEN
+
+if TYPE_CHECKING:
+    from attncli.engine.runs.loading import StoredRun
+    from attncli.results import Row
+
+MOST_HEADS = 8  # pairs of batch element and head in the picture
 
 Runs = Annotated[
     list[Path],
@@ -26,13 +37,20 @@ Tolerance = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print the comparison as JSON, a list of several, and nothing else.")
 ]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Draw the difference of the weights: .png, .svg or .pdf."),
+]
 
 
 def compare(
+    values: Mapping[StudyFlag, Any],
     runs: Runs,
     tolerance: Tolerance = None,
     fail: Fail = False,
     json: Json = False,
+    out: Out = None,
+    overwrite: OverwriteFile = False,
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,18 +59,15 @@ def compare(
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run
 
-    if len(runs) < 2:
-        raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
-    if tolerance is not None and not 0 <= tolerance < float("inf"):
-        raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
-    if tolerance is not None and not fail:
-        raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
+    look = _check(runs, tolerance, fail, out, overwrite, values)
     collector, stored = Collector(), []
     for path in runs:
         with collector.under():
             stored.append(read_run(path))
     collector.check()
     comparisons = [compare_stored(stored[0], other) for other in stored[1:]]
+    if out is not None:
+        _draw(stored, comparisons[0].weights, out, look, quiet)
     if json:
         contents = [nan_to_null(asdict(comparison)) for comparison in comparisons]
         print_json(contents if len(contents) > 1 else contents[0])
@@ -73,3 +88,65 @@ def compare(
             print_note(f"the largest relative difference is {most} ({comparison.largest_of}), beyond {tolerance:g}")
     if refused:
         raise typer.Exit(DIFFERENT)
+
+
+def _check(
+    runs: list[Path],
+    tolerance: float | None,
+    fail: bool,
+    out: Path | None,
+    overwrite: bool,
+    values: Mapping[StudyFlag, Any],
+) -> HeatmapLook:
+    """Return the look that flags describe; raise InputError for wrong or contradictory flags."""
+    overrides = overrides_of_flags(values)
+    if len(runs) < 2:
+        raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
+    if tolerance is not None and not 0 <= tolerance < float("inf"):
+        raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
+    if tolerance is not None and not fail:
+        raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
+    if out is None:
+        if overrides:
+            raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
+        return HeatmapLook()
+    from attncli.show.pictures.cells import colour_map
+    from attncli.show.pictures.figures import drawing, ignore_note, picture_ending  # loads matplotlib
+
+    if len(runs) > 2:
+        raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
+    with naming_options():
+        look = validated(HeatmapLook, {override.path[-1]: override.value for override in overrides}, {})
+        with drawing((), ignore_note, look) as sheet:
+            colour_map(sheet, look)
+        picture_ending(out)
+    check_file(out, overwrite)
+    return look
+
+
+def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look: HeatmapLook, quiet: bool) -> None:
+    """Draw the difference of the weights of two runs, at the batch elements and heads that differ most.
+
+    `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
+    """
+    from attncli.show.page.report import names_of  # load torch and matplotlib
+    from attncli.show.pictures.figures import save_figure
+    from attncli.show.pictures.heatmaps import runs_figure
+
+    rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
+    if not rows:
+        raise InputError.of(f'got "{out}"; the runs share no weights to draw the difference of', where="--out")
+    rows = [row for row in rows if row["max_abs_difference"]] or rows
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    rows.sort(key=lambda row: -row["js_divergence"])
+    heads = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_HEADS]
+    notes: list[str] = []
+    a, b = (run.result.matrices("weights") for run in runs)
+    first, second = names_of([run.path for run in runs])
+    with naming_options():
+        figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
+    save_file_at(out, lambda path: save_figure(figure, path))
+    print_notes(notes, quiet)
+
+
+COMMAND = with_flags("compare", compare, look_flags(HeatmapLook, without=("format", "minus")))

@@ -16,6 +16,8 @@ from attncli.show.terminal.tables import recorded
 from tests.cli import attncli as command
 from tests.cli import experiment, good, refusal, run
 
+pytestmark = pytest.mark.usefixtures("sketches")
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -111,6 +113,17 @@ def test_the_answer_is_one_screen(runs: Path, width: int, size: int) -> None:
     assert len(three) <= 61
 
 
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_difference_of_weights_is_drawn_where_asked(runs: Path, tmp_path: Path, ending: str) -> None:
+    place = tmp_path / f"apart.{ending}"
+    assert good("compare", runs / "a", runs / "scale", "--out", place, "--quiet") == ""
+    assert place.stat().st_size > 1000
+    assert ending == "png" or "− a" in place.read_text(encoding="utf-8")
+    assert "exists; expected a new file" in refusal("compare", runs / "a", runs / "scale", "--out", place)
+    good("compare", runs / "a", runs / "scale", "--out", place, "--overwrite", "--quiet")
+    assert list(tmp_path.iterdir()) == [place]
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -120,10 +133,20 @@ def test_the_answer_is_one_screen(runs: Path, width: int, size: int) -> None:
             'got "nothere", which is not a run folder; expected the folder of a run, as outputs/d2l/latest',
         ),
         (
+            ["a", "same", "--fail", "--tolerance", "-1"],
+            "--tolerance: got -1.0; expected a relative difference, such as 0.01",
+        ),
+        (
             ["a", "same", "--fail", "--tolerance", "nan"],
             "--tolerance: got nan; expected a relative difference, such as 0.01",
         ),
         (["a", "same", "--tolerance", "1"], "--tolerance: got 1.0 without --fail; expected both"),
+        (["a", "same", "--out", "x.gif"], '--out: got "x.gif"; expected a name ending in .png, .svg, .pdf'),
+        (["a", "same", "seed", "--out", "x.png"], '--out: got "x.png" for 3 runs; a picture is of two'),
+        (
+            ["a", "variance", "--out", "x.png"],
+            '--out: got "x.png"; the runs share no weights to draw the difference of',
+        ),
     ],
 )
 def test_wrong_input_is_refused(runs: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], message: str) -> None:

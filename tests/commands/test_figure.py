@@ -101,3 +101,28 @@ def test_sweeps_take_the_options_of_pictures(here: Path) -> None:
     assert size(here / "out/sweep.png") == (250, 200)
     message = refusal("sweep", path, "--over", "seed=0,1", "--theme", "blue", "--out", "no")
     assert 'figure.theme: got "blue"; expected light, dark or print' in message
+
+
+def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
+    path = experiment(here / "x.yaml", data={"queries": {"shape": [1, 3, 4]}, "keys": {"shape": [1, 5, 4]}})
+    for seed in (0, 1):
+        good("run", path, "--seed", seed, "--out", f"run{seed}", "--no-plots", "--quiet")
+    flags = ["--size", "4x3", "--dpi", 50, "--theme", "dark", "--keys", "1:4", "--cmap", "viridis", "--quiet"]
+    good("compare", "run0", "run1", "--out", "a.png", *flags)
+    assert size(here / "a.png") == (200, 150)
+    german = ["--words", "{Queries: Anfragen}", "--title", "Unterschied", "--subtitle", "zwei Läufe"]
+    good("compare", "run0", "run1", "--out", "a.svg", "--quiet", *german)
+    text = (here / "a.svg").read_text("utf-8")
+    assert all(f">{each}</text>" in text for each in ("Anfragen", "Unterschied", "zwei Läufe", "Keys"))
+    for option, value, message in [
+        ("--theme", "blue", '--theme: got "blue"; expected light, dark or print'),
+        ("--cmap", "redss", '--cmap: got "redss"; expected a colour map of matplotlib; did you mean `Reds`?'),
+        ("--keys", "7:", '--keys: got "7:"; there are n = 3 queries and m = 5 keys'),
+        ("--font", "x.yaml", "which cannot be read: it has no font"),
+    ]:
+        assert message in refusal("compare", "run0", "run1", "--out", "b.png", option, value)
+    assert not (here / "b.png").exists()
+    assert (
+        refusal("compare", "run0", "run1", "--theme", "dark")
+        == "--theme dark: got no --out; expected the file of a picture"
+    )

@@ -28,6 +28,7 @@ COMMANDS = [
     "report PATH",
     "report run --out PATH.html",
     "compare run PATH",
+    "compare run run --out PATH.png",
     "variance --from PATH",
     "variance --from PATH.yaml",
     "variance --from PATH.safetensors",

@@ -342,6 +342,7 @@ def test_runs_of_other_heads_share_no_weights() -> None:
     found = attncli.compare(b, again).weights
     assert {row["head"] for row in found} == {4}
     assert max(row["js_divergence"] for row in found) < 1e-9
+    assert "share no weights" in refusal("compare", "1", "4", "--out", "x.png")
     assert c.heads[0]["head"] == 3
 
 

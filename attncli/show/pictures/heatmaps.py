@@ -35,6 +35,7 @@ from attncli.show.pictures.matrices import (
     differences,
     part_shown,
     select,
+    subtracted,
     zoom,
 )
 from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, Size, folded, grid, thin_ticks
@@ -119,6 +120,26 @@ def stage_figure(
 
 def _title(panels: Sequence[Panel], stage: str) -> str:
     return f"attention {panels[0].quantity}" if stage in WEIGHTS else panels[0].quantity
+
+
+def runs_figure(
+    a: Matrices,
+    b: Matrices,
+    labels: Sequence[str],
+    indices: Sequence[tuple[int, int]],
+    names: tuple[str, str],
+    look: HeatmapLook = PLAIN,
+    note: Note = ignore_note,
+) -> Picture:
+    """Return a heatmap of the differences `b` - `a` between the matrices of two runs, whose names are `names`.
+
+    `labels` must have matrices of the same shape in both runs; `indices` are pairs of batch element and head.
+    """
+    sides = ((a, ignore_note), (b, note))
+    ours, theirs = (zoom(select(matrices, labels, None, None, indices, of), look) for matrices, of in sides)
+    title = f"{_title(theirs, b.stage)}, {printable(names[1])} − {printable(names[0])}"
+    panels = [subtracted(q, p) for p, q in zip(ours, theirs, strict=True)]
+    return draw_heatmap(Heatmap(panels, title, b.stage), look, note)
 
 
 def check_look(look: Look) -> None:

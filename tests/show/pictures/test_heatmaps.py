@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.results import Matrices, Tokens
-from attncli.show.pictures.heatmaps import heatmap_figure
+from attncli.show.pictures.heatmaps import heatmap_figure, runs_figure
 from tests.show.pictures.drawn import (
     above,
     bar_panels,
@@ -260,3 +260,12 @@ def test_bars_of_scores_have_an_axis_for_each_label_and_show_signs() -> None:
     zoomed = heatmap(weights(5, 9), look=HeatmapLook(queries="3:4", keys="2:8")).figure
     assert bar_panels(zoomed)[0].get_xlim() == (1.5, 7.5)
     assert zoomed.get_suptitle() == "attention weight, query 3"
+
+
+def test_of_two_runs_it_is_the_second_minus_the_first() -> None:
+    first, second = weights(1, 3, 4), weights(1, 3, 4, seed=1)
+    old, new = (Matrices("weights", {"dot": matrix}) for matrix in (first, second))
+    figure = runs_figure(old, new, ["dot"], [(0, 0)], ("old", "new"))
+    (axes,) = panels(figure)
+    assert figure.get_suptitle() == "attention weight, new − old"
+    np.testing.assert_allclose(values(axes), (second - first)[0], atol=1e-6)
