@@ -130,7 +130,7 @@ def _working(name: str, output: Output) -> Iterator[Progress]:
 
 
 def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
-    """Print the tables, findings and folder of a run.
+    """Print the tables, findings and folder of a run; open it if --open is given.
 
     If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given. So it is after a
     second signal.
@@ -138,6 +138,8 @@ def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | N
     is_whole = (of == 1 or output.full) and not signals.is_urgent
     if not output.silent:
         _print_run(finished, output.full, stage or WEIGHTS) if is_whole else _print_briefly(finished, of)
+    if output.open_:
+        typer.launch(str(shortest(finished.picture or finished.folder)))
 
 
 def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Quiet, import_quickly, naming_options
+from attncli.commands.options import Open, Quiet, import_quickly, naming_options
 from attncli.commands.streams import print_written
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
@@ -30,6 +30,7 @@ def figure(
     only: Only = None,
     out: Out = None,
     overwrite: Overwrite = False,
+    open_: Open = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw the pictures of a run again, without running it."""
@@ -62,7 +63,7 @@ def figure(
             paths = add_files(run, files)
         else:
             paths = [save_file_at(out / name, draw) for name, draw in files.items()]
-    print_written(paths, notes, quiet)
+    print_written(paths, notes, quiet, open_)
 
 
 COMMAND = with_flags("figure", figure, look_flags(HeatmapLook))

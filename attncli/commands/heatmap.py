@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from attncli.commands.options import Device, DType, OverwriteFile, Quiet, Seed, Sets, naming_options, overrides_of
+from attncli.commands.options import Device, DType, Open, OverwriteFile, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
 from attncli.commands.streams import print_written
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
@@ -55,6 +55,7 @@ def heatmap(
     stage: Stage = None,
     out: Out = None,
     overwrite: OverwriteFile = False,
+    open_: Open = False,
     sets: Sets = None,
     seed: Seed = None,
     device: Device = None,
@@ -84,7 +85,7 @@ def heatmap(
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
     path = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
     path = (save_file_at if out else save_numbered)(path, lambda file: save_figure(figure, file))
-    print_written([path], notes, quiet)
+    print_written([path], notes, quiet, open_)
 
 
 COMMAND = with_flags("heatmap", heatmap, look_flags(HeatmapLook))

@@ -36,6 +36,7 @@ DType = Annotated[
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile with torch.compile where possible.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Report = Annotated[bool, typer.Option("--report", help="Add report.html, a page to explore the run.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the report, the picture or the run folder when done.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json with the run's folder, and nothing else.")]
 Scorers = Annotated[
     list[str] | None,
@@ -67,6 +68,7 @@ class Output:
     overwrite: Overwrite = False
     no_plots: NoPlots = False
     report: Report = False
+    open_: Open = False
     json: Json = False
     quiet: Quiet = False
     full: Full = False

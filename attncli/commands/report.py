@@ -21,6 +21,7 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="The page; default: report.html in the run folder, or a new file."),
 ]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser when done.")]
 Title = Annotated[
     str | None, typer.Option("--title", metavar="TEXT", help="Title of the page, in place of the runs' names.")
 ]
@@ -31,6 +32,7 @@ def report(
     title: Title = None,
     out: Out = None,
     overwrite: OverwriteFile = False,
+    open_: Open = False,
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about runs."""
@@ -63,4 +65,4 @@ def report(
     else:
         names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
         path = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
-    print_written([path], notes, quiet)
+    print_written([path], notes, quiet, open_)

@@ -43,11 +43,13 @@ def print_notes(texts: Iterable[str], quiet: bool) -> None:
             print_note(text)
 
 
-def print_written(paths: Sequence[Path], notes: Iterable[str], quiet: bool) -> None:
-    """Print the notes and the paths of written files, unless `quiet`."""
+def print_written(paths: Sequence[Path], notes: Iterable[str], quiet: bool, open_: bool) -> None:
+    """Print the notes and the paths of written files, unless `quiet`; if `open_`, open the first file."""
     print_notes(notes, quiet)
     for path in [] if quiet else paths:
         print_line(str(path))
+    if open_:
+        typer.launch(str(paths[0]))
 
 
 def discard(stream: IO[Any]) -> None:

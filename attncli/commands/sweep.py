@@ -14,6 +14,7 @@ from attncli.commands.options import (
     Full,
     Json,
     NoPlots,
+    Open,
     Output,
     Overwrite,
     Quiet,
@@ -104,6 +105,7 @@ def sweep(
     device: Device = None,
     dtype: DType = None,
     no_plots: NoPlots = False,
+    open_: Open = False,
     json: Json = False,
     quiet: Quiet = False,
     full: Full = False,
@@ -144,7 +146,7 @@ def sweep(
     from attncli.engine.sweeps.running import LoadedSweep  # loads torch
 
     loaded = LoadedSweep(plan, resume, jobs, cluster, timeout, fail_fast)
-    run_and_show([loaded], Output(out, overwrite, no_plots, json=json, quiet=quiet, full=full))
+    run_and_show([loaded], Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full))
 
 
 def _list_points(plan: "SweepPlan", json: bool) -> None:

@@ -30,6 +30,17 @@ def config(name: str = "own") -> Any:
     return yaml.safe_load((latest(name) / "config.yaml").read_text(encoding="utf-8"))
 
 
+def test_the_main_picture_is_named_and_opened(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[str]()
+    monkeypatch.setattr("typer.launch", opened.append)
+    experiment(here / "own.yaml")
+    last = good("run", "own.yaml", "--out", "a", "--open").splitlines()[-1]
+    good("run", "own.yaml", "--out", "b", "--no-plots", "--open", "--quiet")
+    good("heatmap", "own.yaml", "--out", "c.png", "--open")
+    assert last == "open a/heatmaps.png"
+    assert opened == ["a/heatmaps.png", "b", "c.png"]
+
+
 def test_json_is_the_content_of_results_json_with_the_folder_and_nothing_else(here: Path) -> None:
     experiment(here / "own.yaml")
     result = attncli("run", "own.yaml", "--no-plots", "--json")
