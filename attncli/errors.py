@@ -10,6 +10,7 @@ Path = tuple[str | int, ...]
 # Limits of texts in messages.
 LONGEST_VALUE = 60  # characters of a value
 LONGEST_NAME = 120  # characters of a name, of a key, and of a library's message
+LONGEST_MESSAGE = 2000  # characters of a problem
 MOST_LISTED = 25  # names
 MOST_PROBLEMS = 20  # of one file
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "storage size calculation overflowed")
@@ -27,7 +28,7 @@ class Problem:
 
     def __str__(self) -> str:
         path = dotted(tuple(shortened(key) if isinstance(key, str) else key for key in self.path))
-        return printable(": ".join(part for part in (self.where, path, self.message) if part))
+        return as_line(": ".join(part for part in (self.where, path, self.message) if part))
 
 
 class InputError(ValueError):
@@ -73,6 +74,12 @@ def printable_lines(text: str) -> str:
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Return the text, cut off after `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def as_line(text: str) -> str:
+    """Return the text as a printable line for a terminal, without its middle if it is too long."""
+    shown, half = printable(text), LONGEST_MESSAGE // 2
+    return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:half]} … {shown[-half:]}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import typer
 
-from attncli.errors import printable, printable_lines
+from attncli.errors import as_line, printable_lines
 
 EXPECTATION_FAILED = DIFFERENT = FAILED = 1  # exit codes
 WRONG_INPUT = 2
@@ -33,7 +33,7 @@ def print_error(text: object, end: str = "\n") -> None:
 
 def print_note(text: str) -> None:
     """Print a line on stderr with control characters escaped, since the user's names may contain some."""
-    print_error(printable(text))
+    print_error(as_line(text))
 
 
 def print_notes(texts: Iterable[str], quiet: bool) -> None:

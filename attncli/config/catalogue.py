@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from attncli import errors
-from attncli.config.installed import listed_names, listings
+from attncli.config.installed import listed_names, listing_of, listings
 from attncli.config.strict import Model, problem
 from attncli.errors import InputError
 
@@ -64,16 +64,13 @@ def class_of(name: object, kind: str) -> type:
     if isinstance(name, str):
         if ":" in name:
             return _users_class(name, kind)
-        if name in built_in(kind):
-            return built_in(kind)[name]
-        same = [entry for entry in listings() if (entry.name, entry.kind) == (name, kind)]
-        if len(same) > 1:
-            packages, classes = (" and ".join(getattr(entry, key) for entry in same) for key in ("package", "target"))
-            raise InputError.of(f'got "{name}", which the packages {packages} have; name the class: {classes}')
-        if same:
+        is_built_in = any(name in built_in(any_kind) for any_kind in KINDS)
+        if listing := listing_of(name, kind, is_built_in=is_built_in):
             from attncli.scorers._custom import load_listed  # loads torch
 
-            return load_listed(str(same[0]), same[0].target, same[0].package)
+            return load_listed(str(listing), listing.target, listing.package)
+        if name in built_in(kind):
+            return built_in(kind)[name]
     raise InputError.of(errors.got(name, f"unknown {kind}", errors.did_you_mean(name, names_of(kind))))
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +15,9 @@ from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.opening import UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
+from attncli.config.short_forms import options_in
 from attncli.config.short_paths import SCORER, SCORERS, applied
-from attncli.config.strict import validated
+from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
@@ -147,7 +148,7 @@ class Document:
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **document.data})
         folder = self.path.absolute().parent if absolute else self.path.parent
         with document.locating():
-            return validated(model, data, {"folder": folder})
+            return validated(model, data, {"folder": folder, OPTIONS: partial(options_in, data.get("scorers"))})
 
     def sweep(self) -> tuple[list[Axis], str | None]:
         """Return the axes and the metric of the key `sweep`; ([], None) if the key is missing.

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from attncli.errors import InputError
+
 GROUPS = {"attncli.scorers": "scorer", "attncli.normalizers": "normaliser"}  # kinds by entry point group
 
 
@@ -33,6 +35,21 @@ def listings() -> Sequence[ListedClass]:
 def listed_names(kind: str) -> list[str]:
     """Return the names that packages list as a `scorer` or a `normaliser`."""
     return list(dict.fromkeys(entry.name for entry in listings() if entry.kind == kind))
+
+
+def listing_of(name: str, kind: str, *, is_built_in: bool) -> ListedClass | None:
+    """Return the listing of a name; None if no package lists it as this kind.
+
+    Raises:
+        InputError: several packages list the name, or it is built in, too.
+    """
+    same = [entry for entry in listings() if entry.name == name]
+    if len(same) + is_built_in > 1:
+        packages = ["attncli"] * is_built_in + [entry.package for entry in same]
+        surplus = " and ".join(packages[1:]) if is_built_in else "one of them"
+        cure = f"uninstall {surplus}, or name the class: {' or '.join(entry.target for entry in same)}"
+        raise InputError.of(f'got "{name}", which the packages {" and ".join(packages)} both have; {cure}')
+    return next((entry for entry in same if entry.kind == kind), None)
 
 
 @functools.lru_cache(maxsize=1)

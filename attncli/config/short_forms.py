@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from attncli import errors
 from attncli.config.catalogue import class_name, is_custom, names_of
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, named_options, normalizer_of
-from attncli.config.scorer_entries import MODEL, NOT_IN_LABELS, ONCE, default_label, is_models, model_of
+from attncli.config.scorer_entries import ENTRY_KEYS, MODEL, NOT_IN_LABELS, ONCE, default_label, is_models, model_of
 
 
 def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
@@ -77,6 +77,18 @@ def _fields(entry: object) -> tuple[Mapping[str, FieldInfo], Mapping[str, FieldI
         normalizer = entry.get(KEY, DEFAULT_NORMALIZER) if isinstance(entry, dict) else None
         of_normalizer = normalizer_of(as_mapping(normalizer)).model_fields
     return of_scorer, of_normalizer
+
+
+def options_in(entries: object) -> dict[str, str]:
+    """Return the options of the scorers and normalisers of entries without short forms, with the path of the first."""
+    paths = dict[str, str]()
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        of_scorer, of_normalizer = _fields(entry)
+        options = [(name, name) for name in of_scorer if name not in ENTRY_KEYS]
+        options += [(name, f"{KEY}.{name}") for name in of_normalizer if name != KEY]
+        for option, path in options:
+            paths.setdefault(option, f"scorers[{index}].{path}")
+    return paths
 
 
 def model_entry(entry: object) -> Any:

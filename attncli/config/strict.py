@@ -24,6 +24,7 @@ from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # key of the KnownKeys in the context of a validation
+OPTIONS = "options"  # key, in that context, of a function that returns the paths of the scorers' options by name
 TEMPERATURE = "temperature"  # a key that does not exist, since scores are multiplied by a scale
 _adapter = functools.lru_cache(TypeAdapter)  # as sweeps validate thousands of configs
 
@@ -54,28 +55,34 @@ def _keys_of(model: type[Model]) -> list[str]:
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """The models of all mappings in the validated data, by the `id` of the mapping."""
+    """The models of all mappings in the validated data, by the `id` of the mapping.
 
+    `options` returns the paths of the scorers' options by name.
+    """
+
+    options: Callable[[], Mapping[str, str]] = dict
     models: dict[int, type[Model]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
         """Return a hint about the unknown `key` of `parent`: the most similar allowed key there or one level below.
 
-        If no key is similar, the hint lists the allowed keys of `parent`. The model of `parent` may know better.
+        If no key is similar, the hint lists the allowed keys of `parent`, and at the top the options of the scorers.
+        The model of `parent` may know better.
         """
         model = self.models.get(id(parent), Model)
         hints = ["scale is 1 / temperature" if key == TEMPERATURE else "", model.cure_of_key(str(key))]
         if any(hints):
             return "; ".join(filter(None, hints))
-        here = _keys_of(model)
+        here, options = _keys_of(model), self.options() if "scorers" in parent else {}
         below = {
             key: f"{name}.{key}"
             for name, value in parent.items()
             for key in _keys_of(self.models.get(id(value), Model))
         }
-        names = {**below, **{key: key for key in here}}
+        names = {**options, **below, **{key: key for key in here}}
         near = errors.nearest(str(key), names)
-        return f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)}"
+        of_scorers = f"; options of the scorers: {errors.listed([*options])}" if options else ""
+        return f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"
 
 
 @dataclass(frozen=True)
@@ -178,7 +185,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     Raises:
         InputError: all problems, one for each path; errors in several branches of a union are one problem.
     """
-    known = KnownKeys()
+    known = KnownKeys(context.get(OPTIONS, dict))
     try:
         return model.model_validate(data, context={**context, KNOWN_KEYS: known})
     except ValidationError as error:

@@ -181,18 +181,26 @@ def test_a_package_that_fails_matters_only_where_its_name_is_used(here: Path, si
 
 
 def test_names_that_two_packages_have(here: Path, site: Path) -> None:
-    """A built-in name stays the built-in scorer's."""
     install(site, "one-pack", scorers="same = its_module:Quarter\nfine = its_module:Quarter", its_module=MODULE)
     install(site, "two-pack", scorers="same = other_module:Quarter\ndot = its_module:Quarter", other_module=MODULE)
-    same = 'got "same", which the packages one-pack and two-pack have; name the class: '
-    same += "its_module:Quarter and other_module:Quarter"
-    config = experiment(here / "x.yaml", scorers=["fine", "same", "dot"])
-    assert refusal("check", config).partition("].")[2] == f"scorer: {same}"
+    install(site, "three-pack", normalizers="sparsemax = its_module:Halved")
+    cure = "uninstall one of them, or name the class: its_module:Quarter"
+    same = f'got "same", which the packages one-pack and two-pack both have; {cure} or other_module:Quarter'
+    dot = 'got "dot", which the packages attncli and two-pack both have; '
+    dot += "uninstall two-pack, or name the class: its_module:Quarter"
+    sparsemax = 'got "sparsemax", which the packages attncli and three-pack both have; '
+    sparsemax += "uninstall three-pack, or name the class: its_module:Halved"
+    good("run", "d2l", "--scorer", "fine", "--scorer", "additive", "--no-plots", "--quiet")
+    config = experiment(here / "x.yaml", scorers=["same", "dot", "additive:normalizer=sparsemax"])
+    assert [line.partition("].")[2] for line in refusal("check", config).splitlines()] == [
+        f"scorer: {same}",
+        f"scorer: {dot}",
+        f"normalizer: {sparsemax}",
+    ]
     assert refusal("scorers", "same") == same
-    listed = [line.partition(" ")[0] for line in good("scorers").splitlines()]
-    assert {"fine", "dot"} <= {*listed}
-    assert "same" not in listed
-    assert package.run("d2l", scorers=["dot"]).formulas["dot"].startswith("q . k")
+    listed = good("scorers")
+    assert {"fine", "additive", "softmax"} <= {*listed.split()}
+    assert not {"same", "dot", "sparsemax"} & {line.partition(" ")[0] for line in listed.splitlines()}
 
 
 def test_options_that_yaml_cannot_hold(here: Path, site: Path) -> None:

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from attncli.config import opening
 from attncli.config.document import read_document
 from attncli.config.opening import UnfitFileError, open_file, read_config
-from attncli.errors import MOST_LISTED, MOST_PROBLEMS, InputError, did_you_mean, printable
+from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, MOST_PROBLEMS, InputError, Problem, did_you_mean, printable
 from attncli.studies import options_model
 from tests.cli import attncli, experiment, refusal, run
 from tests.config.documents import GOOD
@@ -108,9 +108,12 @@ LONG = "x" * 100_000
 
 def test_messages_have_bounds(here: Path) -> None:
     """Messages are short for names of any length in options and files."""
+    assert len(str(Problem(f'got "{LONG}"; the end', (LONG,), LONG))) < LONGEST_MESSAGE + 10
     assert did_you_mean("nothing", [f"name{index}" for index in range(MOST_LISTED + 1000)]).endswith("and 1,000 more")
     assert len(did_you_mean(LONG[1:], [LONG])) < 200
     save_file({f"name{index}": torch.rand(3, 4) for index in range(1025)}, here / "many.safetensors")
+    save_file({LONG: torch.rand(3, 4)}, here / "one.safetensors")
+    assert refusal("heatmap", "one.safetensors").endswith("a name of more than 500 characters; rename it")
     assert refusal("heatmap", "many.safetensors").endswith(
         " and 1,000 more; choose with --tensor NAME, which may be repeated"
     )

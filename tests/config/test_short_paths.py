@@ -99,13 +99,14 @@ def test_default_scorers(tmp_path: Path) -> None:
 KNOWN = (
     "known: name, about, seed, device, dtype, expect, figure, sweep, study, data, mask, scorers, tokens, heads, batch, "
 )
-OPTIONS = f"{KNOWN}train, weights, save, compile"
+OPTIONS = f"{KNOWN}train, weights, save, compile; options of the scorers: scale, num_hiddens"
 
 
 @pytest.mark.parametrize(
     ("text", "change", "problems"),
     [
         (FOUR, "sigma=2", [f"--set sigma=2: sigma: unknown key; {OPTIONS}"]),
+        (FOUR, "scal=2", ["--set scal=2: scal: unknown key; did you mean `scorers[1].scale`?"]),
         (FOUR, "temperature=2", ["--set temperature=2: temperature: unknown key; scale is 1 / temperature"]),
         (
             FOUR,
