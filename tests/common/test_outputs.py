@@ -9,32 +9,34 @@ import torch
 from torch import Tensor, nn
 
 from attncli.common.changes import Changes
-from attncli.common.outputs import IGNORED, Outputs, is_language_model, output_columns, outputs_of
+from attncli.common.outputs import IGNORED, OutputKind, Outputs, is_language_model, output_columns, outputs_of
 from attncli.errors import InputError
 from attncli.results import Row
 
 LENGTHS = (100, 3, 3, 3, 3)
 
 
-def language(lengths: tuple[int, ...], seed: int = 0, words: int = 7) -> tuple[Outputs, Outputs]:
-    """Return outputs before and after a change, for texts of these numbers of predictions."""
-    torch.manual_seed(seed)
+def language(lengths: tuple[int, ...], words: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return logits before and after a change, valid tokens and targets, for texts of these numbers of predictions."""
+    torch.manual_seed(0)
     shape = len(lengths), max(lengths) + 1
     own, valid = torch.randn(*shape, words), torch.arange(shape[1]) <= torch.tensor(lengths)[:, None]
     targets = torch.randint(words, shape).masked_fill(~torch.cat([valid[:, 1:], valid[:, :1] & False], 1), IGNORED)
-    new = own + torch.randn(*shape, words) + torch.randn(len(lengths), 1, 1)
-    return Outputs("language", own, valid, targets), Outputs("language", new, valid, targets)
+    return own, own + torch.randn(*shape, words) + torch.randn(len(lengths), 1, 1), valid, targets
 
 
-def losses(outputs: Outputs) -> list[list[float]]:
+def losses(logits: Tensor, targets: Tensor) -> list[list[float]]:
     """Return the losses of each text, prediction by prediction in Python."""
-    assert outputs.main is not None
-    assert outputs.targets is not None
     texts = []
-    for logits, targets in zip(outputs.main.tolist(), outputs.targets.tolist(), strict=True):
-        pairs = [(row, target) for row, target in zip(logits, targets, strict=True) if target != IGNORED]
-        texts.append([math.log(math.fsum(math.exp(x) for x in row)) - row[target] for row, target in pairs])
+    for rows, tokens in zip(logits.tolist(), targets.tolist(), strict=True):
+        pairs = [(row, token) for row, token in zip(rows, tokens, strict=True) if token != IGNORED]
+        texts.append([math.log(math.fsum(math.exp(x) for x in row)) - row[token] for row, token in pairs])
     return texts
+
+
+def changed(kind: OutputKind, own: Tensor, new: Tensor, valid: Tensor, targets: Tensor | None = None) -> Row:
+    """Return the row of a change."""
+    return record(*(Outputs(kind, main, valid, targets) for main in (own, new)))
 
 
 def record(own: Outputs, new: Outputs) -> Row:
@@ -53,9 +55,9 @@ def ratio_error(sums: list[float], counts: list[int]) -> float:
 
 
 def test_loss_and_its_standard_error_are_of_the_mean_over_tokens() -> None:
-    own, new = language(LENGTHS)
-    before, after = losses(own), losses(new)
-    row, count = record(own, new), sum(LENGTHS)
+    own, new, valid, targets = language(LENGTHS)
+    before, after = losses(own, targets), losses(new, targets)
+    row, count = changed("language", own, new, valid, targets), sum(LENGTHS)
     assert [len(text) for text in after] == [*LENGTHS]
     changes = [math.fsum(b) - math.fsum(a) for a, b in zip(before, after, strict=True)]
     assert row["loss"] == pytest.approx(math.fsum(map(math.fsum, after)) / count, rel=1e-6)
@@ -67,32 +69,27 @@ def test_loss_and_its_standard_error_are_of_the_mean_over_tokens() -> None:
 
 
 def test_texts_in_batches_count_as_in_one_batch() -> None:
-    own, new = language(LENGTHS)
+    batch = language(LENGTHS)
     parts, reference = Changes(), Changes()
     for part in (slice(0, 2), slice(2, 5)):
-        batch = [
-            Outputs("language", each.main[part], each.valid[part], each.targets[part])  # type: ignore[index]
-            for each in (own, new)
-        ]
-        parts.add(*batch)
-        reference.add(batch[0], batch[0])
-    assert parts.record(reference) == pytest.approx(record(own, new))
+        own, new, valid, targets = (each[part] for each in batch)
+        parts.add(*(Outputs("language", main, valid, targets) for main in (own, new)))
+        reference.add(*(Outputs("language", own, valid, targets) for _ in range(2)))
+    assert parts.record(reference) == pytest.approx(changed("language", *batch))
 
 
 def test_one_text_has_no_standard_error_and_the_models_own_scorer_no_change() -> None:
-    own, new = language((5,))
-    assert record(own, new)["loss_change_se"] is None
+    own, new, valid, targets = language((5,))
+    assert changed("language", own, new, valid, targets)["loss_change_se"] is None
     changes = Changes()
-    changes.add(own, new)
+    changes.add(*(Outputs("language", main, valid, targets) for main in (own, new)))
     assert changes.record()["loss_change"] == 0
 
 
-def predictions(own: Outputs, new: Outputs, counted: Tensor) -> tuple[float, float]:
+def predictions(own: Tensor, new: Tensor) -> tuple[float, float]:
     """Return the mean KL divergence and the share of equal predictions, in Python."""
-    assert own.main is not None
-    assert new.main is not None
     divergences, equal = [], []
-    for p, q in zip(own.main[counted].tolist(), new.main[counted].tolist(), strict=True):
+    for p, q in zip(own.tolist(), new.tolist(), strict=True):
         a, b = (math.log(math.fsum(math.exp(x) for x in row)) for row in (p, q))
         divergences.append(math.fsum(math.exp(x - a) * ((x - a) - (y - b)) for x, y in zip(p, q, strict=True)))
         equal.append(p.index(max(p)) == q.index(max(q)))
@@ -100,25 +97,23 @@ def predictions(own: Outputs, new: Outputs, counted: Tensor) -> tuple[float, flo
 
 
 def test_divergence_and_agreement_of_predictions_that_count() -> None:
-    own, new = language(LENGTHS)
-    assert own.targets is not None
-    row, (divergence, agreement) = record(own, new), predictions(own, new, own.targets != IGNORED)
-    assert (row["kl"], row["top1_agreement"]) == pytest.approx((divergence, agreement), rel=1e-6)
-    own, new = (Outputs("logits", each.main, each.valid) for each in (own, new))
-    row, (divergence, agreement) = record(own, new), predictions(own, new, own.valid)
-    assert (row["kl"], row["top1_agreement"]) == pytest.approx((divergence, agreement), rel=1e-6)
+    own, new, valid, targets = language(LENGTHS)
+    counted = targets != IGNORED
+    for row, expected in (
+        (changed("language", own, new, valid, targets), predictions(own[counted], new[counted])),
+        (changed("logits", own, new, valid), predictions(own[valid], new[valid])),
+    ):
+        assert (row["kl"], row["top1_agreement"]) == pytest.approx(expected, rel=1e-6)
     assert "loss" not in row
 
 
-@pytest.mark.parametrize("batches", [("nan", "one"), ("one", "nan")])
-def test_nan_stays_nan(batches: tuple[str, str]) -> None:
+@pytest.mark.parametrize("batches", [(math.nan, 2.0), (2.0, math.nan)])
+def test_nan_stays_nan(batches: tuple[float, float]) -> None:
     changes = Changes()
-    for batch in batches:
-        own, new = (Outputs("logits", torch.full((1, 3, 2), value), torch.ones(1, 3) > 0) for value in (1.0, 2.0))
-        assert new.main is not None
-        if batch == "nan":
-            new.main[0, 1, 0] = math.nan
-        changes.add(own, new)
+    for number in batches:
+        own, new = (torch.full((1, 3, 2), value) for value in (1.0, 2.0))
+        new[0, 1, 0] = number
+        changes.add(*(Outputs("logits", main, torch.ones(1, 3) > 0) for main in (own, new)))
     row = changes.record()
     assert all(math.isnan(row[key]) for key in ("relative_l2", "largest", "kl", "top1_agreement"))
 
@@ -129,61 +124,52 @@ def test_nan_of_states_stays_nan_and_padding_does_not_count() -> None:
     valid[0, 2] = False
     new = own.clone()
     new[0, 2] = math.nan
-    assert record(Outputs("states", own, valid), Outputs("states", new, valid))["largest"] == 0
+    assert changed("states", own, new, valid)["largest"] == 0
     new[1, 1, 0] = math.nan
-    row = record(Outputs("states", own, valid), Outputs("states", new, valid))
+    row = changed("states", own, new, valid)
     assert {key for key, value in row.items() if math.isnan(value)} == {*row}
 
 
 def test_equal_infinities_agree() -> None:
-    own, new = language((6, 4))
-    assert own.main is not None
-    assert new.main is not None
-    expected = record(own, new)
-    hidden = torch.full((*own.main.shape[:2], 5), -math.inf)  # words that are never used
-    same, changed = (
-        Outputs("language", torch.cat([each.main, hidden], -1), each.valid, each.targets)  # type: ignore[list-item]
-        for each in (own, new)
-    )
-    assert record(same, changed) == pytest.approx(expected)
-    assert changed.main is not None
-    changed.main[0, 0, -1] = 0.0
-    row = record(same, changed)
+    own, new, *others = language((6, 4))
+    expected = changed("language", own, new, *others)
+    own, new = (torch.cat([each, torch.full((*own.shape[:2], 5), -math.inf)], -1) for each in (own, new))  # never used
+    assert changed("language", own, new, *others) == pytest.approx(expected)
+    new[0, 0, -1] = 0.0
+    row = changed("language", own, new, *others)
     assert row["largest"] == row["relative_l2"] == math.inf
     assert math.isfinite(row["kl"])
 
 
 def test_a_target_that_is_impossible_before_and_after_changes_no_loss() -> None:
-    own, new = language((6, 4))
-    for each in (own, new):
-        assert each.main is not None
-        assert each.targets is not None
-        each.main[0, 2, each.targets[0, 2]] = -math.inf
-    row = record(own, new)
+    own, new, valid, targets = language((6, 4))
+    for logits in (own, new):
+        logits[0, 2, targets[0, 2]] = -math.inf
+    row = changed("language", own, new, valid, targets)
     assert row["loss"] == row["perplexity"] == math.inf
     assert math.isfinite(row["loss_change"])
 
 
 def test_large_losses_have_different_perplexities() -> None:
-    own, _ = language((4,))
-    assert own.main is not None
-    assert own.targets is not None
-    rows = []
-    for size in (702.0, 705.0):
-        main = torch.zeros_like(own.main).scatter(-1, own.targets.clamp(min=0)[..., None], -size)
-        rows.append(record(own, Outputs("language", main, own.valid, own.targets))["perplexity"])
-    assert rows[1] == pytest.approx(rows[0] * math.exp(3))
+    own, _, valid, targets = language((4,))
+    first, second = (
+        changed(
+            "language", own, torch.zeros_like(own).scatter(-1, targets.clamp(min=0)[..., None], size), valid, targets
+        )
+        for size in (-702.0, -705.0)
+    )
+    assert second["perplexity"] == pytest.approx(first["perplexity"] * math.exp(3))
 
 
 def test_outputs_of_zeros() -> None:
-    zeros, ones = (Outputs("other", torch.full((2, 3), value), torch.ones(2) > 0) for value in (0.0, 1.0))
-    assert record(zeros, zeros) == {"relative_l2": 0.0, "largest": 0.0}
-    assert record(zeros, ones) == {"relative_l2": None, "largest": 1.0}
+    zeros, ones, valid = torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2) > 0
+    assert changed("other", zeros, zeros, valid) == {"relative_l2": 0.0, "largest": 0.0}
+    assert changed("other", zeros, ones, valid) == {"relative_l2": None, "largest": 1.0}
 
 
 def test_an_output_of_another_shape_is_refused() -> None:
     with pytest.raises(InputError, match=r"the output has the shape \[2, 4\]; expected \[2, 3\], as the model's own"):
-        record(*(Outputs("other", torch.ones(2, n), torch.ones(2) > 0) for n in (3, 4)))
+        changed("other", torch.ones(2, 3), torch.ones(2, 4), torch.ones(2) > 0)
 
 
 @pytest.mark.parametrize("kind", ["language", "logits", "states", "other"])
