@@ -152,10 +152,9 @@ def test_a_target_that_is_impossible_before_and_after_changes_no_loss() -> None:
 
 def test_large_losses_have_different_perplexities() -> None:
     own, _, valid, targets = language((4,))
+    index = targets.clamp(min=0)[..., None]
     first, second = (
-        changed(
-            "language", own, torch.zeros_like(own).scatter(-1, targets.clamp(min=0)[..., None], size), valid, targets
-        )
+        changed("language", own, torch.zeros_like(own).scatter(-1, index, size), valid, targets)
         for size in (-702.0, -705.0)
     )
     assert second["perplexity"] == pytest.approx(first["perplexity"] * math.exp(3))
