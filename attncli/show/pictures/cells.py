@@ -17,7 +17,7 @@ from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.figures import Hint
 from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import PlainFormatter, Size
-from attncli.show.pictures.scales import ColourScale, Numbers
+from attncli.show.pictures.scales import ColourScale
 from attncli.show.pictures.themes import THEMES, Sheet
 
 Cells = np.ma.MaskedArray[Any, Any]
@@ -48,13 +48,23 @@ class DrawnPanel:
     """A panel in the grid, with its averaged cells, the rows and columns of a block, and the scale of its group."""
 
     axes: Axes
-    row: int
-    column: int
     panel: Panel
     cells: Cells
     block: tuple[int, int]
     group: tuple[str, str | int]
     scale: ColourScale
+
+    @property
+    def row(self) -> int:
+        """The row of the grid."""
+        spec: Any = self.axes.get_subplotspec()
+        return int(spec.rowspan.start)
+
+    @property
+    def column(self) -> int:
+        """The column of the grid."""
+        spec: Any = self.axes.get_subplotspec()
+        return int(spec.colspan.start)
 
     @property
     def inches(self) -> Size:
@@ -127,10 +137,10 @@ def _nan_colour(cmap: Colormap) -> str:
     return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
 
 
-def number_format(
-    content: Heatmap, look: HeatmapLook, tiles: Sequence[DrawnPanel], values: Numbers, unit: float
-) -> str | None:
+def number_format(content: Heatmap, look: HeatmapLook, tiles: Sequence[DrawnPanel], unit: float) -> str | None:
     """Return the format of the numbers in cells; None if they are turned off or do not fit."""
+    values = np.concatenate([tile.cells.compressed() for tile in tiles])
+    values = values[~np.isnan(values)]
     if look.annotate == "no" or not 0 < values.size <= MOST_NUMBERS[look.annotate]:
         return None
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))

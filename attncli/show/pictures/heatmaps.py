@@ -163,36 +163,10 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     assert isinstance(look, HeatmapLook)
     texts = {text for panel in panels for text in (panel.label, *panel.queries, *panel.keys)}
     with drawing([look.title or content.title, *map(str, texts)], note, look) as sheet, matplotlib.rc_context(FRAMED):
-        wanted = panel_size(content, look, sheet)
-        outer = wanted[0] + sheet.unit * AROUND[0], wanted[1] + sheet.unit * AROUND[1]
-        columns, slots = arranged(panels, outer, sheet)
-        figure, every = grid(sheet, max(slots) + 1, columns, content.title)
-        figure.suppressComposite = True  # keep each panel a separate image in SVG and PDF
-        for slot in {*range(len(every))} - {*slots}:
-            every[slot].remove()
-        rows = math.ceil(len(every) / columns)
-        widest = COLUMN if columns * outer[0] <= COLUMN * sheet.unit else BOTH_COLUMNS
-        widest = sheet.unit * (LONGEST_BAR_PAGE if look.annotate == "yes" else widest)
-        if sheet.size is None:
-            share = min(1.0, 0.9 * widest / columns / outer[0])
-            wanted = share * wanted[0], share * wanted[1]
-            figure.set_size_inches(columns * (wanted[0] + sheet.unit * ROOMY), rows * (wanted[1] + sheet.unit * ROOMY))
-        else:
-            wanted = SLOT * sheet.size[0] / columns, SLOT * sheet.size[1] / rows
-        blocks = [_block(panel, wanted, sheet) for panel in panels]
-        cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(panels, blocks, strict=True)]
-        numbers = [np.extract(~np.isnan(values), values) for values in (some.compressed() for some in cells)]
-        groups = content.groups(look)
-        by_group = {
-            group: [values for values, of in zip(numbers, groups, strict=True) if of == group] for group in groups
-        }
-        options: dict[str, Any] = {"is_difference": content.is_difference, "kind": look.colours, "high": look.vmax}
-        scales = {group: colour_scale(values, content.stage, **options) for group, values in by_group.items()}
-        tiles = [
-            DrawnPanel(every[slot], *divmod(slot, columns), panel, panel_cells, block, group, scales[group])
-            for slot, panel, panel_cells, block, group in zip(slots, panels, cells, blocks, groups, strict=True)
-        ]
+        figure, axes, wanted, widest = _page(content, look, sheet)
+        tiles = _tiles(content, look, axes, wanted, sheet)
         side_text = panels[0].shown_quantity if content.has_bars else content.sides[0]
+        rows = 1 + max(tile.row for tile in tiles)
         side = figure.supylabel(folded(side_text, rows * wanted[1], sheet), fontsize=sheet.points)
         below_panels = list[tuple[Axes, list[Axes]]]()
         if content.has_bars:
@@ -202,7 +176,7 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
                 draw_cells(sheet, look, tile)
                 figure.hints += [] if content.stage else hints_of(content, tile)
             below_panels = draw_colour_bars(figure, tiles, wanted)
-        footnote = _footnote(blocks)
+        footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
         thinned = name_and_lay_out(figure, content, tiles, wanted, widest, note)
         panels_box = box_around([tile.axes for tile in tiles])
@@ -212,7 +186,7 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
             thin_ticks(bar.xaxis)
         if thinned:
             note(f"too many tokens: {thinned}")
-        spec = None if footnote else number_format(content, look, tiles, np.concatenate(numbers), sheet.unit)
+        spec = None if footnote else number_format(content, look, tiles, sheet.unit)
         for tile in tiles if spec is not None else ():
             write_numbers(tile, str(spec), NUMBER_POINTS * sheet.unit)
         if look.annotate == "yes" and content.stage and spec is None:
@@ -220,6 +194,41 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     for line in _notes(tiles, footnote):
         note(line)
     return figure
+
+
+def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size, float]:
+    """Return a picture with axes for the panels, the size of a panel, and the widest page, both in inches."""
+    wanted = panel_size(content, look, sheet)
+    outer = wanted[0] + sheet.unit * AROUND[0], wanted[1] + sheet.unit * AROUND[1]
+    columns, slots = arranged(content.panels, outer, sheet)
+    figure, every = grid(sheet, max(slots) + 1, columns, content.title)
+    figure.suppressComposite = True  # keep each panel a separate image in SVG and PDF
+    for slot in {*range(len(every))} - {*slots}:
+        every[slot].remove()
+    rows = math.ceil(len(every) / columns)
+    widest = COLUMN if columns * outer[0] <= COLUMN * sheet.unit else BOTH_COLUMNS
+    widest = sheet.unit * (LONGEST_BAR_PAGE if look.annotate == "yes" else widest)
+    if sheet.size is None:
+        share = min(1.0, 0.9 * widest / columns / outer[0])
+        wanted = share * wanted[0], share * wanted[1]
+        figure.set_size_inches(columns * (wanted[0] + sheet.unit * ROOMY), rows * (wanted[1] + sheet.unit * ROOMY))
+    else:
+        wanted = SLOT * sheet.size[0] / columns, SLOT * sheet.size[1] / rows
+    return figure, [every[slot] for slot in slots], wanted, widest
+
+
+def _tiles(content: Heatmap, look: HeatmapLook, axes: Sequence[Axes], size: Size, sheet: Sheet) -> list[DrawnPanel]:
+    """Return the panels with their axes, their averaged cells, and the colour scales of their groups."""
+    groups, blocks = content.groups(look), [_block(panel, size, sheet) for panel in content.panels]
+    cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(content.panels, blocks, strict=True)]
+    by_group: dict[Any, list[Any]] = {group: [] for group in groups}
+    for group, own in zip(groups, cells, strict=True):
+        by_group[group].append(own.compressed())
+    options: dict[str, Any] = {"is_difference": content.is_difference, "kind": look.colours, "high": look.vmax}
+    scales = {group: colour_scale(values, content.stage, **options) for group, values in by_group.items()}
+    return [
+        DrawnPanel(*parts, scales[parts[-1]]) for parts in zip(axes, content.panels, cells, blocks, groups, strict=True)
+    ]
 
 
 def _block(panel: Panel, size: Size, sheet: Sheet) -> tuple[int, int]:
