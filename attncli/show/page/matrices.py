@@ -91,10 +91,8 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
 
     def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
         """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements shown."""
-        stages = [
-            tensors[tensor_name(*name, layer=layer)].detach().cpu().reshape(batches, heads, n, m) for layer in layers
-        ]
-        return torch.stack([tensor[:shown] for tensor in stages], 1)
+        of_layers = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
+        return torch.stack([tensor.reshape(batches, heads, n, m)[:shown] for tensor in of_layers], 1)
 
     valid = stack(result.inputs, "valid")
     cells = int(valid.sum()) * count
@@ -104,10 +102,8 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     for stage, labels in stages.items():
         tensors = [stack(result.tensors, label, stage) for label in labels]
         is_double = is_double or tensors[0].dtype == torch.float64
-        numbers[stage] = matrices = [
-            _numbers(tensor, unmasked(tensor, valid, stage), blocks, width) for tensor in tensors
-        ]
-        scales = {kind: _scales(matrices, stage, value) for kind, value in KINDS.items()}
+        numbers[stage] = [_numbers(tensor, unmasked(tensor, valid, stage), blocks, width) for tensor in tensors]
+        scales = {kind: _scales(numbers[stage], stage, value) for kind, value in KINDS.items()}
         described.append({"name": stage, "labels": [result.labels.index(label) for label in labels], "scales": scales})
     names = {
         "batch": range(shown),
@@ -119,19 +115,7 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     findings = list(_findings(result, axes))
     named: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
     place = _start(numbers.get("weights") or next(iter(numbers.values())), [named.get(axis) for axis in names])
-    start = [index for axis, index in zip(names, place, strict=True) if axis not in absent]
-    tokens = [
-        _tokens(result, layers, of, size, step, shown) for of, size, step in zip(SIDES, (n, m), blocks, strict=True)
-    ]
-    notes = [f"The first {shown} of {batches} batch elements are here."] if shown < batches else []
-    if blocks != (1, 1):
-        size = f"{blocks[0]} by {blocks[1]} cells of the run's {n} by {m}"
-        notes.append(f"Each cell is a block of {size}: the mean of the unmasked ones.")
-    if width == ROUNDED:
-        notes.append("Numbers are rounded to 8 significant bits: at most 0.2 % off.")
-    elif is_double:
-        notes.append("The run has float64; these numbers are rounded to float32.")
-    formulas = result.formulas
+    sides, formulas = zip(SIDES, (n, m), blocks, strict=True), result.formulas
     return {
         "labels": list(map(printable, result.labels)),
         "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
@@ -140,14 +124,29 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
         "n": math.ceil(n / blocks[0]),
         "m": math.ceil(m / blocks[1]),
         "unit": "cell" if blocks == (1, 1) else "block",
-        "tokens": dict(zip(SIDES, tokens, strict=True)),
+        "tokens": {side: _tokens(result, layers, side, size, step, shown) for side, size, step in sides},
         "stages": described,
         "bytes": width,
         "findings": findings,
-        "start": start,
+        "start": [index for axis, index in zip(names, place, strict=True) if axis not in absent],
         "data": _encoded(list(itertools.chain(*numbers.values())), width),
-        "notes": notes,
+        "notes": list(_notes(shown, batches, blocks, (n, m), width, is_double)),
     }
+
+
+def _notes(
+    shown: int, batches: int, blocks: tuple[int, int], size: tuple[int, int], width: int, is_double: bool
+) -> Iterator[str]:
+    """Yield sentences about numbers that are left out, averaged or rounded."""
+    if shown < batches:
+        yield f"The first {shown} of {batches} batch elements are here."
+    if blocks != (1, 1):
+        block = f"{blocks[0]} by {blocks[1]} cells of the run's {size[0]} by {size[1]}"
+        yield f"Each cell is a block of {block}: the mean of the unmasked ones."
+    if width == ROUNDED:
+        yield "Numbers are rounded to 8 significant bits: at most 0.2 % off."
+    elif is_double:
+        yield "The run has float64; these numbers are rounded to float32."
 
 
 def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Row]:
