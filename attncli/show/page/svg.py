@@ -76,7 +76,7 @@ def inlined(figure: Picture, prefix: str, title: str) -> str:
         element.attrib = attributes
     for hint in (*figure.hints, *_points(figure)):
         box = {"class": "hint", "fill": "none", "pointer-events": "all", **_box(figure, hint)}
-        rectangle = ElementTree.SubElement(root, "rect", box)
+        rectangle = ElementTree.SubElement(root, "rect", box | {f"data-{key}": text for key, text in hint.head.items()})
         ElementTree.SubElement(rectangle, "title").text = printable(hint.text)
     root.attrib |= {"role": "img", "aria-label": title, "stroke-linejoin": "round", "stroke-linecap": "butt"}
     return ElementTree.tostring(root, encoding="unicode")

@@ -4,9 +4,9 @@ import io
 import logging
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,13 @@ logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font
 
 @dataclass(frozen=True)
 class Hint:
-    """A text about a box in a picture, in the units of its axes."""
+    """A text about a box in a picture, in the units of its axes; `head` names the label, layer and head of a cell."""
 
     axes: Axes
     text: str
     centre: tuple[float, float]
     size: tuple[float, float]
+    head: Mapping[str, str] = field(default_factory=dict)
 
 
 class PlainText(Text):

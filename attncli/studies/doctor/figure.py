@@ -57,7 +57,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
         figure, axes = grid(sheet, len(cells), columns_of(len(cells), shape, sheet), title)
         for each, (label, layers) in zip(axes, cells.items(), strict=True):
             _draw(each, sheet, layers, shades)
-            figure.hints += _hints(each, label, layers)
+            figure.hints += _hints(result, each, label, layers)
             each.set_title(printable(label) if len(cells) > 1 else "")
         patches = [Patch(facecolor=shade.colour(sheet, shade.ends[1])) for shade in shades.values()]
         if patches:  # each in the strongest colour of its cells
@@ -116,11 +116,14 @@ def _draw(axes: Axes, sheet: Sheet, layers: Mapping[str, Mapping[int, Cell]], sh
     axes.grid(which="minor", color=sheet.ground, linewidth=1.0)
 
 
-def _hints(axes: Axes, label: str, layers: Mapping[str, Mapping[int, Cell]]) -> Iterator[Hint]:
-    """Yield the findings of each cell of a panel with their values."""
+def _hints(result: Result, axes: Axes, label: str, layers: Mapping[str, Mapping[int, Cell]]) -> Iterator[Hint]:
+    """Yield the findings of each cell of a panel with their values, and the head's label, layer and number."""
     keys, heads = {check.letter: check.key for check in CHECKS}, heads_in(layers)
-    for (y, (layer, row)), (x, head) in product(enumerate(layers.items()), enumerate(heads)):
-        if cell := row.get(head):
-            findings = ", ".join(f"{keys[letter]} {number(value)}" for letter, value in cell.items())
-            text = f"{label}, {f'layer {layer}, ' if layer else ''}head {head}: {findings}"
-            yield Hint(axes, text, (x, y), (1.0, 1.0))
+    names = dict.fromkeys(row["layer"] for row in result.heads if row["label"] == label)
+    for y, (name, (layer, row)) in enumerate(zip(names, layers.items(), strict=True)):
+        for x, head in enumerate(heads):
+            if cell := row.get(head):
+                findings = ", ".join(f"{keys[letter]} {number(value)}" for letter, value in cell.items())
+                text = f"{label}, {f'layer {layer}, ' if layer else ''}head {head}: {findings}"
+                named = {"label": label, **({} if name is None else {"layer": name}), "head": str(head)}
+                yield Hint(axes, text, (x, y), (1.0, 1.0), {key: printable(part) for key, part in named.items()})

@@ -59,7 +59,7 @@ def test_a_page_is_no_wider_than_its_window(open_page: Open, file: Path, width: 
 
 KINDS = (
     *("nav a", ".cells", ".heads button", "th button", ".picture", "summary"),
-    *("select", "input[type=range]"),
+    *("select", "input[type=search]", "input[type=range]"),
 )
 
 

@@ -206,6 +206,7 @@ def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     page = open_page(file, FIRST)
     for name, value in {"stage": "scores", "head": "3", "minus": "dot", "colours": "log"}.items():
         choose(page, name, value)
+    page.locator("input[type=search]").fill("ju")
     point(page, 1, 8, 4)
     page.mouse.down()
     page.mouse.up()
@@ -214,13 +215,14 @@ def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     about = page.locator(".cells").nth(1).get_attribute("aria-label")
     assert {key: value for key, value in sent.items() if key != "batch"} == {
         "stage": "scores", "head": "3", "minus": "dot", "colours": "log",
-        "query": "8", "key": "4", "held": "yes",
+        "query": "8", "key": "4", "held": "yes", "search": "ju",
     }  # fmt: skip
     received = open_page(file, page.url.partition("#")[2])
     assert state(received) == sent
     assert received.locator(".cells").nth(1).get_attribute("aria-label") == about
     expect(received.locator(".stage h3").first).to_contain_text("scores of query 8")
     expect(received.get_by_role("button", name="release")).to_be_visible()
+    expect(received.locator(".rows").first.locator(".found")).to_have_text(["jumps"])
     command = received.locator(".stage code").inner_text()
     assert command.startswith("attncli heatmap ")
     assert command.endswith(" --stage scores --batch 0 --head 3 --minus dot --colours log")
@@ -330,6 +332,16 @@ def test_thumbnails_by_keyboard(page: Page) -> None:
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("head 2"))
     expect(page.locator(".heads button:focus")).to_have_attribute("aria-label", "scaled_dot, head 2")
     expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(3)
+
+
+def test_search_steps_through_what_it_finds(open_page: Open, file: Path) -> None:
+    page = open_page(file, f"{FIRST}&query=0&key=0")
+    page.locator("input[type=search]").press_sequentially("the")
+    expect(page.locator(".rows").first.locator(".found")).to_have_text(["the", "the", "then"])
+    expect(page.get_by_text("3 queries, 3 keys")).to_be_visible()
+    for index in (6, 10, 0, 6):
+        page.locator("input[type=search]").press("Enter")
+        expect(page.locator(".stage h3").first).to_have_text(f"weights of query {index}: {TOKENS[index]}")
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,21 @@ def test_cells_of_tables_have_their_numbers() -> None:
         assert float(boxes[text]["y"]) == pytest.approx(float(first["y"]) + row * size["height"], abs=0.3)
 
 
+def test_cells_of_doctor_open_their_head(open_page: Open, minilm_run: Path, tmp_path: Path) -> None:
+    good("doctor", "minilm", "--no-plots", "--quiet", "--out", tmp_path / "checked")
+    page = open_page(report(tmp_path / "page.html", tmp_path / "checked", minilm_run))
+    row = next(row for row in records(tmp_path / "checked") if row["check"] == "first_key" and row["head"] == 6)
+    cell = page.locator(f".light .hint[data-layer='{row['layer']}'][data-head='6'][data-label='{row['label']}']")
+    expect(cell.locator("title")).to_contain_text(f"first_key {number(row['value'])}")
+    cell.click()
+    view = page.locator(".view").first
+    expect(view.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"layer {row['layer']}, head 6"))
+    expect(page.locator(f"figure:has-text('{row['label']}') .cells").first).to_be_focused()
+    alone = open_page(report(tmp_path / "alone.html", tmp_path / "checked"))
+    assert alone.locator(".light .hint title").count()
+    expect(alone.locator(".picture a")).to_have_count(0)
+
+
 def records(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text(encoding="utf-8"))["records"]
     return found

@@ -89,7 +89,7 @@ def test_it_opens_on_the_largest_difference_and_bars_begin_at_0(page: Page) -> N
     assert page.locator(".strips small").first.locator("span").all_inner_texts() == ["2.00", "-1.00"]
 
 
-def test_arrow_keys_and_the_box_at_the_edge(page: Page) -> None:
+def test_keys_search_and_the_box_at_the_edge(page: Page) -> None:
     heading = page.locator("#tip .head")
     page.locator(".cells").first.focus()
     for key, column in (("Home", 0), ("End", 6), ("ArrowLeft", 5), ("ArrowLeft", 4), ("ArrowRight", 5)):
@@ -98,6 +98,10 @@ def test_arrow_keys_and_the_box_at_the_edge(page: Page) -> None:
     for key, row in (("PageUp", 0), ("ArrowDown", 1), ("PageDown", 2), ("ArrowUp", 1)):
         page.keyboard.press(key)
         expect(heading).to_contain_text(f"query {row}")
+    page.locator("input[type=search]").fill("k")
+    for _ in range(2):  # from key 5 of query 1
+        page.locator("input[type=search]").press("Enter")
+    expect(page).to_have_url(re.compile("query=1&key=0"))
     point(page, 0, 1, 3, M, N)
     expect(heading).to_contain_text(KEYS[3])
     page.set_viewport_size({"width": 390, "height": 844})

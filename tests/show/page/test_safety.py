@@ -47,6 +47,8 @@ def test_hostile_tokens_are_text(open_page: Open, file: Path) -> None:
         point(page, 0, index, 0)
         expect(page.locator("#tip .head bdi").first).to_have_text(name)
     page.get_by_text("This row as a table").click()
+    page.locator("input[type=search]").fill("<img")
+    expect(page.locator(".rows").first.locator(".found")).to_have_text([HOSTILE[2]])
     expect(page.locator("img, iframe, b")).to_have_count(0)
     settles(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"), True)
     assert not is_attacked(page)

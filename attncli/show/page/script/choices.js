@@ -8,7 +8,7 @@ class Choices {
   #prefix;
   #apply;
 
-  /** `kinds` maps a name to an initial value and to `options`; `apply` is called after changes. */
+  /** `kinds` maps a name to an initial value and to `options` (none: any text); `apply` is called after changes. */
   constructor(number, kinds, apply) {
     this.#kinds = Object.entries(kinds);
     this.#prefix = number;
@@ -63,7 +63,7 @@ class Choices {
     const address = new URLSearchParams(location.hash.slice(1));
     for (const [name, { initial, options }] of this.#kinds) {
       const text = address.get(this.#key(name));
-      this[name] = options.find((option) => String(option) === text) ?? initial;
+      this[name] = (text !== null && options ? options.find((option) => String(option) === text) : text) ?? initial;
     }
   }
 

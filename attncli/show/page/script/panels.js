@@ -55,20 +55,21 @@ class Panel {
   }
 
   /**
-   * Label rows or columns where there is room; `size` is the size of a cell.
+   * Label rows or columns where there is room, or the matches of a search; `size` is the size of a cell.
    * Keys are upright where their names fit beside each other. Return whether all names are.
    */
-  name(side, size) {
+  name(side, found, size) {
     const { n, m, tokens } = this.#view.data;
     const needed = tokens[side] || side === "queries" ? LABEL_ROOM : widthOf(String(m));
     const every = STEPS.find((step) => step * size >= needed) ?? STEPS.at(-1);
-    const wanted = range(side === "queries" ? n : m).filter((i) => i % every === 0);
+    const wanted = found.length ? found : range(side === "queries" ? n : m).filter((i) => i % every === 0);
     const names = wanted.map((index) => {
-      const name = make("bdi", { "data-side": side, "data-index": index }, this.#view.token(side, index));
+      const data = { "data-side": side, "data-index": index };
+      const name = make("bdi", { className: found.length ? "found" : "", ...data }, this.#view.token(side, index));
       name.style.setProperty("--i", index);
       return name;
     });
-    const areUpright = names.every((name) => widthOf(name.textContent) <= every * size);
+    const areUpright = names.every((name) => widthOf(name.textContent) <= (found.length ? 1 : every) * size);
     for (const name of names) name.classList.toggle("upright", areUpright);
     this.#names[side].replaceChildren(...names, ...(side === "keys" ? [make("span", {}, "Keys")] : []));
     const room = (name) => (side === "queries" ? name.offsetHeight : areUpright ? 0 : name.offsetWidth);

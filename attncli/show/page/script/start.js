@@ -19,6 +19,7 @@ elements.forEach(async (element, number) => {
       view.link(link, finding.place, finding.label);
       item.replaceChildren(link);
     }
+    for (const cell of document.querySelectorAll(".hint[data-head]")) view.linkCell(cell);
     stage.dataset.ready = "yes";
   } catch ({ message }) {
     stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${message}`));

@@ -11,6 +11,8 @@ const [LEAST_PANEL, LEAST_FIT] = [180, 24]; // pixels of a panel or of its cells
 class MatricesView {
   #lists = {}; // of options, by the name of the choice
   #cell = make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 });
+  #search = make("input", { type: "search", placeholder: "token" });
+  #found = make("span", { className: "note", role: "status" });
   #why = make("p", { className: "note" });
   #bars; // of values, then of differences
   #scales = make("div", { className: "scales" });
@@ -58,6 +60,7 @@ class MatricesView {
       query: { options: range(n), initial: null },
       key: { options: range(m), initial: null },
       held: { options: ["yes"], initial: null },
+      search: { initial: "" },
       cell: { options: range(2 * LARGEST_CELL + 1).map((half) => half / 2).slice(1), initial: null },
     };
   }
@@ -78,6 +81,19 @@ class MatricesView {
     };
   }
 
+  /** Make the cell of a head in a picture a link to its matrix, if the view has it. */
+  linkCell(cell) {
+    const { labels, axes } = this.data;
+    const label = labels.indexOf(cell.dataset.label);
+    const place = Object.fromEntries(axes.slice(1).map(({ name, names }) => [name, names.indexOf(cell.dataset[name])]));
+    const isHere = label >= 0 && !Object.values(place).includes(-1) && "layer" in place === "layer" in cell.dataset;
+    if (!isHere || cell.closest("a")) return;
+    const link = makeSvg("a");
+    this.link(link, place, label);
+    cell.replaceWith(link);
+    link.append(cell);
+  }
+
   #toolbar() {
     const { stages, labels, axes } = this.data;
     const labelled = (name, control) => make("label", {}, `${name} `, control);
@@ -88,10 +104,16 @@ class MatricesView {
       this.#lists[name] = make("select", { onchange }, ...elements);
       return labelled(name, this.#lists[name]);
     };
-    this.#cell.oninput = () => {
-      this.choices.cell = Number(this.#cell.value);
-      this.fit();
-      this.keepSoon();
+    const typed = (input, name, read) => {
+      input.oninput = () => {
+        this.choices[name] = read(input.value);
+        this.fit();
+        this.keepSoon();
+      };
+      return input;
+    };
+    this.#search.onkeydown = (event) => {
+      if (event.key === "Enter") this.#pointNextFound();
     };
     const largest = button("largest difference", () => {
       this.choose({ query: null, key: null });
@@ -108,8 +130,10 @@ class MatricesView {
       ...(isChosen ? [chosen("minus", [["", "nothing"], ...pairs(labels)])] : []),
       chosen("colours", [["", "auto"], ...pairs(["linear", "root", "log"])]),
       ...(hasSeveral ? [largest] : []),
-      labelled("cell size", this.#cell),
+      labelled("cell size", typed(this.#cell, "cell", Number)),
       button("fit", () => this.choose({ cell: null })),
+      labelled("search", typed(this.#search, "search", String)),
+      this.#found,
     );
   }
 
@@ -134,6 +158,7 @@ class MatricesView {
   show() {
     const { choices, data } = this;
     for (const [name, list] of Object.entries(this.#lists)) list.value = choices[name] ?? "";
+    this.#search.value = choices.search;
     this.found = data.labels.map((_, label) => this.matrices.at(choices.stage, this.place, label));
     const pictures = this.shown.map((each) => this.pictureOf(each, this.place));
     const drawn = pictures.filter(({ values }) => values);
@@ -200,14 +225,17 @@ class MatricesView {
     style.setProperty("--cell", `${size}px`);
     style.gridTemplateColumns = `repeat(${columns}, minmax(0, max-content))`;
     this.group.classList.toggle("small", size < 1);
+    const found = { queries: this.#searched("queries"), keys: this.#searched("keys") };
     const [wide, tall] = this.#cellSides();
     let areUpright = true;
     for (const panel of this.panels) {
-      panel.name("queries", tall);
-      areUpright = panel.name("keys", wide);
+      panel.name("queries", found.queries, tall);
+      areUpright = panel.name("keys", found.keys, wide);
       panel.write(Math.min(wide, tall));
     }
     if (areUpright) style.setProperty("--above", `${AXIS + UPRIGHT_NAME}px`);
+    const counts = [counted(found.queries.length, "query", "queries"), counted(found.keys.length, "key")];
+    this.#found.textContent = this.choices.search ? counts.join(", ") : "";
   }
 
   // ---- tokens
@@ -227,6 +255,22 @@ class MatricesView {
     if (!this.data.tokens[side]) return [`${kind} ${index}`];
     const hasIndex = this.data.unit === "block" || `${token} `.startsWith(`${index} `);
     return [hasIndex ? `${kind} ` : `${kind} ${index}: `, make("bdi", {}, token)];
+  }
+
+  #searched(side) {
+    const wanted = this.choices.search.toLocaleLowerCase();
+    if (!wanted) return [];
+    const count = side === "queries" ? this.data.n : this.data.m;
+    return range(count).filter((i) => this.token(side, i).toLocaleLowerCase().includes(wanted));
+  }
+
+  /** Move to the next matching query, or to the next matching key if no query matches. */
+  #pointNextFound() {
+    const [queries, keys] = [this.#searched("queries"), this.#searched("keys")];
+    const next = (found, from) => found.find((i) => i > from) ?? found[0];
+    if (queries.length) this.point(next(queries, this.query), this.key);
+    else if (keys.length) this.point(this.query, next(keys, this.key));
+    this.reveal();
   }
 
   // ---- the current cell
