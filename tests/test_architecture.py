@@ -49,6 +49,7 @@ LIBRARIES = {
     "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "engine/sweeps/figure.py"),
     "typer": ("cli.py", "commands/"),
     "jinja2": ("show/page/",),
+    "markdown_it": ("show/page/",),
 }
 
 

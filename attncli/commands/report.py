@@ -11,6 +11,7 @@ from attncli.commands.streams import print_written
 from attncli.config.document import REPORT
 from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
 from attncli.errors import Collector, InputError, got
+from attncli.show.page.note import read_note
 
 ENDINGS = (".html", ".htm")
 MOST_COMPARED = 10  # runs that are compared with the first
@@ -25,11 +26,16 @@ Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser w
 Title = Annotated[
     str | None, typer.Option("--title", metavar="TEXT", help="Title of the page, in place of the runs' names.")
 ]
+Note = Annotated[
+    Path | None,
+    typer.Option("--note", metavar="FILE", help="Text in Markdown at the top of the page, without HTML and images."),
+]
 
 
 def report(
     runs: Runs,
     title: Title = None,
+    note: Note = None,
     out: Out = None,
     overwrite: OverwriteFile = False,
     open_: Open = False,
@@ -45,6 +51,7 @@ def report(
         if out.suffix.lower() not in ENDINGS:
             raise InputError.of(got(out.name, f"expected a name ending in {' or '.join(ENDINGS)}"), where="--out")
         check_file(out, overwrite)
+    text = None if note is None else read_note(note)
     collector, stored, notes = Collector(), [], list[str]()
     once = dict[str, Path]()
     for path in runs:
@@ -57,7 +64,7 @@ def report(
     if others[MOST_COMPARED:]:
         notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
     compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
-    write = writer_of(page_of(stored, comparisons=compared, title=title))
+    write = writer_of(page_of(stored, comparisons=compared, title=title, note=text))
     if out is not None:
         path = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

@@ -20,6 +20,7 @@ from attncli.errors import plain, printable_lines
 from attncli.numbers import MISSING, number
 from attncli.results import Column, Comparison, Row, SweepResult, nan_to_null
 from attncli.show.page.matrices import COLOURS
+from attncli.show.page.note import as_html
 from attncli.show.page.svg import PAGE_THEMES
 from attncli.show.pictures.themes import THEMES
 from attncli.show.terminal.comparison import Section, sections
@@ -84,11 +85,12 @@ def page(
     both: Row | None = None,
     *,
     title: str | None = None,
+    note: str | None = None,
 ) -> str:
     """Return the page of runs, as `section_of` returns them, and of comparisons between them.
 
-    `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
-    `title` is given by the user.
+        `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
+    `title` and `note`, a text in Markdown, are given by the user.
     """
     css = (HERE / "page.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
@@ -104,6 +106,7 @@ def page(
     names = [run["name"] for run in runs]
     return environment.get_template("page.html.j2").render(
         title=title or _joined(names),
+        note=as_html(note or ""),
         runs=runs,
         both=both or {},
         comparisons=list(map(_compared, comparisons)),

@@ -28,10 +28,11 @@ def report(
     comparisons: Sequence[Comparison] = (),
     *,
     title: str | None = None,
+    note: str | None = None,
 ) -> str:
     """Return the page of runs, with matrices of about `budget` bytes, and of comparisons with the first run.
 
-    `title` is the user's.
+    `title` and `note`, in Markdown, are the user's.
 
     Raises:
         InputError: files of a run are damaged.
@@ -51,7 +52,7 @@ def report(
     differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
     both = {"title": about, "views": differences, "pictures": curves}
-    return page(sections, compared, both, title=title)
+    return page(sections, compared, both, title=title, note=note)
 
 
 def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Comparison) -> Result | None:

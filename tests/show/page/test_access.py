@@ -22,9 +22,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in STUDIES:
         study(base / name, name)
     attention(base / "again")
+    (base / "note.md").write_text("# A note\n\n- with *text*, `code` and [a link](#runs)\n\n```\nsome code\n```\n")
     attention(base / "other", scorers=["additive", "scaled_dot", "cosine"])
     runs = [base / name for name in ("attention", *STUDIES, "again", "other")]
-    good("report", *runs, "--out", base / "report.html", "--title", "All", "--quiet")
+    good("report", *runs, "--out", base / "report.html", "--title", "All", "--note", base / "note.md", "--quiet")
     return base / "report.html"
 
 

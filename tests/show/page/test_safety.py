@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from attncli.errors import InputError
+from attncli.show.page.note import read_note
 from tests.cli import good
 from tests.show.page.conftest import Open, ready, report
 from tests.show.page.pages import HOSTILE, attention, choose, numbers, point, settles
@@ -110,9 +112,46 @@ def test_a_frame_without_rights_shows_it(browser: Browser, file: Path) -> None:
     page.close()
 
 
-def test_a_title_is_text(open_page: Open, file: Path, tmp_path: Path) -> None:
-    title = "<b>Mine</b>\u202e"
-    good("report", file.parent / "run", "--out", tmp_path / "page.html", "--quiet", "--title", title)
+NOTE = """# Heads & <b>tails</b>
+
+What *is* the scale? `q . k < 1` and **bold**, [a link](https://example.org/?a=1&b=2),
+[no link](javascript:window.attacked=1), ![picture](https://example.org/x.png)
+
+<script>window.attacked=1</script> <img src=x onerror=window.attacked=1>
+
+- one
+- \u202etwo &lt;i&gt;
+
+```html
+<script>window.attacked=1</script>
+```
+"""
+
+
+def test_a_note_and_a_title_are_text_with_few_elements(open_page: Open, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text(NOTE, encoding="utf-8")
+    words = ["--title", "<b>Mine</b>\u202e", "--note", tmp_path / "note.md"]
+    good("report", file.parent / "run", "--out", tmp_path / "page.html", "--quiet", *words)
     page = open_page(tmp_path / "page.html")
+    note = page.locator(".text")
     expect(page).to_have_title("<b>Mine</b>\\u202e – attncli")
     expect(page.locator("h1")).to_have_text("<b>Mine</b>\\u202e")
+    expect(note.locator("h2")).to_have_text("Heads & <b>tails</b>")
+    expect(note.locator("li")).to_have_text(["one", "\\u202etwo <i>"])
+    expect(note.locator("code")).to_have_text(["q . k < 1", "<script>window.attacked=1</script>\n"])
+    assert note.locator("a").evaluate_all("links => links.map(({ href }) => href)") == [
+        "https://example.org/?a=1&b=2",
+        "https://example.org/x.png",
+    ]
+    tags = note.evaluate("note => [...new Set([...note.querySelectorAll('*')].map(({ tagName }) => tagName))].sort()")
+    assert tags == ["A", "CODE", "EM", "H2", "LI", "P", "PRE", "STRONG", "UL"]
+    expect(note).to_contain_text("<img src=x onerror=window.attacked=1>")
+    assert not is_attacked(page)
+
+
+def test_a_long_note_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("x" * 100_001)
+    with pytest.raises(InputError, match="which has more than 100,000 bytes; expected a file with text in Markdown"):
+        read_note(tmp_path / "note.md")
+    (tmp_path / "note.md").write_text("\ufeff" + "x" * 99_997, encoding="utf-8")
+    assert read_note(tmp_path / "note.md") == "x" * 99_997
