@@ -110,15 +110,14 @@ def _check(
         if overrides:
             raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
         return HeatmapLook()
-    from attncli.show.pictures.cells import colour_map
-    from attncli.show.pictures.figures import drawing, ignore_note, picture_ending  # loads matplotlib
+    from attncli.show.pictures.figures import picture_ending  # load matplotlib
+    from attncli.show.pictures.heatmaps import check_look
 
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
     with naming_options():
         look = validated(HeatmapLook, {override.path[-1]: override.value for override in overrides}, {})
-        with drawing((), ignore_note, look) as sheet:
-            colour_map(sheet, look)
+        check_look(look)
         picture_ending(out)
     check_file(out, overwrite)
     return look
@@ -132,6 +131,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     from attncli.show.page.report import names_of  # load torch and matplotlib
     from attncli.show.pictures.figures import save_figure
     from attncli.show.pictures.heatmaps import runs_figure
+    from attncli.show.pictures.words import check_words
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:
@@ -145,6 +145,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     first, second = names_of([run.path for run in runs])
     with naming_options():
         figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
+        check_words(look, figure.untranslated)
     save_file_at(out, lambda path: save_figure(figure, path))
     print_notes(notes, quiet)
 

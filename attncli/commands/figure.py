@@ -40,6 +40,7 @@ def figure(
     from attncli.engine.runs.saving import add_files
     from attncli.engine.sweeps.views import figures_of
     from attncli.show.pictures.figures import save_figure
+    from attncli.show.pictures.words import check_words
 
     stored = read_run(run)
     if not run.is_dir():
@@ -58,7 +59,9 @@ def figure(
         if out is not None:
             for name in names.values():  # raises InputError before anything is drawn
                 check_file(out / name, overwrite)
-        files = {file: partial(save_figure, figures[name]()) for name, file in names.items()}
+        pictures = {file: figures[name]() for name, file in names.items()}
+        check_words(look, set().union(*(picture.untranslated for picture in pictures.values())))
+        files = {file: partial(save_figure, picture) for file, picture in pictures.items()}
         if out is None:
             paths = add_files(run, files)
         else:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -64,7 +65,7 @@ class LoadedExperiment:
                 from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
                 with below("figure"):
-                    check_look(look)
+                    check_look(look, config_of(self.options), chain(*self.study.columns.values()))
         with collector.under():
             prepared: PreparedStudy = self.study.prepare(self.options, progress)
             if self.options.expect:

@@ -118,6 +118,7 @@ def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
         ("--theme", "blue", '--theme: got "blue"; expected light, dark or print'),
         ("--cmap", "redss", '--cmap: got "redss"; expected a colour map of matplotlib; did you mean `Reds`?'),
         ("--keys", "7:", '--keys: got "7:"; there are n = 3 queries and m = 5 keys'),
+        ("--words", "{Querys: a}", '--words: got "Querys"; no text of the picture; did you mean `Queries`?'),
         ("--font", "x.yaml", "which cannot be read: it has no font"),
     ]:
         assert message in refusal("compare", "run0", "run1", "--out", "b.png", option, value)

@@ -107,7 +107,7 @@ def plan_of(
         from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
         with document.locating(), below("figure"):
-            check_look(options.figure)
+            check_look(options.figure, config_of(options), chain(*load_study(study).columns.values()))
     tried, device = _tried(base, axes, points, elsewhere)
     rows = _rows(study, keys_of(axes), tried.values())
     if options.expect:

@@ -11,6 +11,7 @@ from attncli.engine.sweeps.columns import columns_of as swept_columns_of
 from attncli.engine.sweeps.columns import is_repeated
 from attncli.engine.sweeps.summary import summary, summary_columns
 from attncli.engine.sweeps.tables import tables
+from attncli.errors import InputError
 from attncli.results import Column, Listing, Result, Row, RowKind, SweepResult
 from attncli.studies import load_study
 from attncli.studies.study import TITLES
@@ -63,11 +64,21 @@ def listings_of(result: Result) -> list[Listing]:
 
 
 def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """Return functions that draw a result's pictures, by file name."""
+    """Return functions that draw a result's pictures, by file name; the last warns of a capture's unused words."""
+    figures, texts = figures_of(result, note, look), set[str]()
 
-    def draw(make: "Callable[[], Picture]", path: Path) -> None:
-        from attncli.show.pictures.figures import save_figure  # loads matplotlib
+    def draw(name: str, path: Path) -> None:
+        from attncli.show.pictures.figures import save_figure  # load matplotlib
+        from attncli.show.pictures.words import check_words
 
-        save_figure(make(), path)
+        picture = figures[name]()
+        save_figure(picture, path)
+        texts.update(picture.untranslated)
+        if result.capture and name == [*figures][-1]:
+            try:
+                check_words(look, texts)
+            except InputError as error:
+                for problem in error.under("figure").problems:
+                    note(f"warning: {problem}")
 
-    return {f"{name}.{look.format}": partial(draw, make) for name, make in figures_of(result, note, look).items()}
+    return {f"{name}.{look.format}": partial(draw, name) for name in figures}

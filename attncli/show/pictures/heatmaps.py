@@ -1,7 +1,7 @@
 """Heatmaps: the matrices of a stage as panels that can be compared. A single query is drawn as bars."""
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from attncli.config.looks import Annotate, HeatmapLook, Look
-from attncli.errors import InputError, did_you_mean, got, printable
-from attncli.results import Matrices
+from attncli.errors import Collector, InputError, did_you_mean, got, printable
+from attncli.results import Column, Matrices, Row
 from attncli.show.pictures.arranging import AROUND, ROOMY, SLOT, arranged, name_and_lay_out, panel_size
 from attncli.show.pictures.cells import (
     MOST_NUMBERS,
@@ -41,6 +41,7 @@ from attncli.show.pictures.matrices import (
 from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, Size, folded, grid, thin_ticks
 from attncli.show.pictures.scales import WEIGHTS, colour_scale
 from attncli.show.pictures.themes import Settings, Sheet
+from attncli.show.pictures.words import check_words, texts_in
 
 PLAIN = HeatmapLook()
 FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
@@ -142,11 +143,21 @@ def runs_figure(
     return draw_heatmap(Heatmap(panels, title, b.stage), look, note)
 
 
-def check_look(look: Look) -> None:
-    """Raise InputError for a size with too many dots, a wrong font or colour map."""
+def check_look(look: Look, config: Row | None = None, columns: Iterable[Column] = ()) -> None:
+    """Raise InputError for a size with too many dots, a wrong font or colour map, and for words unknown in a config.
+
+    Words may be texts of pictures in general, of the config and of its study's columns. The tokens of a captured model
+    are not known yet.
+    """
+    collector = Collector()
     with drawing((), ignore_note, look) as sheet:
-        if isinstance(look, HeatmapLook):
-            colour_map(sheet, look)
+        with collector.under():
+            if config is not None and not config.get("data", {}).get("capture"):
+                check_words(look, {*texts_in({**config, "figure": ()}), *(column.name_with_unit for column in columns)})
+        with collector.under():
+            if isinstance(look, HeatmapLook):
+                colour_map(sheet, look)
+        collector.check()
 
 
 def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from attncli.config.looks import Look
-from attncli.errors import did_you_mean, got, nearest, printable
+from attncli.errors import printable
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, PlainText, drawing
 from attncli.show.pictures.themes import THIN, Sheet
@@ -128,7 +128,6 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     file = f"{name}.{sheet.look.format}"
     if sheet.look.words:
         _translate(figure, axes)
-        _note_slips(figure, note, file)
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     figure.subtitle.set_text(_together(facts))
     spec, smallest = axes[0].get_gridspec(), np.array(least) * sheet.em
@@ -187,19 +186,6 @@ def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
         translations = [figure.translation(label) for label in labels]
         if translations != labels:
             axis.set_ticks(ticks, translations)
-
-
-def _note_slips(figure: Picture, note: Note, file: str) -> None:
-    """Note words that are no text of the picture if a text is similar, or if the picture has no text of any word.
-
-    Other words may be of other pictures, and so may names with numbers, such as `head 11`.
-    """
-    words, texts = figure.sheet.look.words, figure.untranslated
-    others = sorted(text for text in texts - words.keys() if any(map(str.isalpha, text)))
-    for word in (word for word in words if word not in texts):
-        is_similar = nearest(word, others) is not None and not any(map(str.isdigit, word))
-        if is_similar or texts.isdisjoint(words):
-            note(f"warning: words: {got(word, f'no text of {file}', did_you_mean(word, others))}")
 
 
 def _execute(figure: Picture) -> bool:

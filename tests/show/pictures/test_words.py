@@ -1,6 +1,7 @@
 """The user's words and font in pictures: every text can be replaced, and every text has the font of the file."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from pypdf import PdfReader
 import attncli
 from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.sweeps.figure import figures as sweep_figures
+from attncli.errors import InputError
 from attncli.interactive import InteractiveResult as Result
 from attncli.show.pictures.figures import as_png, save_figure
+from attncli.show.pictures.words import check_words
 from tests.cli import attncli as attncli_command
 from tests.cli import good, refusal
 from tests.engine.sweeps.test_shown import SEEDS
@@ -115,14 +118,17 @@ def test_a_translated_legend_has_room() -> None:
     assert box.x1 <= figure.bbox.width
 
 
-def test_a_slip_is_noted_with_the_text_that_was_meant() -> None:
+def test_unknown_words_are_refused_with_the_texts_of_the_picture() -> None:
     result = Result(**vars(result_of(["dot"])))
-    expected = 'words: got "densety"; no text of variance.png; did you mean `density`\\?$'
-    with pytest.warns(UserWarning, match=expected) as caught:
-        result.figure(words={"theory": "Theorie", "densety": "Dichte", "Queries": "Anfragen", "d = 512": "x"})
-    assert len(caught) == 1
-    with pytest.warns(UserWarning, match='words: got "Anfragen"; no text of variance.png; known: .*, density, dot, '):
-        result.figure(words={"Anfragen": "Queries"})
+    with pytest.raises(InputError) as error:
+        result.figure(words={"theory": "Theorie", "Querys": "Anfragen", "densety": "Dichte"})
+    first, second = error.value.problems
+    listed = '"d", "d = 16", "d = 256", "d = 4", "d = 64", "density", "dot", "dotted: normal with the theory'
+    assert str(first).startswith('result.figure: words.Querys: got "Querys"; no text of the picture; did you mean `Q')
+    assert 'words.densety: got "densety"; no text of the picture; did you mean `density`? its texts: ' in str(second)
+    for each in (first, second):
+        assert listed in str(each)
+        assert '"theory", "variance 1", "variance of the scores"' in str(each)
 
 
 def test_words_may_be_of_any_picture() -> None:
@@ -134,20 +140,50 @@ def test_words_may_be_of_any_picture() -> None:
     assert "Köpfe" in texts_of(result.figure("heads"))
     bars = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
     assert bars.figure(words={"Queries": "Anfragen", "masked": "maskiert", "Keys": "Tasten"}).axes[0].containers
+    names = ["accuracy after 500 steps", "head 11", "0.5", "scorers fitted to its heads", "texts held out", "KL (nats)"]
+    check_words(Look(words=dict.fromkeys(names, "x")), {"variance"})
+
+
+@pytest.mark.parametrize("make", [train, result_of], ids=["train", "variance"])
+def test_all_texts_of_a_picture_are_known_before_it_is_drawn(make: Any) -> None:
+    result = make()
+    figure = Result(**vars(result)).figure(words={"theory": "Theorie"})
+    check_words(Look(words=dict.fromkeys(figure.untranslated, "x")), {*result.labels, "float32"})
 
 
 @pytest.mark.usefixtures("here")
 def test_words_on_the_command_line_and_in_a_config() -> None:
     data = {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 3, 4]}}
     config = {"data": data, "scorers": ["dot"], "tokens": {"keys": ["the", "cat", "sat"]}}
-    german = {"Keys": "Tasten", "dot": "Punkt", "cat": "Katze", "Querys": "Anfragen"}
+    german = {"Keys": "Tasten", "dot": "Punkt", "cat": "Katze", "entropy (nats)": "Entropie"}
     Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": german}}))
-    ran = attncli_command("run", "x.yaml", "--out", "run", "--quiet")
-    warning = 'x: warning: words: got "Querys"; no text of heatmaps.png; did you mean `Queries`?'
-    assert (ran.exit_code, ran.stderr.splitlines()) == (0, [warning])
+    good("run", "x.yaml", "--out", "run", "--quiet", "--no-plots")
     good("figure", "run", "--out", "german", "--words", "{Queries: Anfragen, masked: maskiert}", "--format", "svg")
     assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
+    for command in (("figure", "run", "--out", "new"), ("heatmap", "run", "--out", "new.png")):
+        message = refusal(*command, "--words", "{Querys: Anfragen}")
+        assert message.startswith('--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: "')
     assert "figure.words: got 3; expected a mapping" in refusal("figure", "run", "--words", "3")
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "Anfragen"}, "cmap": "redss"}}))
+    sweep = "sweep", "x.yaml", "--over", "seed=0,1", "--jobs", "1", "--out", "new"
+    for arguments in (("run", "x.yaml", "--out", "new"), ("check", "x.yaml"), sweep):
+        problems = refusal(*arguments)
+        assert re.search(r"x.yaml:\d+:\d+: figure.words.Querys: got \"Querys\"; no text of the picture; did", problems)
+        assert "figure.cmap: " in problems, "all problems are reported together"
+    assert not any(map(Path.exists, map(Path, ("new", "new.png")))), "words are checked before the work"
+
+
+@pytest.mark.usefixtures("here")
+def test_words_of_a_captured_model_are_checked_once_its_pictures_are_drawn() -> None:
+    """Its tokens may be replaced, and are in no config."""
+    capture = Path(__file__).parents[3] / "experiments/minilm.safetensors"
+    words = {"Queries": "Anfragen", "4 you": "du", "Wieghts": "Gewichte"}
+    config = {"data": {"capture": str(capture), "layers": [0]}, "scorers": ["dot", "cosine"]}
+    Path("x.yaml").write_text(yaml.safe_dump({**config, "figure": {"words": words}}))
+    ran = attncli_command("run", "x.yaml", "--quiet")
+    warned = [line for line in ran.stderr.splitlines() if "no text of the picture" in line]
+    assert [re.findall(r'figure.words.(\w+): got "(\w+)"', line) for line in warned] == [[("Wieghts", "Wieghts")]]
+    assert ran.exit_code == 0
 
 
 def font_files(figure: Any) -> set[Path]:
