@@ -154,7 +154,10 @@ def test_imports_are_of_dependencies_or_may_fail() -> None:
     project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     installed = {Requirement(word).name for word in project["dependencies"]}
     modules = {name.partition(".")[0] for _, name in imports()} - sys.stdlib_module_names - {"attncli"}
-    names = {module: {"yaml": "pyyaml", **OF_DEPENDENCIES}.get(module, module) for module in modules}
+    names = {
+        module: {"yaml": "pyyaml", "markdown_it": "markdown-it-py", **OF_DEPENDENCIES}.get(module, module)
+        for module in modules
+    }
     assert {module for module, name in names.items() if name not in installed} == MAY_BE_MISSING
 
 
