@@ -113,3 +113,11 @@ def test_axes_have_names_and_the_outline_is_whole(open_page: Open, file: Path) -
         assert mark["x"] + mark["width"] + 4 <= view["x"] + view["width"] + 0.1
         assert mark["y"] + mark["height"] + 4 <= view["y"] + view["height"] + 0.1
     assert page.locator(".names bdi").evaluate_all(CUT) == 0
+
+
+def test_the_first_screen_of_a_phone_has_a_matrix(open_page: Open, file: Path) -> None:
+    page = open_page(file, viewport={"width": 390, "height": 844})
+    box = box_of(page.locator(".cells").first)
+    assert box["x"] + box["width"] <= 390
+    assert box["y"] + box["height"] <= 844
+    assert page.locator(".names bdi").evaluate_all(CUT) == 0
