@@ -68,25 +68,16 @@ class PairsOptions(Experiment):
         return ("from",) if self.data is None else ("data", "capture")
 
     @model_validator(mode="after")
-    def _one_source(self) -> "PairsOptions":
+    def _drawn_or_read(self) -> "PairsOptions":
+        """Refuse two sources, keys for drawing entries beside a source, and `df` of another distribution."""
         if self.source is not None and self.data is not None:
             raise problem("got `from` together with data; expected one of the two", under=["from"])
-        return self
-
-    @model_validator(mode="after")
-    def _drawn_or_read(self) -> "PairsOptions":
-        drawn = self.drawn_keys() & self.model_fields_set
-        beside = [key for key in type(self).model_fields if key in drawn]
+        beside = [key for key in type(self).model_fields if key in self.drawn_keys() & self.model_fields_set]
         if self.file is not None and beside:
             keys, source = " and ".join(beside), f"`{self.file_key[0]}`"
             message = f"got {keys} together with {source}, which reads the tensors; expected one of the two"
             raise problem(f"{message}; leave out {keys}, or {source}", under=[beside[0]])
-        return self
-
-    @model_validator(mode="after")
-    def _degrees_of_freedom(self) -> "PairsOptions":
-        is_set = self.df is not None and "df" in self.model_fields_set
-        if self.file is None and is_set and self.distribution != "student_t":
+        if "df" in beside and self.df is not None and self.distribution != "student_t":
             message = f"got df {self.df:g} for {self.distribution} entries; only student_t has degrees of freedom"
             raise problem(f"{message}; leave it out, or choose student_t", under=["df"])
         return self
