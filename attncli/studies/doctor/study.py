@@ -36,6 +36,7 @@ from attncli.models.tokens import is_padding
 from attncli.results import CaptureFacts, Result, Row, Rows
 from attncli.scorers import Scorer
 from attncli.stopping import Keeping, Progress
+from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
@@ -71,6 +72,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     """Read or make the inputs, or run the model once; build the scorers."""
     progress.step(0, 1, "inputs")
     device = resolve_device(options.device)
+    dtype: torch.dtype = getattr(torch, options.dtype or "float32")
     parts: list[tuple[Inputs, str | None, Tensor | None]]
     layers, capture = dict[str, int](), None
     if options.model is not None:
@@ -78,7 +80,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         layers = {name: number for number, (_, name, _) in enumerate(parts) if name is not None}
     elif isinstance(options.data, CapturedData):
         with below("data"):
-            captured, calls = read_calls(options.data, _dtype(options), device)
+            captured, calls = read_calls(options.data, dtype, device)
         names = [inputs.call.name for inputs in calls if inputs.call is not None]
         padding = [is_padding(inputs.tokens.get("keys"), len(inputs.keys)) for inputs in calls]
         parts = list(zip(calls, names, padding, strict=True))
@@ -87,27 +89,10 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         capture = CaptureFacts(file=captured.path.name, **about)
     else:
         assert options.data is not None, "validated"
-        inputs = _of_data(options, options.data, device, progress)
+        given = options.data, options.mask, options.tokens  # the matrices are scores and weights
+        inputs = build_inputs(*given, seed=options.seed, dtype=dtype, device=device, matrices=2, note=progress.note)
         parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
     return PreparedDoctor(options, [_part(options, *part, device) for part in parts], device, layers, capture)
-
-
-def _dtype(options: DoctorOptions) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, options.dtype or "float32")
-    return dtype
-
-
-def _of_data(options: DoctorOptions, data: Data, device: torch.device, progress: Progress) -> Inputs:
-    return build_inputs(
-        data,
-        options.mask,
-        options.tokens,
-        seed=options.seed,
-        dtype=_dtype(options),
-        device=device,
-        matrices=2,  # scores and weights
-        note=progress.note,
-    )
 
 
 def _of_model(
@@ -182,7 +167,8 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
                 with below("scorers", position):
                     checked = heads_of(_call(options, entry, part, position))
                 names = _names_of_heads(part, entry)
-                heads += [{**name, **_in_order(head)} for name, head in zip(names, checked, strict=True)]
+                for name, head in zip(names, checked, strict=True):
+                    heads.append(name | {check.key: head.numbers[check.key] for check in CHECKS})
                 records += _records(names, checked)
                 parameters |= stored_parameters(entry, scorer)
                 if not all(head.is_judged for head in checked):
@@ -225,10 +211,6 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, positi
     (n, m), causal = inputs.valid.shape[-2:], inputs.valid.causal
     first = max(m - n, 0) if inputs.call is not None else m - n if causal == "bottom_right" else 0
     return Call(weights, output, valid, largest, part.padding, first)
-
-
-def _in_order(head: Head) -> Row:
-    return {column.key: head.numbers[column.key] for column in HEADS[4:]}
 
 
 def _records(names: Sequence[Row], heads: Sequence[Head]) -> list[Row]:

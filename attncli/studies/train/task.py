@@ -79,16 +79,11 @@ def chance_level(keys: int, classes: int) -> float:
 
 def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:
     """Yield the sequences of each step, without end."""
-    randomness, steps = sources(options, "batches"), steps_at_a_time(options)
+    randomness, numbers = sources(options, "batches"), options.batch * options.vocabulary
+    steps = max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)  # to draw at once, alike on every machine
     while True:
         drawn = _draw(options, randomness, device, options.keys, steps, options.batch)
         yield from (Batch(*(part[:, step] for part in drawn)) for step in range(steps))
-
-
-def steps_at_a_time(options: TrainOptions) -> int:
-    """Return the number of steps to draw at once; it does not depend on the machine."""
-    numbers = options.batch * options.vocabulary
-    return max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)
 
 
 def _draw(options: TrainOptions, randomness: list[Generator], device: torch.device, keys: int, *shape: int) -> Batch:
