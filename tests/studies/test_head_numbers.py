@@ -270,10 +270,6 @@ def test_tables_and_files_have_the_numbers() -> None:
         assert float(row["weight"]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
     with Path("run/heads.csv").open(newline="") as file:
         assert {int(row["head"]) for row in csv.DictReader(file)} == {*CHOSEN}
-    one = good(
-        "run", "part.safetensors", "--set", "data={capture: part.safetensors, layer: 0, heads: [4]}", "--no-plots"
-    )
-    assert re.search(r"^head q \\ k .*\n─+\n4    0  ", one, re.MULTILINE)
     layers = good("run", "part.safetensors", "--no-plots")
     assert re.search(r"^layer +1 +3 +4$", layers, re.MULTILINE)
     chosen = good("run", "part.safetensors", "--set", "data.layer=0", "--set", "heads=[3,4]", "--no-plots")

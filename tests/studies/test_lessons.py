@@ -183,10 +183,3 @@ def test_weights_that_sum_to_less_are_not_the_same() -> None:
     texts = [finding.text for finding in attncli.run({"data": data, "scorers": [*entries, "cosine"]}).findings]
     assert texts[0] == "again gives the same weights as dot."
     assert not any(text.startswith("dot_softmax_plus_one gives") for text in texts)
-
-
-def test_numbers_that_are_not_finite_are_reported_once_for_all_scorers() -> None:
-    data = {"queries": [[float("nan")], [2.0]], "keys": [[1.0], [3.0]]}
-    with pytest.warns(UserWarning, match="^dot, cosine: NaN or infinite numbers in the scores of valid keys") as warned:
-        attncli.run({"data": data, "scorers": ["dot", "cosine"]})
-    assert len(warned) == 1

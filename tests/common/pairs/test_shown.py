@@ -150,18 +150,6 @@ def test_real_pairs_that_do_not_vary(tmp_path: Path) -> None:
     assert said(result) == {"dot": "dot: variance 0 at d = 4."}
 
 
-@STUDIES
-def test_points_and_their_ends_at_every_size(study: str) -> None:
-    result = swept(study, d=[8, 2, 32], **FEW[study])
-    figure, _ = drawn(result)
-    for index, label in enumerate(result.labels):
-        records = sorted((each for each in result.records if each["label"] == label), key=lambda record: record["d"])
-        assert points(figure, label) == [[record["d"], record[MIDDLE[study]]] for record in records]
-        bars: Any = figure.axes[0].collections[index]
-        ends = {y for path in bars.get_paths() for _, y in path.vertices}
-        assert set(np.ravel([[record[key] for key in ENDS[study]] for record in records])) <= ends
-
-
 def test_uniform_weights_are_lines() -> None:
     figure, _ = drawn(swept("saturation", d=[2, 4], rows=50, keys=4, scorers=DOT))
     heights = [np.asarray(axes.lines[0].get_ydata()).tolist() for axes in figure.axes]

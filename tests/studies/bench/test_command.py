@@ -1,7 +1,5 @@
 """`attncli bench`: its flags and keys, its run folder, and early ends."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies.bench import study
 from tests.cli import attncli, config, names_in, refusal, run, swept
 from tests.studies.bench.small import hurry
 
@@ -99,23 +96,3 @@ def test_expectations_of_comparisons_that_are_not_made(here: Path) -> None:
     (here / "x.yaml").write_text(f"study: bench\nscorer: dot\nn: 4\nd: 3\nexpect: {expect}\n")
     alone = 'got "times_as_fast", a column of comparisons; no row is compared with the textbook\'s code'
     assert refusal("check", "x.yaml").endswith(alone)
-
-
-def test_control_c_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = study.time_all
-
-    def interrupted(group: Sequence[study.TimedTrial], *others: Any) -> None:
-        if group[0].record["measure"] == "output":
-            raise KeyboardInterrupt
-        right(group, *others)
-
-    monkeypatch.setattr(study, "time_all", interrupted)
-    result = attncli("bench", *FEW, "--out", "out")
-    assert result.exit_code == 130
-    assert result.stderr == "interrupted; what was finished is in out/\n"
-    assert "textbook" in result.stdout
-    content = json.loads(Path("out/results.json").read_text())
-    assert content["interrupted"] is True
-    assert {row["measure"] for row in content["records"]} == {"scores"}
-    assert names_in(Path("out")) == sorted([*FILES, "bench.png"]) == content["files"]
-    assert config()["measure"] == ["scores", "output"], "so that it can be run again as a whole"

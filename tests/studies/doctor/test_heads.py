@@ -84,13 +84,6 @@ def duplicate(scores: Tensor, values: Tensor, valid: Tensor) -> None:
     scores[:, 4] = scores[:, 1] + 0.1 * scores[:, 4]
 
 
-def test_duplicates_are_found_in_both_heads() -> None:
-    call = plant(duplicate)
-    assert found_in(call) == {1: {"duplicate"}, 4: {"duplicate"}}
-    heads = heads_of(call)
-    assert (heads[1].twin, heads[4].twin) == (4, 1)
-
-
 def test_the_nearest_head_has_its_number_among_all_heads() -> None:
     shares = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)).softmax(-1)
     shares[:, 2] = shares[:, 1]
@@ -107,15 +100,6 @@ def test_heads_that_are_alike_by_nature_are_no_duplicates(change: Callable[[Tens
     assert found_in(plant(twice)) == {1: {change.__name__}, 4: {change.__name__}}
 
 
-def test_the_first_key_is_the_first_in_sight() -> None:
-    def change(scores: Tensor, values: Tensor, valid: Tensor) -> None:
-        valid[0, ..., :5], valid[1, ..., :9] = False, False
-        scores[0, 1, :, 5] += 4
-        scores[1, 1, :, 9] += 4
-
-    assert found_in(plant(change)) == {1: {"first_key"}}
-
-
 def test_weights_are_divided_by_their_sum_and_queries_without_weight_do_not_count() -> None:
     call = plant(duplicate)
     factors = torch.rand(call.weights.shape[:-1], generator=torch.Generator().manual_seed(0))[..., None] + 0.1
@@ -126,31 +110,6 @@ def test_weights_are_divided_by_their_sum_and_queries_without_weight_do_not_coun
     for head, other in zip(scaled, without, strict=True):
         for key in {check.key for check in CHECKS} - {"dead_query", "silent", "padding"}:
             assert head.numbers[key] == pytest.approx(other.numbers[key], rel=1e-5), key
-
-
-def test_padding_is_found_unless_it_is_masked() -> None:
-    padding = torch.zeros(2, 40, dtype=torch.bool)
-    padding[1, 30:] = True
-
-    def mask(scores: Tensor, values: Tensor, valid: Tensor) -> None:
-        valid &= ~padding[:, None, None]
-
-    call = replace(plant(lambda scores, values, valid: None), padding=padding)
-    assert found_in(call) == {head: {"padding"} for head in range(6)}
-    assert found_in(replace(plant(mask), padding=padding)) == {}
-
-
-def test_queries_of_padding_do_not_count() -> None:
-    """Queries in padding may lack valid keys, and their weights have no meaning."""
-    padding = torch.zeros(2, 40, dtype=torch.bool)
-    padding[:, 30:] = True
-
-    def change(scores: Tensor, values: Tensor, valid: Tensor) -> None:
-        valid &= ~padding[:, None, None]
-        valid[:, :, 35:] = False
-        scores[:, 1, 30:, 0] += 100
-
-    assert found_in(replace(plant(change), padding=padding)) == {}
 
 
 def test_faults_are_told_of_few_keys_and_nothing_else() -> None:

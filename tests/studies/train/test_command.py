@@ -3,14 +3,11 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from attncli.studies.train import model as train_model
-from tests.cli import attncli, config, names_in, run, swept
+from tests.cli import config, names_in, run, swept
 
 FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
 FEW += ["--device", "cpu"]
@@ -46,32 +43,3 @@ def test_expectations_of_one_seed_and_of_the_mean_of_all(here: Path) -> None:
     (here / "x.yaml").write_text(YAML + f"expect: {json.dumps(expect)}\n")
     found = run(here / "x.yaml", here / "again")["expectations"]
     assert [each["holds"] for each in found] == [True] * 2
-
-
-def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Press Ctrl-C after this number of configurations, at the start of the next."""
-    begun, right = [0], train_model.learn
-
-    def interrupted(*args: Any) -> Any:
-        begun[0] += 1
-        if begun[0] > finished:
-            raise KeyboardInterrupt
-        return right(*args)
-
-    monkeypatch.setattr("attncli.studies.train.study.learn", interrupted)
-
-
-def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = swept("train", *TWO, out="whole")
-    with monkeypatch.context() as patch:
-        interrupt_after(3, patch)
-        result = attncli("train", *TWO, "--no-plots", "--out", "part")
-    assert (result.exit_code, result.stderr) == (130, "interrupted; what was finished is in part/\n")
-    assert "interrupted: results are incomplete" in result.stdout
-    part = json.loads(Path("part/results.json").read_text())
-    assert part["interrupted"] is True
-    assert part["records"] == [row for row in whole["records"] if (row["label"], row["d"]) != ("additive", 3)]
-    for file in ("tensors.safetensors", "parameters.safetensors"):
-        stored, kept = (load_file(f"{folder}/{file}") for folder in ("whole", "part"))
-        assert stored.keys() == kept.keys() | {name for name in stored if "additive/3/" in name}
-        assert all(torch.equal(stored[name], tensor) for name, tensor in kept.items())

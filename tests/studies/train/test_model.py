@@ -135,13 +135,6 @@ def test_rows_without_a_weight_have_no_entropy() -> None:
     assert model.entropies(weights).tolist() == pytest.approx([half, all_of_it, math.nan], nan_ok=True)
 
 
-def test_a_normalizer_changes_no_parameter() -> None:
-    models = [model_of(options_of(scorers=[name])) for name in ("additive", "additive:normalizer=sparsemax")]
-    states = [model.state_dict() for model in models]
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(each, states[1][name]) for name, each in states[0].items())
-
-
 def test_queries_and_keys_have_unit_variance_at_first() -> None:
     model = model_of(options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100))
     assert float(model.embeddings.std()) == pytest.approx(1.0, rel=0.02)

@@ -74,11 +74,3 @@ def test_every_step_and_every_seed_has_sequences_of_its_own() -> None:
     assert_same(next(batches(options, CPU)), first)
     assert not torch.equal(batch_of(options_of(seed=1)).keys, first.keys)
     assert not torch.equal(held_out(options, 4, CPU).keys[:, :3], first.keys)
-
-
-def test_a_seed_draws_the_same_whatever_is_beside_it() -> None:
-    options, fewer = options_of(), options_of(seeds=2)
-    together, alone = batches(options, CPU), batches(fewer, CPU)
-    pairs = [(next(together), next(alone)) for _ in range(70)]  # more than are drawn at once
-    for whole, own in [*pairs, (held_out(options, 4, CPU), held_out(fewer, 4, CPU))]:
-        assert_same(Batch(*(part[:2] for part in whole)), own)
