@@ -30,15 +30,10 @@ class Entries(Facts):
     rho: float = 0.0
 
     @property
-    def degrees_of_freedom(self) -> float:
-        """Return `df` of student_t; infinity for the other distributions, since all their moments exist."""
-        return math.inf if self.df is None else self.df
-
-    @property
     def kurtosis(self) -> float:
-        """Return the kurtosis of the distribution (3 for normal entries); infinity without a fourth moment."""
+        """Return the kurtosis of the distribution, 3 for normal entries; for student_t it needs df above 4."""
         if self.df is not None:
-            return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
+            return 3.0 + 6.0 / (self.df - 4.0)
         return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]
 
     def moments(self, d: int) -> Moments:
@@ -69,7 +64,7 @@ class Entries(Facts):
             case "laplace":  # exponential lengths with random signs; the exponential's rate makes the variance 1
                 lengths = numbers.uniform_(generator=generator).neg_().log1p_()  # of uniform numbers in [0, 1)
                 return lengths.mul_(_signs(shape, generator, dtype)).mul_(math.sqrt(0.5))
-        df = self.degrees_of_freedom
+        df = self.df or DEFAULT_DF
         unit = math.sqrt((df - 2.0) / df) if df > 2 else 1.0  # the variance is 1 if there is one
         return student_t(shape, df, generator).mul_(unit).to(dtype)
 

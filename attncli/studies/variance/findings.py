@@ -26,8 +26,7 @@ def findings_of(prepared: PreparedPairs, records: Sequence[Row], random: Collect
     ]
     pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
-    known = not prepared.is_real and prepared.entries.degrees_of_freedom > 2
-    return [*findings, _why(prepared.entries)] if dots and known else findings
+    return [*findings, _why(prepared.entries)] if dots and not prepared.is_real else findings
 
 
 def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:

@@ -28,18 +28,15 @@ class Theory:
 def theory_of(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
-    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype`, the variance
-    of the entries of queries and keys is infinite, or the method returns a limit for randomly drawn parameters but the
-    scorer's parameters are read from a file.
+    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype`, or the method returns
+    a limit for randomly drawn parameters but the scorer's parameters are read from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
     """
     changed = any(getattr(entry, key) is not None for key in ("softcap", "qk_norm", "dtype"))
-    if changed or entries.degrees_of_freedom <= 2:
+    if changed or (scorer.theory_is_limit and entry.parameters is not None):
         return Theory()
-    if scorer.theory_is_limit and entry.parameters is not None:
-        return Theory()  # the limit is for parameters as they are drawn
     with calling("the method theory of the scorer"):
         mean, variance = scorer.theory(entries.moments(d))
         return Theory(

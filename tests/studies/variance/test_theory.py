@@ -141,7 +141,6 @@ class Own(Scorer):
         ("cosine", {"key_std": 0.0}),
         ("cosine", {"distribution": "rademacher", "key_mean": -1.0}),  # one key in 2^d is 0
         ("cosine", {"distribution": "rademacher", "query_mean": 2.0, "query_std": 2.0}),
-        ("dot", {"distribution": "student_t", "df": 2.0}),
     ],
 )
 def test_where_nothing_is_known(name: str, keys: dict[str, Any]) -> None:
