@@ -50,8 +50,8 @@ def test_every_scorer_with_the_option_has_it(
 
 def test_keys_of_the_study_come_first(tmp_path: Path) -> None:
     """`num_hiddens` is a key of bench, `seed` and `dtype` are keys of all studies, and `bias` is one of the data."""
-    bench = options_of(tmp_path, "study: bench\nscorers: [additive]\n", "num_hiddens=16")
-    assert (bench.num_hiddens, bench.scorers[0].options) == (16, {"num_hiddens": 8})
+    bench = options_of(tmp_path, "study: bench\nscorers: [additive]\n", "num_hiddens=[16]")
+    assert (bench.num_hiddens, bench.scorers[0].options) == ([16], {"num_hiddens": 8})
     assert options_of(tmp_path, DATA + FOUR, "dtype=float64").scorers[0].dtype is None
     biased = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}, bias: {file: a.npy}}\n"
     options = options_of(tmp_path, biased + FOUR, "bias.file=b.npy")

@@ -24,7 +24,7 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
     "variance": {"study": "variance", "d": [4, 8], "samples": 100},
     "saturation": {"study": "saturation", "d": [4], "keys": 8, "rows": 20},
     "doctor": {"study": "doctor", "data": TENSORS},
-    "bench": {"study": "bench", "n": [6], "d": [4], "num_hiddens": 8, "threads": 1},
+    "bench": {"study": "bench", "n": [6], "d": [4], "num_hiddens": [8], "threads": 1},
     "train": {"study": "train", "d": [4], "seeds": 1, "steps": 2, "batch": 4, "keys": 2, "vocabulary": 4, "classes": 2},
 }
 STUDIES = [name for name in EXPERIMENTS if name != "train"]

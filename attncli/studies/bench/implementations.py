@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncli import textbook
-from attncli.attention import Rules, at_least_float32, computing_dtype, weighted_sum
+from attncli.attention import Bias, Rules, alibi_slopes, at_least_float32, computing_dtype, weighted_sum
 from attncli.building import compile_scorer
 from attncli.errors import InputError
 from attncli.guarding import raw_scores
@@ -38,13 +38,15 @@ Call = Callable[[], Results]
 class BenchTask:
     """The work of one call: compute a measure (scores, weights or output) by an implementation of a scorer.
 
-    `normalizer` turns scores into weights. If `backward`, the gradients are computed, too.
+    `normalizer` turns scores into weights. If `alibi`, the ALiBi bias of each head is added to the scores first. If
+    `backward`, the gradients are computed, too.
     """
 
     implementation: str
     scorer: Any
     measure: str
     normalizer: Normalizer
+    alibi: bool = False
     heads: int = 1
     backward: bool = False
 
@@ -58,8 +60,10 @@ class BenchTask:
         return tensor.reshape(-1, self.heads, *tensor.shape[1:])
 
     def rules(self, queries: Tensor, keys: Tensor) -> Rules:
-        """Return the rules that turn scores into weights."""
-        return Rules(Valid((*queries.shape[:-1], keys.shape[-2]), device=queries.device), normalizer=self.normalizer)
+        """Return the rules that turn scores into weights, for queries and keys with an axis of heads."""
+        shape = (*queries.shape[:-1], keys.shape[-2])
+        bias = Bias(shape, alibi=True) if self.alibi else None
+        return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
 
 
 def forward_of(task: BenchTask) -> Forward:
@@ -78,10 +82,13 @@ def forward_of(task: BenchTask) -> Forward:
 
 
 def _fused(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    """Call torch's fused kernel."""
+    """Call torch's fused kernel, with ALiBi's bias, made here, as a float mask."""
     queries, keys, values = (task.split(tensor) for tensor in (queries, keys, values))  # batch heads ...
-    output = F.scaled_dot_product_attention(queries, keys, values, scale=float(task.scorer.scale))
-    return (output.flatten(0, 1),)
+    mask, scale = None, float(task.scorer.scale)
+    if task.alibi:
+        bias = Bias((*queries.shape[:-1], keys.shape[-2]), alibi=True)
+        mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
+    return (F.scaled_dot_product_attention(queries, keys, values, mask, scale=scale).flatten(0, 1),)
 
 
 def _linear(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
@@ -93,7 +100,8 @@ def _linear(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Resul
 
 
 def _weights(task: BenchTask, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    weights = task.rules(queries, keys).stages(task.scorer(queries, keys))["weights"]  # b n m
+    rules = task.rules(task.split(queries), task.split(keys))
+    weights = rules.stages(task.split(task.scorer(queries, keys)))["weights"].flatten(0, 1)  # b n m
     return weighted_sum(weights, values), weights
 
 
@@ -147,6 +155,8 @@ def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | Non
     queries, keys, values = (tensor.cpu().double() for tensor in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
     with torch.no_grad():
         scores = score(queries, keys)
+        if task.alibi and measure != "scores":
+            scores = scores - _last_bias(task.heads, inputs[0].shape[-2], scores.shape[-1])
         if measure == "scores":
             reference: Sequence[Tensor] = [scores]
         elif task.is_softmax:
@@ -166,8 +176,17 @@ def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | Non
 
 def _few_rows(tensor: Tensor) -> Tensor:
     """Return the first, middle and last row of the last matrix of (b, n, x), as (1, 3, x); fewer rows if n < 3."""
-    n = tensor.shape[-2]
-    return tensor.detach()[-1:, sorted({0, n // 2, n - 1})]
+    return tensor.detach()[-1:, _few(tensor.shape[-2])]
+
+
+def _few(n: int) -> list[int]:
+    return sorted({0, n // 2, n - 1})
+
+
+def _last_bias(heads: int, n: int, m: int) -> Tensor:
+    """Return ALiBi's penalties on the scores of the first, middle and last query, (3, m) in float64, last head."""
+    distances = torch.tensor(_few(n))[:, None] - torch.arange(m)
+    return alibi_slopes(heads)[-1] * distances.abs().double()
 
 
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:

@@ -55,6 +55,7 @@ def call_bytes(task: BenchTask, num_hiddens: int | None, case: Case, dtype: torc
     is_textbook = task.implementation == "textbook"
     kept = 2 if is_textbook or task.measure == "weights" else 1 if task.measure == "scores" else 0
     kept += (num_hiddens or 0) if is_textbook else 0  # the hidden units of all pairs
+    kept += 1 if task.alibi and (is_textbook or task.implementation == "fused") else 0
     inputs_and_output = 2 * (case.n + case.m) * case.d
     numbers: int = case.matrices * (inputs_and_output + kept * case.n * case.m)
     numbers += sum(parameter.numel() for parameter in task.scorer.parameters())

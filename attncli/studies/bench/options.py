@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import Flag
-from attncli.config.values import Size, Sizes, as_list, each_once, powers
+from attncli.config.values import Sizes, as_list, each_once, powers
 
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
@@ -38,7 +38,6 @@ class BenchOptions(Experiment):
 
     refused: ClassVar = {
         "dropout": "measures attention without dropout",
-        "bias": "measures attention without positions",
         "softcap": "measures scores without a bound",
         "qk_norm": "measures scores of the queries and keys as they are",
         "window": "measures all pairs of queries and keys",
@@ -56,7 +55,7 @@ class BenchOptions(Experiment):
     d: Annotated[Sizes, Field(description="size of queries, keys and values"), SIZE] = Field(
         default_factory=lambda: [64]
     )
-    num_hiddens: Annotated[Size | None, Field(description="hidden units of additive scorers; default: d"), SIZE] = None
+    num_hiddens: Annotated[Sizes | None, Field(description="hidden units of additive scorers; default: d"), SIZE] = None
     batch: Annotated[Sizes, Field(description="batch size"), SIZE] = Field(default_factory=lambda: [1])
     heads: Annotated[Sizes | None, Field(description="number of heads; default: 1"), SIZE] = None
     backward: Annotated[bool, Field(description="measure the gradients, too"), WHAT] = False

@@ -45,7 +45,7 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """Return `label/implementation`."""
+        """Return `label/implementation`; contenders have the same name if they differ only in hidden units."""
         return f"{self.entry.label}/{self.implementation}"
 
     @property
@@ -56,10 +56,12 @@ class Contender:
     def gives(self, measure: str) -> bool:
         """Whether this implementation computes the measure.
 
-        The fused kernel and linear attention have neither scores nor weights, and textbook code has only softmax.
+        The fused kernel and linear attention have neither scores nor weights; textbook code has only softmax, and no
+        bias.
         """
         if self.implementation == "textbook":
-            return self.entry.normalizer.normalizer == DEFAULT_NORMALIZER or measure == "scores"
+            is_softmax = self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.position_bias is None
+            return is_softmax or measure == "scores"
         return self.implementation not in ("fused", "linear") or measure == "output"
 
 
@@ -93,11 +95,13 @@ def plan_of(options: BenchOptions) -> list[Contender]:
     return [contender for contender in offered if contender in chosen or contender == baseline]
 
 
-def with_hidden_units(contender: Contender, options: BenchOptions, d: int) -> Contender:
-    """Return the contender with the study's `num_hiddens`, by default d, or the contender if it does not apply."""
-    if options.ignores_num_hiddens(contender.entry):
-        return contender
-    return replace(contender, entry=contender.entry.model_copy(update={HIDDEN: options.num_hiddens or d}))
+def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
+    """Return a copy of the contender for each `num_hiddens` of the study, or the contender if it does not apply."""
+    entry = contender.entry
+    if options.ignores_num_hiddens(entry):
+        return [contender]
+    entries = [entry.model_copy(update={HIDDEN: hidden}) for hidden in options.num_hiddens or [d]]
+    return [replace(contender, entry=variant) for variant in entries]
 
 
 def cases_of(options: BenchOptions) -> Iterator[Case]:
@@ -143,7 +147,7 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
         "compiled": options.compile and scorer.worth_compiling,
         "textbook": scorer.as_in_textbooks is not None,
         "fused": scorer.has_fused_kernel and normalizer == DEFAULT_NORMALIZER,
-        "linear": scorer.linear_with == normalizer,
+        "linear": scorer.linear_with == normalizer and entry.position_bias is None,
     }
     return [Contender(entry, name, path) for name in IMPLEMENTATIONS if is_offered[name]]
 

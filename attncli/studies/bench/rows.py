@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.bench.columns import AXES, SIZES, BenchFacts
 from attncli.studies.bench.options import IMPLEMENTATIONS
 
-Line = tuple[str, str]  # label and implementation
+Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
 NOISY = 2.0  # largest factor between the ends of the 95 % interval of a ratio that is stated as one number
 
@@ -37,10 +38,17 @@ def size_words(record: Row, axes: Iterable[str]) -> str:
 
 
 def lines_of(records: Sequence[Row]) -> dict[Line, list[Row]]:
-    """Return the rows of each line, a pair of label and implementation, sorted by size."""
+    """Return the rows of each line, a pair of label and implementation, sorted by size.
+
+    The label of a line includes `num_hiddens` if rows of the label differ only in it.
+    """
+    alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
+    split = {label for (label, *_), count in alike.items() if count > 1}
     lines: dict[Line, list[Row]] = {}
     for record in sorted(records, key=size_of):
-        lines.setdefault((record["label"], record["implementation"]), []).append(record)
+        label = record["label"]
+        title = f"{label} (num_hiddens {record['num_hiddens']})" if label in split else label
+        lines.setdefault((title, record["implementation"]), []).append(record)
     return lines
 
 
@@ -84,7 +92,8 @@ def findings_of(records: Sequence[Row], comparisons: Sequence[Row], random: Coll
 
     def rank(row: Row) -> tuple[Any, ...]:
         order = -IMPLEMENTATIONS.index(row["implementation"])
-        return not _is_baseline(row), row["implementation"] == "linear", order, size_of(row)
+        is_linear = row["implementation"] == "linear"
+        return not _is_baseline(row), is_linear, order, size_of(row), row["num_hiddens"] or 0
 
     findings = []
     for rows in by_label(records).values():

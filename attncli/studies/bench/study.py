@@ -46,7 +46,7 @@ from attncli.studies.bench.measure import (
     seconds_of,
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
-from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, with_hidden_units
+from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
 from attncli.studies.bench.rows import findings_of
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Study
@@ -101,7 +101,7 @@ def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
     parameters: dict[str, Tensor] = {}
     for contender in {other.entry.label: other for other in contenders}.values():
         for d in options.d:
-            entry = with_hidden_units(contender, options, d).entry
+            entry = variants_of(contender, options, d)[-1].entry
             with collector.under(*contender.path):
                 outline(entry, d, d)
                 build_normalizer(entry)
@@ -158,9 +158,9 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
     """Yield groups of trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
     for case, measure in product(cases_of(options), options.measure):
+        contenders = [other for other in prepared.contenders if other.gives(measure)]
         group = []
-        for offered in [other for other in prepared.contenders if other.gives(measure)]:
-            contender = with_hidden_units(offered, options, case.d)
+        for contender in [variant for other in contenders for variant in variants_of(other, options, case.d)]:
             hidden = contender.entry.options.get(HIDDEN)
             record = {
                 **names_of(contender.entry),
@@ -194,8 +194,9 @@ def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Cou
                 outline(entry, case.d, case.d),
                 measure,
                 build_normalizer(entry),
-                case.heads,
-                options.backward,
+                alibi=entry.position_bias is not None,
+                heads=case.heads,
+                backward=options.backward,
             )
             if reason := too_large(call_bytes(task, hidden, case, dtype), device):
                 trial.drop("too large", reason)
@@ -260,7 +261,7 @@ def _row(trial: TimedTrial, group: Sequence[TimedTrial], options: BenchOptions) 
         seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
         moved = traffic(trial.case, trial.record["measure"], options.backward, itemsize)
         low, _, high = statistics.quantiles(trial.seconds, n=4, method="inclusive")
-        ratio, ratio_ci = _ratio(trial, _named(options.baseline, group))
+        ratio, ratio_ci = _ratio(trial, _partner(trial, group, options.baseline))
         trial.record |= {
             "status": "timed",
             "seconds": seconds,
@@ -277,16 +278,18 @@ def _row(trial: TimedTrial, group: Sequence[TimedTrial], options: BenchOptions) 
 def _comparisons(group: Sequence[TimedTrial]) -> Iterator[Row]:
     """Yield comparisons of each trial with the textbook's code of the same entry."""
     for trial in group:
-        textbook = _named(f"{trial.contender.entry.label}/textbook", group)
+        textbook = _partner(trial, group, f"{trial.contender.entry.label}/textbook")
         if textbook not in (trial, None):
             ratio, ratio_ci = _ratio(textbook, trial)
             known = {**trial.record, "against": "textbook", "times_as_fast": ratio, "times_as_fast_ci": ratio_ci}
             yield {column.key: known[column.key] for column in COMPARISONS}
 
 
-def _named(name: str, group: Sequence[TimedTrial]) -> TimedTrial | None:
-    """Return the trial called `name`, or None."""
-    return next((trial for trial in group if trial.contender.name == name), None)
+def _partner(trial: TimedTrial, group: Sequence[TimedTrial], name: str) -> TimedTrial | None:
+    """Return the trial called `name` with as many hidden units as `trial`, else the first called `name`, or None."""
+    named = [other for other in group if other.contender.name == name]
+    alike = [other for other in named if other.record["num_hiddens"] == trial.record["num_hiddens"]]
+    return next(iter(alike + named), None)
 
 
 def _ratio(trial: TimedTrial, other: TimedTrial | None) -> tuple[float | None, list[float] | None]:

@@ -1,6 +1,6 @@
 """Terminal tables of the study `bench`: times by size, and all measurements at the largest size."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,7 +11,7 @@ from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFacts
-from attncli.studies.bench.rows import changing, conditions, growth, lines_of, size_of, size_words
+from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, size_of, size_words
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
@@ -44,9 +44,10 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
                     f"power of {axes[0]}: the time grows like {axes[0]}^power over the larger half of the sizes"
                 )
         for size in sizes if most is None else sizes[-1:]:
-            at_size = [record for record in rows if size_of(record) == size]
-            title = f"{MEASURES[measure]}, {size_words(at_size[0], axes)}"
-            yield from titled(title, record_tables(NAMES[:2], DETAILS, at_size, width))
+            lines = lines_of([record for record in rows if size_of(record) == size])
+            first = [record for record, *_ in lines.values()]
+            title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
+            yield from titled(title, blocks(_names(lines), cells(DETAILS, first), width))
         if len(sizes) > 1 and most is not None:
             yield from remark("memory and ratios at other sizes: --full")
     beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], most)
@@ -81,8 +82,11 @@ def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterato
         powers = [growth(of_line, axes[0]) for of_line in lines.values()]
         texts = [MISSING if power is None else f"{power:.2f}" for power in powers]
         columns.append(Cells(f"power\nof {axes[0]}", texts))
-    names = cells(NAMES[:2], [of_line[0] for of_line in lines.values()])
-    return blocks(names, columns, width)
+    return blocks(_names(lines), columns, width)
+
+
+def _names(lines: Iterable[Line]) -> list[Cells]:
+    return cells(NAMES[:2], [{"label": title, "implementation": implementation} for title, implementation in lines])
 
 
 def _reason(record: Row, axes: Sequence[str]) -> Text:

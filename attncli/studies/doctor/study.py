@@ -121,9 +121,13 @@ def _of_model(
 
 
 def _padding_in(batch: object, b: int, m: int) -> Tensor | None:
-    """Return a tensor (b, m), True at padding, from the mask of a model's inputs; None without a mask that fits."""
-    mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-    mask = None if mask is None else torch.as_tensor(mask).cpu()
+    """Return a tensor (b, m), True at padding, from a tokenizer's output; None if it is unknown or does not fit.
+
+    A fast tokenizer's output has the mask even if the mask was left out of the model's inputs.
+    """
+    of_texts = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
+    masks = of_texts or (batch.get("attention_mask") if isinstance(batch, Mapping) else None)
+    mask = None if masks is None else torch.as_tensor(masks).cpu()
     return None if mask is None or tuple(mask.shape) != (b, m) else mask == 0
 
 

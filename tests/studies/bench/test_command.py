@@ -34,7 +34,7 @@ def test_every_flag_is_the_key_of_its_name() -> None:
     flags += ["--scorer", "additive", "--scorer", "cosine", "--scorer", "scaled_dot:scale=1/d"]
     found = swept("bench", *flags)
     settings = {
-        "n": [4, 2], "m": [3], "d": [2, 4], "num_hiddens": 5, "batch": [2], "heads": [3], "backward": True,
+        "n": [4, 2], "m": [3], "d": [2, 4], "num_hiddens": [5], "batch": [2], "heads": [3], "backward": True,
         "compile": True, "measure": ["weights", "output"], "only": ["attncli"], "skip": ["cosine"],
         "baseline": "additive/textbook", "seed": 7, "dtype": "float64", "device": "cpu", "threads": 1,
     }  # fmt: skip
@@ -58,7 +58,7 @@ def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
     "more",
     [
         ["--scorer", "additive"],
-        ["--scorer", "additive", "--num-hiddens", 3],
+        ["--scorer", "additive", "--num-hiddens", 3, "--num-hiddens", 5],
         ["--scorer", "additive", "--scorer", "additive:num_hiddens=8"],
         ["--scorer", "general:parameters={file: W.safetensors}"],
         ["--scorer", "general:parameters={file: gone.safetensors}", "--skip", "general"],

@@ -7,7 +7,7 @@ import pytest
 from attncli.building import outline
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, with_hidden_units
+from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2
@@ -52,11 +52,11 @@ def test_textbook_code_stands_for_its_own_scale_only() -> None:
 def test_hidden_units() -> None:
     named = {"scorer": "additive", "num_hiddens": 3, "label": "named"}
     scorers = [{"scorer": "additive"}, named, {"scorer": "dot"}]
-    for num_hiddens, followed in (5, 5), (None, 4):
+    for num_hiddens, followed in ([5, 7], [5, 7]), (None, [4]):
         options = options_of(scorers=scorers, num_hiddens=num_hiddens)
-        entries = [with_hidden_units(each, options, 4).entry for each in plan_of(options)]
-        found = {entry.label: entry.options.get("num_hiddens") for entry in entries}
-        assert found == {"additive": followed, "named": 3, "dot": None, "scaled_dot": None}
+        variants = {each.entry.label: variants_of(each, options, 4) for each in plan_of(options)}
+        found = {label: [each.entry.options.get("num_hiddens") for each in of] for label, of in variants.items()}
+        assert found == {"additive": followed, "named": [3], "dot": [None], "scaled_dot": [None]}
 
 
 def entry(name: str) -> ScorerEntry:

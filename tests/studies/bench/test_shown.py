@@ -168,6 +168,17 @@ def test_what_was_not_timed_says_so_and_why() -> None:
     assert rows(text)[-1] == "additive textbook scores, n = 1024: too large: needs 32.0 GiB\\nor more"
 
 
+def test_several_numbers_of_hidden_units_are_several_lines() -> None:
+    few = [record for record in sample(SIZES, FEW, ["scores"]).records if record["label"] != "additive"]
+    several = [row_of("additive", "attncli", "scores", n) | {"num_hiddens": h} for n in SIZES for h in (8, 256)]
+    result = result_of([*few, *several])
+    text = shown(result, 120)
+    found = [row.split(" attncli")[0] for row in rows(text)[:2]]
+    assert found == ["additive (num_hiddens 8)", "additive (num_hiddens 256)"]
+    numbers = finding(result, "additive").numbers
+    assert (numbers["num_hiddens"], numbers["growth"]) == (256, pytest.approx(2.0))
+
+
 def points_of(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
     """Return the points of every line, panel by panel."""
     lines: list[Any] = [line for axes in figure.axes for line in axes.lines if line.get_gid() == key]

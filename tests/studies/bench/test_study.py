@@ -22,9 +22,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_columns_and_rows() -> None:
-    result = result_of(n=[6, 3], d=[4, 2], num_hiddens=5, **TWO)
+    result = result_of(n=[6, 3], d=[4, 2], num_hiddens=[5, 7], **TWO)
     rows = [(r["n"], r["d"], r["measure"], r["label"], r["implementation"], r["num_hiddens"]) for r in result.records]
-    additive = [("additive", implementation, 5) for implementation in ("attncli", "textbook")]
+    additive = [("additive", implementation, h) for implementation in ("attncli", "textbook") for h in (5, 7)]
     each = [("scaled_dot", "textbook", None), *additive, ("dot", "attncli", None)]
     assert rows == [(n, d, m, *one) for n in (3, 6) for d in (4, 2) for m in ("scores", "output") for one in each]
     assert {record["status"] for record in result.records} == {"timed"}
@@ -61,9 +61,15 @@ def test_how_many_times_as_fast_as_the_textbook_is_paired_round_by_round() -> No
     assert (row["times_as_fast"], *row["times_as_fast_ci"]) == pytest.approx((ratio, *interval))
 
 
+def test_each_number_of_hidden_units_has_its_baseline() -> None:
+    result = result_of(num_hiddens=[2, 3], baseline="additive/textbook", only=["additive"], measure=["scores"])
+    own = [row for row in result.records if row["implementation"] == "textbook"]
+    assert [(row["num_hiddens"], row["ratio_ci"]) for row in own] == [(2, [1.0, 1.0]), (3, [1.0, 1.0])]
+
+
 def test_peak_memory_is_what_the_textbook_holds() -> None:
     """The textbook's code holds 128 * 64 * 16 hidden units before and after the tanh, projections and scores."""
-    result = result_of(n=[128], m=[64], d=[4], num_hiddens=16, measure=["scores"], **TWO)
+    result = result_of(n=[128], m=[64], d=[4], num_hiddens=[16], measure=["scores"], **TWO)
     rows = by_name(result)
     hidden = 128 * 64 * 16 * 4
     assert 2 * hidden <= rows["additive/textbook"]["peak_bytes"] <= 2.2 * hidden

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,6 +165,21 @@ def with_mask() -> tuple[nn.Module, Any]:
 def test_a_model_that_ignores_its_mask() -> None:
     rows = swept("doctor", f"{HERE}:careless")["records"]
     assert {(row["head"], row["kind"]) for row in rows if row["check"] == "padding"} == {(h, "fault") for h in range(4)}
+
+
+class Tokenized(dict[str, Tensor]):
+    """The output of a fast tokenizer, without its mask."""
+
+    encodings = (SimpleNamespace(attention_mask=[1] * 12), SimpleNamespace(attention_mask=[0] * 4 + [1] * 8))
+
+
+def forgetful() -> tuple[nn.Module, Tokenized]:
+    model, inputs = careless()
+    return model, Tokenized(x=inputs["x"])
+
+
+def test_a_mask_that_was_forgotten() -> None:
+    assert {row[1] for row in found(f"{HERE}:forgetful") if row[2] == "padding"} == {0, 1, 2, 3}
 
 
 class Scaled(nn.Module):
