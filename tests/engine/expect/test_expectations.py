@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.config.expectations import Expectation
 from attncli.engine.expect.judging import Verdict
-from attncli.engine.expect.selecting import check_expectations
-from attncli.results import Column, Result, Rows
+from attncli.results import Result
 from tests.engine.expect.rows import verdicts
 from tests.show.samples import result_of, run_of
 
@@ -109,12 +107,6 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
     assert [verdict.expected for verdict in found] == [{"above": {"label": "a", "d": d}, "value": d} for d in (1, 5)]
     found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": 5}})
     assert [verdict.holds for verdict in found] == [False, True], "one value is compared with all"
-
-
-def test_lists_on_both_sides_of_a_column_that_is_not_known_yet() -> None:
-    known = Rows([Column(key, key, "") for key in ("label", "theory", "x")], [{"label": "a"}, {"label": "b"}])
-    asked = {"where": {"label": "a", "theory": [1, 2]}, "metric": "x", "above": {"label": "b", "theory": [1, 2]}}
-    check_expectations([Expectation.model_validate(asked)], known)
 
 
 def test_lists_on_both_sides_have_the_same_values() -> None:
