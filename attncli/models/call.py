@@ -255,11 +255,11 @@ def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Atten
         return replace(call, error=error, problem=None), 0.0
     furthest, is_right = 0.0, True
     for elements, rows in tiles((*near.shape, call.keys.shape[-2]), WORKSPACE_BYTES // (TILE_SHARE * 4)):
-        place = (elements, slice(None), rows)
-        if not bool(near[place].all()):
-            sizes, allowed = _allowed(call, elements, rows, lengths[place], through)
-            furthest = max(furthest, float((distances[place] / sizes).nan_to_num(0.0, posinf=math.inf).max()))
-            is_right = is_right and bool((distances[place] <= allowed).all())
+        tile = (elements, slice(None), rows)
+        if not bool(near[tile].all()):
+            sizes, allowed = _allowed(call, elements, rows, lengths[tile], through)
+            furthest = max(furthest, float((distances[tile] / sizes).nan_to_num(0.0, posinf=math.inf).max()))
+            is_right = is_right and bool((distances[tile] <= allowed).all())
     problem = f"re-scored, its output differs by {error:.2g}, a row of it by {furthest:.2g} of its size"
     return replace(call, error=error, problem=None if is_right else problem), furthest
 

@@ -412,9 +412,9 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 call = dict(zip(names, args, strict=False)) | kwargs
                 return monitor.see_fused(call, output[0], "kernel"), *output[1:]
             monitor.miss(f"the kernel {func._schema.name}, which is not known")
-        found = monitor.trail.see(op, args, kwargs, output, is_in_place=is_in_place)
-        if isinstance(found, UnfusedAttention):
-            return monitor.see_written(found)
-        if found is not None:
-            monitor.miss(found)
+        attention = monitor.trail.see(op, args, kwargs, output, is_in_place=is_in_place)
+        if isinstance(attention, UnfusedAttention):
+            return monitor.see_written(attention)
+        if attention is not None:
+            monitor.miss(attention)
         return output

@@ -155,7 +155,7 @@ def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCal
     if softmax.before is None or softmax.scores is None or base is None or base.operands is None:
         raise UnreadableError("scores that are no matrix product of queries and keys, as far as they can be followed")
     left, right = base.operands
-    reasons, found = list[str](), False
+    reasons, is_readable = list[str](), False
     for layout in _layouts(written, base, softmax.scores, heads):
         for queries, keys in ((left, right.mT), (right.mT, left)):  # if n = m, only the numbers decide
             try:
@@ -163,13 +163,13 @@ def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCal
             except UnreadableError as reason:
                 reasons.append(str(reason))
                 continue
-            found = True
+            is_readable = True
             yield reading
             model = layout.matrix(softmax.scores, softmax.shape)[..., : layout.m]
             valid, bias = model > LOW, reading.bias
             # A mask may have been written into the scores, past all steps.
             yield replace(reading, valid=valid, bias=None if bias is None else bias.masked_fill(~valid, 0.0))
-    if not found:
+    if not is_readable:
         raise UnreadableError(reasons[0])
 
 

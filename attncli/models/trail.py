@@ -120,12 +120,12 @@ class Trail:
         """Forget the steps inside the parts of the module that ends."""
         if not self._frames:  # after an interrupt
             return
-        own, inner = self._frames.pop()
+        steps, inner = self._frames.pop()
         for step in (each() for each in inner):
             if step is not None:
                 step.forget()
         if self._frames:
-            self._frames[-1][1].extend(own)
+            self._frames[-1][1].extend(steps)
 
     def of(self, tensor: Any) -> Step | None:
         """Return the step that made a tensor; None if unknown."""
@@ -234,21 +234,21 @@ class Trail:
             axes = tuple(args[1:]) if op in ("permute", "transpose") else None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, axes)
         known = list[tuple[int, int, Step]]()
-        for place, each in enumerate(args):
+        for position, each in enumerate(args):
             made = self.of(each)
             if made is not None and made.base is not None:
-                known.append((made.length, place, made))
+                known.append((made.length, position, made))
         if not known:
             if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
                 return None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, args[1])
-        _, place, parent = min(known, key=lambda each: each[:2])  # the side nearest to its product
+        _, position, parent = min(known, key=lambda each: each[:2])  # the side nearest to its product
         if op == "masked_fill":
             return Step(op, parent, shape, (args[1], args[2]))
-        if op == "where" and place:
-            return Step(op, parent, shape, (args[0] if place == 1 else ~args[0], args[3 - place]))
-        if op in ("add", "mul") or (op in ("sub", "div") and place == 0 and "rounding_mode" not in kwargs):
-            other, alpha = args[1 - place], kwargs.get("alpha", 1)
+        if op == "where" and position:
+            return Step(op, parent, shape, (args[0] if position == 1 else ~args[0], args[3 - position]))
+        if op in ("add", "mul") or (op in ("sub", "div") and position == 0 and "rounding_mode" not in kwargs):
+            other, alpha = args[1 - position], kwargs.get("alpha", 1)
             return Step(op, parent, shape, other if alpha == 1 else other * alpha)
         return Step(op, parent, shape) if is_in_place or shape == parent.shape else None
 

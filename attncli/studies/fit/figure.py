@@ -18,10 +18,10 @@ from attncli.studies.fit.options import UNIFORM
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """Return the functions that draw the pictures: `fit`, and `heads` if some labels have divergences."""
-    found: dict[str, Callable[[], Picture]] = {"fit": partial(grids_figure, result, note, look)}
+    drawers: dict[str, Callable[[], Picture]] = {"fit": partial(grids_figure, result, note, look)}
     if any(row["kl"] is not None and row["label"] not in (MODEL, UNIFORM) for row in result.records):
-        found["heads"] = partial(drawn, heads_figure, result, note, look)
-    return found
+        drawers["heads"] = partial(drawn, heads_figure, result, note, look)
+    return drawers
 
 
 def grids_figure(result: Result, note: Note, look: Look) -> Picture:

@@ -52,8 +52,11 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
 def _summary(result: Result, main: str | None) -> list[Row]:
     """Return a row for each label: medians over heads, the largest divergence, and the whole model's main column."""
     rows = list[Row]()
-    for label, own in by_label(result.records).items():
-        heads, whole = [row for row in own if row["by"] == "head"], [row for row in own if row["by"] == "all"]
+    for label, of_label in by_label(result.records).items():
+        heads, whole = (
+            [row for row in of_label if row["by"] == "head"],
+            [row for row in of_label if row["by"] == "all"],
+        )
         row: Row = {"label": label, "parameters": heads[0]["parameters"]}
         row |= {key: middle(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
         row |= {"worst": max(finite(each["kl"] for each in heads), default=None)}

@@ -25,10 +25,10 @@ REFERENCES = {UNIFORM: (0.85, (0, (4, 2))), ZERO: (0.6, (0, (1, 1.3)))}  # share
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """Return the functions that draw the pictures `swap`, and `heads` if heads were replaced one by one."""
-    found: dict[str, Callable[[], Picture]] = {"swap": partial(drawn, profile_figure, result, note, look)}
+    drawers: dict[str, Callable[[], Picture]] = {"swap": partial(drawn, profile_figure, result, note, look)}
     if any(row["by"] == "head" for row in result.records):
-        found["heads"] = partial(heads_figure, result, note, look)
-    return found
+        drawers["heads"] = partial(heads_figure, result, note, look)
+    return drawers
 
 
 def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
@@ -44,12 +44,12 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
         shown[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
     for each, by in zip(axes, kinds, strict=True):
         name(each, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
-        for place, (label, rows) in enumerate(by_label(result.records).items()):
-            own = [row for row in rows if row["by"] == by and row[column.key] is not None]
-            if label == MODEL or not own:
+        for index, (label, rows) in enumerate(by_label(result.records).items()):
+            shown_rows = [row for row in rows if row["by"] == by and row[column.key] is not None]
+            if label == MODEL or not shown_rows:
                 continue
-            x = [place] if by == "all" else [layers[row["layer"]] for row in own]
-            each.plot(x, [row[column.key] for row in own], zorder=3, **shown[label])
+            x = [index] if by == "all" else [layers[row["layer"]] for row in shown_rows]
+            each.plot(x, [row[column.key] for row in shown_rows], zorder=3, **shown[label])
         low, high = each.get_ylim()
         each.set_ylim(min(0.0, low), max(0.0, high))
         each.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))

@@ -19,10 +19,10 @@ def findings_of(result: Result) -> list[Finding]:
     """Return a sentence for each entry, and one about layers or heads that may as well be uniform."""
     groups = by_label(result.records)
     none = {_place(row): row for row in groups.get(ZERO, ())}
-    found = [
+    findings = [
         _of_label(label, rows, result, none) for label, rows in groups.items() if label not in (MODEL, UNIFORM, ZERO)
     ]
-    return [*found, *_of_references(result, groups)]
+    return [*findings, *_of_references(result, groups)]
 
 
 def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object, Row]) -> Finding:
@@ -34,11 +34,11 @@ def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object
             numbers["relative_l2"] = row["relative_l2"]
     key, order = facts.main.key, abs if facts.metric else float  # a high metric may be good or bad
     for by in ("layer", "head"):
-        own = [row for row in rows if row["by"] == by and finite([row[key]])]
-        if len(own) > 1:
+        measured = [row for row in rows if row["by"] == by and finite([row[key]])]
+        if len(measured) > 1:
             ends = {}
             for word, end in {"most": max, "least": min}.items() if not is_plan else [("most", max)]:
-                row = end(own, key=lambda row: order(row[key]))
+                row = end(measured, key=lambda row: order(row[key]))
                 ends[f"{word} in {_named(row, result)} ({_amount(row, key)})"] = row[key]
                 numbers[f"{word}_by_{by}"] = row[key]
             texts.append(f"one {by} at a time {', '.join(ends)}")
@@ -84,7 +84,7 @@ def _amount(row: Row, key: str) -> str:
 
 def _of_references(result: Result, groups: dict[str, list[Row]]) -> list[Finding]:
     """Return a finding about layers and heads that may as well have uniform weights."""
-    found = []
+    findings = []
     for by in ("layer", "head"):
         rows = [row for row in groups.get(UNIFORM, ()) if row["by"] == by and row["relative_l2"] is not None]
         hardly = [row for row in rows if row["relative_l2"] < HARDLY]
@@ -94,10 +94,10 @@ def _of_references(result: Result, groups: dict[str, list[Row]]) -> list[Finding
             text = (
                 f"{len(hardly)} of {several(len(rows), by)} may as well have uniform weights, which change the output"
             )
-            found.append(
+            findings.append(
                 Finding(f"{text} by less than {100 * HARDLY:g} %: {names}{more}.", None, {"count": len(hardly)})
             )
-    return found
+    return findings
 
 
 def _place(row: Row) -> object:

@@ -37,11 +37,11 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         title = facts.all_layers.capitalize()
         yield from titled(title, blocks([LABEL], facts.measured, whole, width, most and max(most, FEWEST)))
     for by, title in TITLES.items():
-        own = [row for row in rows if row["by"] == by]
+        chosen = [row for row in rows if row["by"] == by]
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
-        if own and most is None:
-            yield from titled(title, blocks([LABEL, *places], [*facts.measured, SECONDS], own, width))
-        elif own:
-            own = [row for row in own if row["label"] != MODEL]  # verified to change nothing
-            yield from titled(f"{facts.main.name_with_unit}, {title}", pivot(places, facts.main, own, width, most))
+        if chosen and most is None:
+            yield from titled(title, blocks([LABEL, *places], [*facts.measured, SECONDS], chosen, width))
+        elif chosen:
+            chosen = [row for row in chosen if row["label"] != MODEL]  # verified to change nothing
+            yield from titled(f"{facts.main.name_with_unit}, {title}", pivot(places, facts.main, chosen, width, most))
     yield from formulas_if(most, result)
