@@ -17,7 +17,7 @@ gc.disable()
 # `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code and other processes.
 QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py", "test_numbers.py", "inputs/test_draws.py", "engine/sweeps/test_journal.py"}
-QUICK |= {"studies/test_columns.py", "studies/test_narrow_screens.py"}
+QUICK |= {"test_contract.py", "studies/test_columns.py", "studies/test_narrow_screens.py"}
 NOT_QUICK = ("compiled", "memory", "installed")
 FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
 # The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
