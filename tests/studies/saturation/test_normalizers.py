@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,70 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from attncli.errors import InputError
-from attncli.inputs.seeding import generator
 from attncli.normalizers import NORMALIZERS, Normalizer
-from attncli.stopping import Progress
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
-from attncli.studies.saturation.study import run
 from tests import reference
-from tests.common.pairs.samples import by_place, prepared, swept
+from tests.common.pairs.samples import swept
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of, within_reach
 from tests.scorers.catalogue import normal
+from tests.studies.saturation.test_study import slow_norm
 
-D, KEYS, ROWS = 3, 5, 6
 EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)
-Row = Sequence[float]
-
-
-def entry(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"scorer": scorer_of(name), "normalizer": {"normalizer": name, **options}}
-
-
-def slow_jacobian(name: str, options: Mapping[str, Any], row: Row) -> float:
-    """Return the Frobenius norm of the Jacobian, by central differences of the oracle."""
-    columns = reference.slopes(lambda scores: reference.NORMALIZERS[name](scores, **options), row)
-    return math.hypot(*(slope for column in columns for slope in column))
-
-
-def slow_gradient(name: str, options: Mapping[str, Any], query: Row, keys: Sequence[Row], values: Row) -> float:
-    """Return the length of the gradient of sum_j p_j v_j of dot products at the query, by central differences."""
-
-    def pooled(query: Row) -> Row:
-        weights = reference.NORMALIZERS[name]([score(name, query, key) for key in keys], **options)
-        return [reference.inner(weights, values)]
-
-    return math.hypot(*(slope for (slope,) in reference.slopes(pooled, query)))
-
-
-@EVERY
-def test_records_are_those_of_slow_rows(name: str, options: dict[str, Any]) -> None:
-    ready = prepared("saturation", d=[2, D], keys=KEYS, rows=ROWS, scorers=[entry(name, options)], dtype="float64")
-    result, point = run(ready, Progress()), ready.points[1]
-    (pairs,) = (point.pairs.of_job(job) for job in point.pairs.jobs)
-    values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=generator(0, f"saturation.values.{D}.0"))
-    found: dict[str, list[float]] = {
-        "jacobian": [],
-        "query_gradient": [],
-        "entropy": [],
-        "weight_sum": [],
-        "max_weight": [],
-    }
-    for query, keys, own in zip(pairs.queries[:, 0].tolist(), pairs.keys.tolist(), values.tolist(), strict=True):
-        row = [score(name, query, key) for key in keys]
-        weights = reference.NORMALIZERS[name](row, **options)
-        total = math.fsum(weights)
-        found["jacobian"].append(slow_jacobian(name, options, row))
-        found["query_gradient"].append(slow_gradient(name, options, query, keys, own))
-        found["weight_sum"].append(total)
-        found["max_weight"].append(max(weights))
-        if total:
-            found["entropy"].append(reference.entropy([weight / total for weight in weights]) / math.log(KEYS))
-    record = by_place(result)[result.labels[0], D, None]
-    assert (record["normalizer"], record["rows"]) == (name, ROWS)
-    wanted = {f"{key}_median": statistics.median(numbers) for key, numbers in found.items() if key != "weight_sum"}
-    wanted |= {key: statistics.fmean(found[key]) for key in ("entropy", "weight_sum", "max_weight")}
-    wanted["jacobian_mean"] = statistics.fmean(found["jacobian"])
-    assert {key: record[key] for key in wanted} == pytest.approx(wanted, rel=1e-5, abs=1e-7)
 
 
 class Unknown(Normalizer):
@@ -162,19 +106,23 @@ def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
     valid = torch.tensor([[True, True, False, False], [True] * 4])
     torch.save({"queries": normal(1, 2, 3), "keys": normal(1, 4, 3, seed=1), "mask": valid[None]}, tmp_path / "x.pt")
     for name in NORMALIZERS:
-        (record,) = swept("saturation", source=tmp_path / "x.pt", scorers=[entry(name, {})]).records
+        (record,) = swept(
+            "saturation", source=tmp_path / "x.pt", scorers=[{"scorer": scorer_of(name), "normalizer": name}]
+        ).records
         queries, keys = normal(1, 2, 3)[0].tolist(), normal(1, 4, 3, seed=1)[0].tolist()
         rows = [[score(name, query, key) for key in keys] for query in queries]
         weights = [reference.NORMALIZERS[name](row) for row in (rows[0][:2], rows[1])]
         assert record["weight_sum"] == pytest.approx(statistics.fmean(map(math.fsum, weights)), rel=1e-6)
-        wanted = statistics.fmean(slow_jacobian(name, {}, row) for row in (rows[0][:2], rows[1]))
+        wanted = statistics.fmean(slow_norm(reference.NORMALIZERS[name], row) for row in (rows[0][:2], rows[1]))
         assert record["jacobian_mean"] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:
     """The weights of relu have no bound and its gradient is constant; uniform weights have no gradient."""
     findings = {
-        name: swept("saturation", d=[512], keys=16, rows=300, scorers=[entry(name, {})]).findings
+        name: swept(
+            "saturation", d=[512], keys=16, rows=300, scorers=[{"scorer": scorer_of(name), "normalizer": name}]
+        ).findings
         for name in NORMALIZERS
     }
     whys = {name: found[-1].text for name, found in findings.items() if found[-1].label is None}

@@ -1,7 +1,7 @@
 """Metrics of rows against loops over Python floats, whole Jacobians, and differences."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -13,7 +13,7 @@ from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.saturation.rows import query_gradient, relative_entropy, row_weights
-from tests.reference import ORACLES, entropy, inner, masked_softmax, slopes, softmax
+from tests.reference import ORACLES, Vector, entropy, inner, masked_softmax, slopes, softmax
 from tests.scorers.catalogue import make, normal
 
 SPREADS = [0.0, 0.1, 1.0, 5.0, 30.0]
@@ -80,12 +80,14 @@ def test_entropy_at_its_ends() -> None:
     assert effective.tolist() == pytest.approx([1.0, 3.0])
 
 
-def slow_gradient(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
+def slow_gradient(
+    name: str, scorer: Any, query: Tensor, keys: Tensor, values: Vector, weigh: Callable[[Vector], Vector] = softmax
+) -> float:
     """Return the length of the gradient of sum_j p_j v_j at one query (d,), by central differences of the oracles."""
 
     def pooled(query: list[float]) -> list[float]:
         row = ORACLES[name](scorer, torch.tensor([query], dtype=torch.float64), keys)[0].tolist()
-        return [inner(softmax(row), values)]
+        return [inner(weigh(row), values)]
 
     return math.hypot(*(slope for (slope,) in slopes(pooled, query.tolist())))
 
