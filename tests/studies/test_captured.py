@@ -147,22 +147,29 @@ def test_another_softcap_than_the_models_and_none(cap: float | None, weights: bo
 
 
 @pytest.mark.parametrize("study", ["variance", "saturation"])
-def test_studies_of_scores_have_the_models_softcap(study: str, tmp_path: Path) -> None:
-    """The model's softcap applies unless an entry has another or null; the oracle caps scores by hand."""
-    file = saved(tmp_path, Layer(capped))
-    scorers = ["dot", "dot:softcap=null", "dot:softcap=30"]
-    rows = attncli.run({"study": study, "from": file, "scorers": scorers}).records
-    for label, cap in (("dot", CAP), ("dot_null", None), ("dot_30", 30.0)):
-        for row in [each for each in rows if each["label"] == label]:
-            head = row["head"]
-            scores = QUERIES[:, head].double() @ KEYS[:, head // GROUPS * GROUPS].double().mT
-            scores = scores if cap is None else cap * torch.tanh(scores / cap)
-            if study == "variance":
-                assert row["variance"] == pytest.approx(float(scores[MASK[:, 0]].var(correction=0)), rel=1e-5)
-            else:
-                seen = MASK[:, 0].sum(-1) > 1  # rows with one key are skipped
-                weights = scores.masked_fill(~MASK[:, 0], -torch.inf).softmax(-1)[seen]
-                assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5)
+def test_studies_of_scores_have_the_scale_and_softcap_of_each_layer(study: str, tmp_path: Path) -> None:
+    """The model's softcap applies unless an entry has another or null; the oracle scales and caps scores by hand."""
+
+    def scaled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(queries, keys, values, scale=0.5)
+
+    file = saved(tmp_path, Layer(capped), Layer(scaled))
+    layers = {"0.layer": (SCALE, CAP, GROUPS, MASK[:, 0]), "1.layer": (0.5, None, 1, torch.ones_like(MASK[:, 0]))}
+    entries = ["scaled_dot:scale=model", "dot", "dot:softcap=null", "dot:softcap=30"]
+    rows = attncli.run({"study": study, "from": file, "scorers": entries}).records
+    assert len(rows) == 4 * (4 + 4)
+    for row in rows:
+        scale, cap, groups, valid = layers[row["layer"]]
+        cap = {"dot_null": None, "dot_30": 30.0}.get(row["label"], cap)
+        scores = QUERIES[:, row["head"]].double() @ KEYS[:, row["head"] // groups * groups].double().mT
+        scores = scores * scale if row["label"] == "model" else scores
+        scores = scores if cap is None else cap * torch.tanh(scores / cap)
+        if study == "variance":
+            assert row["scale"] == (pytest.approx(scale) if row["label"] == "model" else 1.0)
+            assert row["variance"] == pytest.approx(float(scores[valid].var(correction=0)), rel=1e-5)
+        else:
+            weights = scores.masked_fill(~valid, -torch.inf).softmax(-1)[valid.sum(-1) > 1]  # other rows are skipped
+            assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5)
 
 
 def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
@@ -209,29 +216,14 @@ def test_the_models_scale_is_asked_for_and_no_label_means_it(
     assert torch.allclose(*outputs, rtol=0, atol=1e-5) == is_own
 
 
-def test_the_models_scale_is_that_of_each_layer(tmp_path: Path) -> None:
-    """The scale is also right in variance and saturation, in sweeps, and if a run folder is run again."""
-    scales = {"0.layer": 0.3, "1.layer": 0.5}
-
+def test_the_models_scale_is_that_of_each_layer_also_in_a_run_that_is_repeated(tmp_path: Path) -> None:
     def scaled(scale: float) -> Written:
         return lambda queries, keys, values: F.scaled_dot_product_attention(queries, keys, values, scale=scale)
 
-    file = saved(tmp_path, *(Layer(scaled(scale)) for scale in scales.values()))
+    file = saved(tmp_path, Layer(scaled(0.3)), Layer(scaled(0.5)))
     result = kept({"data": {"capture": file}, "scorers": ["scaled_dot:scale=model"]}, tmp_path / "run")
-    assert result.scales == {f"{name}/model": scale for name, scale in scales.items()}
-    again = attncli.run(tmp_path / "run" / "config.yaml")
-    assert again.heads == result.heads
-    products = QUERIES.double() @ KEYS.double().mT
-    for study in ("variance", "saturation"):
-        rows = attncli.run({"study": study, "from": file, "scorers": ["scaled_dot:scale=model"]}).records
-        assert {row["label"] for row in rows} == {"model"}
-        for row in rows:
-            scores = scales[row["layer"]] * products[:, row["head"]]
-            if study == "variance":
-                assert row["scale"] == scales[row["layer"]]
-                assert row["variance"] == pytest.approx(float(scores.var(correction=0)), rel=1e-5)
-            else:
-                assert row["max_weight"] == pytest.approx(float(scores.softmax(-1).amax(-1).mean()), rel=1e-5)
+    assert result.scales == {"0.layer/model": 0.3, "1.layer/model": 0.5}
+    assert attncli.run(tmp_path / "run" / "config.yaml").heads == result.heads
 
 
 def test_empty_rows_are_the_models(tmp_path: Path) -> None:
