@@ -130,10 +130,3 @@ def test_parameters_belong_to_the_label() -> None:
     assert torch.equal(other.state["W_q.weight"], again.state["W_q.weight"])
     half = runs_of(result_of(data=DATA, scorers=[{"scorer": "additive"}], dtype="bfloat16"))[0]
     assert torch.equal(half.state["W_q.weight"], one.state["W_q.weight"].bfloat16())
-
-
-def test_a_run_can_be_repeated() -> None:
-    prepared = attention.prepare(options_of(data=DATA, scorers=DROPOUT, train=True), Progress())
-    first, second = attention.run(prepared, Progress()), attention.run(prepared, Progress())
-    assert first.records == second.records
-    assert first.comparisons == second.comparisons

@@ -22,7 +22,6 @@ from attncli.scorers import SCORERS, Scorer
 from attncli.show.terminal.explanation import lines
 from attncli.show.terminal.tables import SCREEN, recorded
 from tests import reference
-from tests.cli import attncli as attncli_command
 from tests.cli import good
 from tests.normalizers.catalogue import VARIANTS as NORMALIZER_VARIANTS
 from tests.reference import inner
@@ -259,13 +258,6 @@ def test_one_screen(name: str, normalizer: str) -> None:
         assert len(text) <= SCREEN
         assert max(map(cell_len, text)) <= 80
         assert len(re.findall(r"\nkey \d", "\n".join(screen(found, most=None)))) == len(found.keys)
-
-
-def test_a_sweep_of_which_one_point_is_explained() -> None:
-    """Expectations of swept columns are not judged."""
-    refused = attncli_command("explain", "papers/ramapuram_2024")
-    assert "`--set sweep=null` the experiment without it" in refused.stderr
-    assert "3. Output" in good("explain", "papers/ramapuram_2024", "--set", "sweep=null")
 
 
 BY_HAND = """\

@@ -1,15 +1,11 @@
 """Metrics by batch element and head against their definitions, and the choice of listed heads."""
 
-import csv
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import attncli
 from attncli.results import Result, Row
-from tests.cli import experiment, run
 from tests.experiments import result_of
 from tests.studies.slow import slow_record, slow_rows
 
@@ -117,14 +113,3 @@ def test_the_head_that_differs_most() -> None:
     assert "batch" not in one.findings[-1].text
     without = result_of(data={"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 3, 4]}}, scorers=SCORERS)
     assert not any("head" in finding.text for finding in without.findings)
-
-
-def test_heads_in_the_run_folder_and_loaded(tmp_path: Path) -> None:
-    result = attncli.run({"data": HEADS, "scorers": SCORERS})
-    content = run(experiment(tmp_path / "own.yaml", data=HEADS, scorers=SCORERS), tmp_path / "run")
-    assert (content["heads"], content["head_comparisons"]) == (list(result.heads), list(result.head_comparisons))
-    with (tmp_path / "run" / "heads.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in result.heads] == rows
-    loaded = attncli.load(tmp_path / "run")
-    assert (list(loaded.heads), list(loaded.head_comparisons)) == (list(result.heads), list(result.head_comparisons))

@@ -7,11 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.cli import attncli, config, names_in, refusal, run, swept
+from tests.cli import config, refusal, run, swept
 from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]
-FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
 MEASURED = ("seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "peak_bytes", "rounds")
 
 
@@ -76,19 +75,6 @@ def test_the_config_of_a_run_gives_it_again(more: list[object], here: Path) -> N
         assert kept.flatten().tolist() == list(range(9))
     elif "--skip" not in more:
         assert config("again") == config()
-
-
-def test_files_tables_and_raw_times() -> None:
-    content = swept("bench", *FEW)
-    assert content["files"] == names_in(Path("out")) == FILES
-    assert {"device_name", "threads", "budget_seconds", "block_seconds", "ratio_ci"} <= set(content["settings"])
-    times = load_file("out/tensors.safetensors")
-    assert len(times) == len(content["records"]) == 4
-    assert len(times["dot/attncli/scores/4x4x3x-x1x1"]) == content["records"][1]["rounds"]
-    result = attncli("bench", *FEW, "--full", "--out", "shown")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert names_in(Path("shown")) == sorted([*FILES, "bench.png"])
-    assert "textbook" in result.stdout
 
 
 def test_expectations_of_comparisons_that_are_not_made(here: Path) -> None:

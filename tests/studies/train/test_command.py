@@ -1,6 +1,5 @@
 """`attncli train`: its run folder, and interruptions."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -28,9 +27,6 @@ def test_files(here: Path) -> None:
     assert run(here / "out" / "config.yaml", here / "again")["records"] == content["records"]
     assert config("again") == config()
     assert content["files"] == names_in(Path("out")) == FILES
-    with Path("out/records.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert rows == [{k: "" if v is None else str(v) for k, v in each.items()} for each in content["records"]]
 
 
 def test_expectations_of_one_seed_and_of_the_mean_of_all(here: Path) -> None:
