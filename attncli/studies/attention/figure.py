@@ -32,10 +32,9 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
             return heatmap_figure(weights, look, labels=labels, indices=heads, note=note)
 
         drawers["heatmaps"] = partial(draw, None, note)
-        labels = [label for label in weights.tensors if label != look.minus]
-        drawers |= {
-            f"heatmap_{label}": partial(draw, [label], ignore_note) for label in labels
-        }  # the notes are the same
+        for label in weights.tensors:  # with the same notes, which would be repeated
+            if label != look.minus:
+                drawers[f"heatmap_{label}"] = partial(draw, [label], ignore_note)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
         drawers["heads"] = partial(heads_figure, result.head_comparisons, note, look)
     return drawers
