@@ -1,6 +1,7 @@
 """The stages of the attention study against slow oracles, and options that must not change them."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from attncli.stopping import Progress
 from attncli.studies.attention import study as attention
 from tests import reference
 from tests.experiments import options_of, result_of, runs_of
+from tests.show.samples import shown
 from tests.studies.slow import DATA, ENTRIES, LENGTHS, TINY, pooled, slow_record
 
 
@@ -130,3 +132,11 @@ def test_parameters_belong_to_the_label() -> None:
     assert torch.equal(other.state["W_q.weight"], again.state["W_q.weight"])
     half = runs_of(result_of(data=DATA, scorers=[{"scorer": "additive"}], dtype="bfloat16"))[0]
     assert torch.equal(half.state["W_q.weight"], one.state["W_q.weight"].bfloat16())
+
+
+def test_a_run_of_an_early_version_is_shown() -> None:
+    """Its records lack some columns."""
+    result = result_of(data=DATA, scorers=ENTRIES[1:3])
+    records = [{key: row[key] for key in row if key not in ("normalizer", "weight_sum")} for row in result.records]
+    text = shown(replace(result, records=records))
+    assert "normalizer" not in text.partition("Summary")[2]

@@ -119,10 +119,22 @@ def test_against_loops(
     torch.testing.assert_close(output, usual.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def test_a_score_that_the_normaliser_refuses_has_no_index() -> None:
-    """Its index in a tile would be another one in all heads."""
-    with pytest.raises(InputError, match=r"^sum: got a score of -\d.*; the normaliser sum needs"):
-        pooled(make("dot", D).double(), tensors((2,)), Rules(Valid((2, N, M)), normalizer=NORMALIZERS["sum"]()))
+@pytest.mark.parametrize("at_a_time", [1, 2 * M + 1, 2**19])
+@pytest.mark.parametrize("leading", [(2,), (2, 3), (1, 2, 2)])
+def test_a_score_that_the_normaliser_refuses_is_located_among_all(
+    leading: Shape, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
+    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
+    queries, keys, values = tensors(leading)
+    scorer, rules = make("dot", D), Rules(Valid((*leading, N, M)), normalizer=NORMALIZERS["sum"]())
+    queries, keys = queries.abs(), keys.abs()
+    place = *(size - 1 for size in leading), 3, 5
+    queries[..., 0] = queries[*place[:-1]] = 0.0
+    queries[*place[:-1], 0], keys[*place[:-2], place[-1], 0] = 0.5, -1.0
+    with pytest.raises(InputError, match=r"got a score of -0\.5;") as error:
+        pool_with_rows(scorer, queries, keys, values, rules)
+    assert error.value.problems[0].path == ("scores", *place)
 
 
 def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:

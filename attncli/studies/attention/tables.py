@@ -171,11 +171,13 @@ def _matrices(
 
 def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[RenderableType]:
     """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
-    normalizers, sums = ([record[key] for record in records] for key in ("normalizer", "weight_sum"))
+    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # missing in early runs
+    sums = [record.get("weight_sum") for record in records]
     usual = {
         "scorer": len({record["scorer"] for record in records}) == 1
         or all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
-        "normalizer": set(normalizers) == {DEFAULT_NORMALIZER} or all(r["normalizer"] == r["label"] for r in records),
+        "normalizer": set(normalizers) == {DEFAULT_NORMALIZER}
+        or all(r.get("normalizer") in (r["label"], None) for r in records),
         "weight_sum": all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums),
         "entropy_bound": most is not None,
     }

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from functools import partial
 
 import torch
@@ -60,11 +61,9 @@ def pool_with_rows(
             elements, rows = tile
             batch = (elements, heads) if queries.ndim == 4 else (elements, ...) if queries.ndim > 2 else (...,)
             some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-            try:
+            with _located(tile, heads.start or 0):
                 pooled = _by_softmax(scorer, *some, of_heads, tile, workspace) if is_fast else None
                 pooled = _by_stages(scorer, *some, of_heads, tile, exact) if pooled is None else pooled
-            except InputError as error:  # its index is that in this tile
-                raise InputError.of(error.problems[0].message) from error
             output[*batch, rows, :], figures = pooled
             for metric, row in zip(metrics, figures, strict=True):
                 metric[*batch, rows] = row
@@ -83,6 +82,22 @@ def _groups(heads: int, m: int) -> Iterator[slice]:
     most = max(AT_A_TIME // max(FEWEST_QUERIES * m, 1), 1)
     count = math.ceil(heads / max(math.ceil(heads / most), 1)) or 1
     return (slice(first, first + count) for first in range(0, heads, count))
+
+
+@contextmanager
+def _located(tile: Tile, first_head: int) -> Iterator[None]:
+    """Context manager that replaces the index of a score or weight in an InputError by its index in all heads."""
+    try:
+        yield
+    except InputError as error:
+        (problem,) = error.problems
+        if problem.path[:1] not in (("scores",), ("weights",)):
+            raise
+        where = [int(index) for index in problem.path[1:]]
+        where[-2] += tile[1].start
+        where[0] += tile[0].start if len(where) > 2 else 0
+        where[1] += first_head if len(where) > 3 else 0
+        raise InputError([replace(problem, path=(problem.path[0], *where))]) from error
 
 
 def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | None = None) -> Tensor:

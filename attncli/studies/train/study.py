@@ -66,7 +66,12 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
                 raise InputError.of(got(scale, expected, "use a number"), ["scale"])
             if entry.parameters is not None or entry.scorer not in SCORERS:  # a user's scorer may fail
                 for d in options.d:
-                    parameters |= stored_parameters(entry, build_scorer(entry, d, d, options.seed, dtype))
+                    scorer = build_scorer(entry, d, d, options.seed, dtype)
+                    parameters |= stored_parameters(entry, scorer)
+                    for name, parameter in scorer.named_parameters():
+                        if entry.parameters is not None and not bool(parameter.isfinite().all()):
+                            message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
+                            raise InputError.of(message, ["parameters", "file"])
     collector.check()
     has_users_code = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if has_users_code or device.type != "cpu" else torch.get_num_threads()
