@@ -8,11 +8,18 @@ import pytest
 import scipy.stats
 import torch
 from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer
 
 import attncli
 from tests.models.families import of_transformers
 from tests.swapping.oracle import TEXTBOOK, attention, softmax
 
+TEXTS = [
+    "Attention weights are computed with a softmax.",
+    "A softmax turns scores into attention weights.",
+    "The dog barked at the postman, and nobody knew why.",
+    "Rain.",
+]
 ENTRIES: list[Any] = [
     {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
     "sparsemax",
@@ -79,19 +86,21 @@ def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
     return row
 
 
-def model_and_texts(kind: str) -> tuple[Any, dict[str, Any]]:
-    """Return a small model, and four texts with padding on the right."""
-    model: Any = of_transformers(kind, "sdpa")[0]
-    if kind == "bert":
-        for index, layer in enumerate(model.encoder.layer):
-            layer.attention.self.layer_idx = index
+def model_and_texts(kind: str, folder: str = "") -> tuple[Any, dict[str, Any]]:
+    """Return a small model, or the one in a folder, and four texts with padding on the right."""
+    model: Any = AutoModel.from_pretrained(folder).eval() if kind == "minilm" else of_transformers(kind, "sdpa")[0]
+    for index, layer in enumerate(model.encoder.layer if kind != "gqa" else ()):
+        layer.attention.self.layer_idx = index
+    if kind == "minilm":
+        return model, dict(AutoTokenizer.from_pretrained(folder)(TEXTS, return_tensors="pt", padding=True))
     mask = (torch.arange(12) < torch.tensor([12, 9, 12, 5])[:, None]).long()
     return model, {"input_ids": torch.randint(5, 90, (4, 12)), "attention_mask": mask}
 
 
+@pytest.mark.parametrize("kind", ["bert", pytest.param("minilm", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
-def test_a_sentence_encoder() -> None:
-    model, inputs = model_and_texts("bert")
+def test_a_sentence_encoder(kind: str, minilm: str) -> None:
+    model, inputs = model_and_texts(kind, minilm)
     result = attncli.swap(model, scorers=ENTRIES, by=["all", "layer", "head"], heads=[2], **inputs)
     own, valid = outputs(model, inputs, "model"), inputs["attention_mask"].bool()
     assert row_of(result, "model", "all")["relative_l2"] < 1e-5
