@@ -56,11 +56,11 @@ class Valid:
         mask = mask[..., keys] if mask is not None and mask.shape[-1] > 1 else mask
         if limits is None:
             return mask
-        key = torch.arange(self.shape[-1], device=limits.device)[keys]
-        seen = key < limits
+        below = below_limits(limits, self.shape[-1], keys)
         if self._window is not None:
-            seen = seen & ((key >= self._window[0][rows]) | (key < self.first_keys))
-        return seen if mask is None else seen & mask
+            key = torch.arange(self.shape[-1], device=self.device)[keys]
+            below = below & ((key >= self._window[0][rows]) | (key < self.first_keys))
+        return below if mask is None else below & mask
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
         """Return two key positions for some queries: all of them see every key before the first position.
@@ -199,3 +199,8 @@ def _as_tensor(numbers: object, expected: str) -> Tensor:
         return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # a copy, which torch can always read
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError.of(got(numbers, expected)) from error
+
+
+def below_limits(limits: Tensor, m: int, keys: slice = ALL) -> Tensor:
+    """Return the mask (..., n or 1, m) of keys below the limits (..., n or 1, 1), for a slice of the keys."""
+    return torch.arange(m, device=limits.device)[keys] < limits
