@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from attncli import textbook
-from attncli.errors import InputError
 from attncli.scorers.additive import Additive
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal, same_bits
@@ -302,7 +301,13 @@ def test_gradients_have_the_dtypes_of_their_tensors(size: tuple[int, int, int], 
             torch.testing.assert_close(gradient.double(), target, rtol=unit, atol=atol)
 
 
-def test_a_second_derivative_is_refused() -> None:
-    queries, *others = tensors_of((4, 5, 8))
-    with pytest.raises(InputError, match=r"no second derivative; use attncli\.textbook\.additive_scores"):
-        torch.autograd.grad(scores_of([queries, *others]).sum(), queries, create_graph=True)
+@pytest.mark.parametrize("use", [torch.sum, torch.linalg.vector_norm])
+def test_second_derivatives(use: Callable[[Tensor], Tensor]) -> None:
+    """Second derivatives of a sum that includes scores; autograd would not report a missing part."""
+    found = []
+    for scores_by in (scores_of, textbook_of):
+        tensors = tensors_of((4, 5, 8))
+        scores = scores_by(tensors)
+        (gradient,) = torch.autograd.grad(use(scores), tensors[0], create_graph=True)
+        found.append(torch.autograd.grad(scores.sum() + gradient.square().sum(), tensors))
+    torch.testing.assert_close(*found)
