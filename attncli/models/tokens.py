@@ -53,6 +53,9 @@ def _names(tokens: Any) -> Names:
     for row in rows:
         if not _is_list(row) or not row or not all(isinstance(name, str) for name in row):
             raise InputError.of(got(row, EXPECTED))
+        for name in row:
+            if any("\ud800" <= character <= "\udfff" for character in name):
+                raise InputError.of(got(name, "expected text without lone surrogates, which no file can keep"))
     return [list(row) for row in rows] if rows is tokens else list(tokens)
 
 

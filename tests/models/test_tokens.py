@@ -120,6 +120,7 @@ WRONG: dict[str, tuple[Any, Any, str]] = {
     "names and lists": (itself, [WORDS, "a"], 'got "a"; expected a list of names'),
     "other sides": (itself, {"values": WORDS}, r'got \["values"\]; expected a list of names'),
     "a tensor": (itself, torch.ones(5), "expected a list of names"),
+    "no text": (itself, [*WORDS[:4], "\ud800"], "expected text without lone surrogates"),
 }
 
 

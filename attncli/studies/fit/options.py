@@ -146,7 +146,7 @@ def learnt_options(entry: ScorerEntry | NormalizerEntry) -> list[str]:
 def _are_ranges_of_options(learnable: object, entry: ScorerEntry | NormalizerEntry) -> bool:
     """Whether `learnable` maps options of the scorer or normaliser to pairs (low, high) of numbers."""
     try:
-        TypeAdapter(dict[str, tuple[float, float]]).validate_python(learnable)
+        TypeAdapter(dict[str, tuple[float, float]]).validate_python(learnable, strict=True)
     except ValidationError:
         return False
     return {*learnt_options(entry)} <= {*entry.options}

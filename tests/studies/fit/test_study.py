@@ -333,7 +333,7 @@ def learning(learnable: Any, attribute: str = "tau") -> type[nn.Module]:
     [
         *(
             (learning(each), "scorer: got .* whose `learnable` is .*; expected ranges of its options, such as")
-            for each in (3, {"tau": "positive"}, {"tau": (0.0, None)}, {"sigma": (0.0, 1.0)})
+            for each in (3, {"tau": "positive"}, {"tau": ("0", "1")}, {"sigma": (0.0, 1.0)})
         ),
         (learning({"tau": (0.0, 9.0)}, "other"), "got nothing as tau of Own before any step; expected a number"),
         (learning({"tau": (0.0, 1.0)}), "got 2.0 as tau of Own before any step; expected a number between 0 and 1"),
