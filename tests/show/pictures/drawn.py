@@ -99,7 +99,8 @@ def bar_panels(figure: Figure) -> list[Axes]:
 
 def labels(axes: Axes, axis: str) -> list[str]:
     """Return the labels of the ticks along `x` or `y`."""
-    draw(axes.figure)
+    figure: Any = axes.figure
+    figure.draw_without_rendering()
     return [label.get_text() for label in ticks(axes, axis)]
 
 
@@ -118,7 +119,7 @@ def legend(figure: Figure) -> list[str]:
 
 def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     """Return every text that is drawn, with its extent in pixels."""
-    draw(figure)
+    figure.draw_without_rendering()
     found = list(figure.texts)
     for axes in figure.axes:
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, axes.yaxis.get_offset_text(), *axes.texts]

@@ -72,14 +72,14 @@ def test_names_of_batch_elements_and_heads_where_there_are_several(shape: Any, p
 
 @pytest.mark.usefixtures("laid_out")
 def test_many_heads_stand_in_groups_of_columns() -> None:
-    tensor = weights(1, 12, 5, 5)
+    tensor = weights(1, 6, 5, 5)
     figure = heatmap(tensor, tensor / 2).figure
     found = titles(figure)
-    assert sorted(found) == sorted(f"{label}, head {head}" for head in range(12) for label in "ab")
+    assert sorted(found) == sorted(f"{label}, head {head}" for head in range(6) for label in "ab")
     specs: list[Any] = [axes.get_subplotspec() for axes in panels(figure)]
     top = [title for title, spec in zip(above(figure), specs, strict=True) if spec.rowspan.start == 0]
     assert [title for title in above(figure) if title] == top == ["a", "b"] * (len(top) // 2)
-    assert [name for name in beside(figure) if name] == [f"head {head}" for head in range(12)]
+    assert [name for name in beside(figure) if name] == [f"head {head}" for head in range(6)]
     for title, axes in zip(found, panels(figure), strict=True):
         head = int(title.rpartition(" ")[2])
         np.testing.assert_array_equal(values(axes), tensor[0, head] / (2 if title.startswith("b") else 1))
@@ -105,19 +105,18 @@ def test_a_head_that_no_chosen_batch_element_has_cannot_be_drawn() -> None:
     assert str(error.value) == "no matrix has a batch element of [1] and a head of [3]"
 
 
-def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
-    heat = heatmap(*[weights(5, 4, 2, 2)] * 5)
-    assert len(panels(heat.figure)) == 45  # all labels of a place or none
-    assert heat.notes == [
-        "45 of 100 panels are shown, up to e, batch element 2, head 0; "
-        "attncli heatmap with --scorer, --batch or --head draws others",
-    ]
+def test_panels_beyond_the_most_are_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.show.pictures.matrices.MOST_PANELS", 8)
+    heat = heatmap(*[weights(2, 2, 2, 2)] * 3)
+    assert len(panels(heat.figure)) == 6  # all labels of a place or none
+    shown = "6 of 12 panels are shown, up to c, batch element 0, head 1"
+    assert heat.notes == [f"{shown}; attncli heatmap with --scorer, --batch or --head draws others"]
 
 
 @pytest.mark.usefixtures("laid_out")
 def test_panels_may_differ_in_shape() -> None:
-    figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(2, 2, 6, 6), stage="tensors").figure
-    assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 4 + [(50, 50)]
+    figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(1, 2, 6, 6), stage="tensors").figure
+    assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 2 + [(50, 50)]
     check_texts(figure)
 
 

