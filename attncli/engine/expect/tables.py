@@ -130,8 +130,8 @@ def verdict_tables(
 ) -> list[RenderableType]:
     """Return a table of all verdicts and the number of expectations that hold, or an empty list without verdicts.
 
-    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. A table
-    of more than `lines` lines is left out; failures are reported beside it.
+    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table. If the
+    table has more than `lines` lines, expectations that hold are left out.
     """
     holding = dict[tuple[int, int], list[bool | None]]()  # `holds` of each row, by experiment and expectation
     for experiment, (_, verdicts) in enumerate(experiments):
@@ -150,7 +150,10 @@ def verdict_tables(
     whole: list[RenderableType] = [Text(), Text("Expectations", style=STRONG), _table(experiments), Text(summary)]
     if lines is None or length_of(whole, width) <= lines:
         return whole
-    return [Text(f"{summary}; see them with --full")]
+    others = [(name, [verdict for verdict in verdicts if not verdict.holds]) for name, verdicts in experiments]
+    more = Text(f"{summary}; see them with --full")
+    parts: list[RenderableType] = [Text(), Text("Expectations that do not hold", style=STRONG), _table(others), more]
+    return parts if good < len(holding) and length_of(parts, width) <= lines else [more]
 
 
 def _table(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> Table:

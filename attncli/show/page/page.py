@@ -89,7 +89,7 @@ def page(
 ) -> str:
     """Return the page of runs, as `section_of` returns them, and of comparisons between them.
 
-        `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
+    `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
     `title` and `note`, a text in Markdown, are given by the user.
     """
     css = (HERE / "page.css").read_text(encoding="utf-8")
