@@ -65,7 +65,7 @@ def test_of_a_long_table_those_that_do_not_hold_are_kept() -> None:
     found = verdicts([1.0] * 20, *({"where": {"d": 2**i}, "equal": 1 + (i == 7)} for i in range(20)))
     title, _, _, *rows, last = printed(verdict_tables([("", found)], 80, 10), 80).strip().splitlines()
     assert (title, last) == ("Expectations that do not hold", "19 of 20 expectations hold; see them with --full")
-    assert rows[0].split(maxsplit=1) == ["NO", "variance (d = 128)"]
+    assert rows[0].split() == ["NO", "variance", "(d", "=", "128)"]
     assert not any(row.startswith("yes") for row in rows)
     assert printed(verdict_tables([("", found)], 80, 3), 80).strip() == last, "or only their number"
 
