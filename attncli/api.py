@@ -5,13 +5,14 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attncli.config.arguments import document_of, path_of
-from attncli.config.document import document_of_data
+from attncli.config.document import Document, document_of_data
 from attncli.config.plans import PLAN, is_plan
 from attncli.config.scorer_entries import refuse_objects
-from attncli.engine.experiment import LoadedExperiment, compare_stored, load_experiment, look_of, run_in_memory
+from attncli.engine.experiment import compare_stored, load_experiment, look_of, run_in_memory
+from attncli.engine.runs.captured import check_place, save_captured
 from attncli.engine.runs.comparing import config_in
 from attncli.engine.runs.loading import read_run
 from attncli.engine.runs.resolved import config_of, self_contained
@@ -20,12 +21,16 @@ from attncli.errors import InputError, got
 from attncli.inputs.given import as_config_value, batches_of, name_of_module
 from attncli.interactive import InteractiveComparison, InteractiveSweep, Warnings
 from attncli.interactive import InteractiveResult as Result
+from attncli.models.capture import Capture
+from attncli.models.loading import LoadedModel
+from attncli.models.tokens import check_tokens, read_tokens
+from attncli.modes import torch_isolated
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult
+from attncli.stopping import Progress
+from attncli.studies.study import PreparedStudy
 from attncli.swapping import Swap as Swap
-
-if TYPE_CHECKING:
-    from attncli.models.capture import Capture
+from attncli.swapping import listed
 
 
 def run(
@@ -54,28 +59,34 @@ def run(
     if isinstance(config, Mapping):
         config = {key: as_config_value(key, value) for key, value in config.items()}
     document = document_of(config, keys, "attncli.run")
-    folder = None if out is None else path_of(out, "attncli.run: out", "expected a folder")
-    experiment = load_experiment(document, in_python=True)
-    return replace(_finished(experiment, folder, overwrite), document=document)
+    return replace(_finished(document, "attncli.run", out=out, overwrite=overwrite), document=document)
 
 
 def _finished(
-    experiment: LoadedExperiment, out: Path | None = None, overwrite: bool = False, where: str = "attncli.run"
+    document: Document,
+    where: str,
+    prepare: Callable[[Any, Progress], PreparedStudy] | None = None,
+    out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
 ) -> Result:
     """Run an experiment for the function `where`, and save it in the folder `out` unless that is None.
 
-    Raises:
-        InputError: the experiment cannot run, or has scorers that are objects of Python, which cannot be saved.
+    `prepare` is another way to prepare its study, for a model that is in memory.
     """
-    options, finished = experiment.options, None
-    if out is not None:
-        with experiment.document.locating():
+    experiment = load_experiment(document, in_python=True)
+    if prepare is not None:
+        experiment = replace(experiment, study=replace(experiment.study, prepare=prepare))
+    options, more = experiment.options, dict[str, Any]()
+    if out is None:
+        result, verdicts = experiment.compute(Warnings())
+    else:
+        folder = path_of(out, f"{where}: out", "expected a folder")
+        with document.locating():
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
-        finished = experiment.run(Warnings(), Destination(out, overwrite, function=where))
-    result, verdicts = (finished.result, finished.verdicts) if finished else experiment.compute(Warnings())
-    more: Any = {"folder": finished and finished.folder, "look": options.figure}
+        finished = experiment.run(Warnings(), Destination(folder, overwrite, function=where))
+        result, verdicts, more["folder"] = finished.result, finished.verdicts, finished.folder
     config, expectations = self_contained(config_of(options), result), [verdict.record for verdict in verdicts]
-    return Result(**vars(result), expectations=expectations, config=config, **more)
+    return Result(**vars(result), expectations=expectations, config=config, look=options.figure, **more)
 
 
 def sweep(
@@ -110,9 +121,8 @@ def sweep(
     from attncli.engine.sweeps.findings import failures_of
     from attncli.engine.sweeps.points import plan_of
     from attncli.engine.sweeps.running import LoadedSweep
-    from attncli.modes import torch_isolated
 
-    where, progress = "attncli.sweep", Warnings()
+    where = "attncli.sweep"
     for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
         if number is not None and (not isinstance(number, kind) or isinstance(number, bool) or not number > 0):
             raise InputError.of(got(number, "expected a number above 0"), where=f"{where}: {name}")
@@ -122,21 +132,18 @@ def sweep(
     elif metric is not None:
         keys["sweep.metric"] = metric
     document = document_of(config, keys, where)
-    if "sweep" not in {*(document.written or {}), *(override.path[0] for override in document.overrides)}:
-        expected = "expected `over={KEY: VALUES}`, or the key `sweep` in the config"
-        raise InputError.of(f"got nothing to sweep over; {expected}", where=str(document.path))
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
         loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout)
-        finished = loaded.run(progress, Destination(folder, overwrite, out is not None, function=where))
+        finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
-    for failure in [*failures, *([f"stopped: {finished.problem}"] if finished.problem else [])]:
-        progress.note(f"warning: {failure}")
-    expectations, look = [verdict.record for verdict in finished.verdicts], loaded.options.figure
-    more: Any = {"folder": finished.folder if out is not None else None, "look": look, "config": loaded.plan.config}
-    return InteractiveSweep(**vars(result), expectations=expectations, **more)
+    for failure in [*failures, f"stopped: {finished.problem}"] if finished.problem else failures:
+        Warnings().note(f"warning: {failure}")
+    more: Any = {"look": loaded.options.figure, "config": loaded.plan.config}
+    more |= {"folder": None if out is None else finished.folder}
+    return InteractiveSweep(**vars(result), expectations=[verdict.record for verdict in finished.verdicts], **more)
 
 
 def swap(
@@ -178,9 +185,7 @@ def swap(
     Raises:
         InputError: an option is wrong, the model's attention cannot be replaced, or the metric fails.
     """
-    from attncli.models.loading import LoadedModel
     from attncli.studies.swap.study import prepare_loaded
-    from attncli.swapping import listed
 
     name = name_of_module(model, "attncli.swap: model")
     if metric is not None and not callable(metric):
@@ -191,10 +196,11 @@ def swap(
     chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
     data: dict[str, Any] = {"study": "swap", "model": name, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
-    experiment = load_experiment(document_of_data("attncli.swap", data, []), in_python=True)
-    return _finished(
-        experiment.prepared_by(lambda options, progress: prepare_loaded(options, loaded, progress, metric))
-    )
+
+    def prepare(options: Any, progress: Progress) -> PreparedStudy:
+        return prepare_loaded(options, loaded, progress, metric)
+
+    return _finished(document_of_data("attncli.swap", data, []), "attncli.swap", prepare)
 
 
 def fit(
@@ -222,22 +228,19 @@ def fit(
     Raises:
         InputError: an option is wrong, or the model's attention cannot be read.
     """
-    from attncli.models.loading import LoadedModel
     from attncli.studies.fit.study import prepare_loaded
-    from attncli.swapping import listed
 
     name = name_of_module(model, "attncli.fit: model")
     for key in keys.keys() & {"attn", "batch_size", "device", "dtype", "revision"}:
         raise InputError.of("the model and its batches are used as they are; leave it out", [key], "attncli.fit")
     loaded = LoadedModel(model, batches_of((batches,), {}, "attncli.fit"))
-    data: dict[str, Any] = {"study": "fit", "model": name, **keys}
-    data |= {"scorers": listed(scorers)} if scorers is not None else {}
-    experiment = load_experiment(document_of_data("attncli.fit", data, []), in_python=True)
-    experiment = experiment.prepared_by(
-        lambda options, progress: prepare_loaded(options, loaded, options.texts, name, progress)
-    )
-    folder = None if out is None else path_of(out, "attncli.fit: out", "expected a folder")
-    return _finished(experiment, folder, overwrite, "attncli.fit")
+    chosen = {} if scorers is None else {"scorers": listed(scorers)}
+    data: dict[str, Any] = {"study": "fit", "model": name, **keys, **chosen}
+
+    def prepare(options: Any, progress: Progress) -> PreparedStudy:
+        return prepare_loaded(options, loaded, options.texts, name, progress)
+
+    return _finished(document_of_data("attncli.fit", data, []), "attncli.fit", prepare, out, overwrite)
 
 
 def load(folder: str | PathLike[str]) -> Result:
@@ -248,10 +251,9 @@ def load(folder: str | PathLike[str]) -> Result:
     """
     path = path_of(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path)
-    more: Any = {"folder": path if path.is_dir() else None, "look": look_of(stored)}
-    more["config"] = None if stored.config is None else config_in(stored)
     kind = InteractiveSweep if isinstance(stored.result, SweepResult) else Result
-    return kind(**vars(stored.result), expectations=stored.content["expectations"], **more)
+    more: Any = {"look": look_of(stored), "expectations": stored.content["expectations"]}
+    return kind(**vars(stored.result), folder=path if path.is_dir() else None, config=config_in(stored) or None, **more)
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> InteractiveComparison:
@@ -260,21 +262,17 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
     Raises:
         InputError: there is no run, or it is damaged.
     """
-    from attncli.modes import torch_isolated
-
     expected = "expected a result, or the folder of a run, as outputs/d2l/latest"
-    first, second = (
-        run_in_memory(run, getattr(run, "config", None))
-        if isinstance(run, StudyResult)
-        else read_run(path_of(run, "attncli.compare", expected))
+    stored = [
+        run_in_memory(run) if isinstance(run, StudyResult) else read_run(path_of(run, "attncli.compare", expected))
         for run in (a, b)
-    )
+    ]
     with torch_isolated():
-        return InteractiveComparison(**vars(compare_stored(first, second)))
+        return InteractiveComparison(**vars(compare_stored(*stored)))
 
 
 def save(
-    seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, tokens: Any = None, **about: Any
+    seen: Capture, file: str | PathLike[str], *, overwrite: bool = False, tokens: Any = None, **about: Any
 ) -> None:
     """Save captured attention calls in a .safetensors file, as the command `attncli capture` does.
 
@@ -289,10 +287,6 @@ def save(
     Raises:
         InputError: no call can be re-scored, the tokens fit no call, or the file exists or cannot be written.
     """
-    from attncli.engine.runs.captured import check_place, save_captured
-    from attncli.models.capture import Capture
-    from attncli.models.tokens import check_tokens, read_tokens
-
     path, words = path_of(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
     check_place(path, overwrite, words)
     if not isinstance(seen, Capture):

@@ -173,7 +173,7 @@ def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "attncli.sweep: got nothing to sweep over; expected `over={KEY: VALUES}`, or the key `sweep`"),
+        ({}, "attncli.sweep: got nothing to sweep over; expected --over KEY=VALUES, `over={KEY: VALUES}`"),
         ({"over": {"seed": []}}, r"over\[0\].seed: got no values"),
         ({"over": {"seed": [0, 0]}}, "the same experiment as"),
         ({"over": {"seed": [0]}, "metric": "entropi"}, "metric: .*did you mean `entropy`"),

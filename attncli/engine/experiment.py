@@ -1,6 +1,6 @@
 """How an experiment is prepared, run, judged and kept, whoever asks for it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -47,10 +47,6 @@ class LoadedExperiment:
     document: Document
     study: Study[Any, Any]
     options: Experiment
-
-    def prepared_by(self, prepare: Callable[[Any, Progress], PreparedStudy]) -> "LoadedExperiment":
-        """Return the experiment with another way to prepare its study, such as a model that is in memory."""
-        return replace(self, study=replace(self.study, prepare=prepare))
 
     def check(self, progress: Progress) -> None:
         """Raise an InputError, with places in the file, if the experiment could not run."""
@@ -118,7 +114,7 @@ class LoadedExperiment:
         picture = next((folder.target / name for name in files if name in content["files"]), None)
         return FinishedRun(result, content, folder.target, self.document, verdicts, picture)
 
-    def compute(self, progress: Progress) -> tuple[Result, list[Verdict]]:
+    def compute(self, progress: Progress) -> tuple[Result, Sequence[Verdict]]:
         """Run the study and judge its expectations, as `run` does, and write nothing."""
         with isolated(self.document):
             return self.work(self.prepare(progress), progress)
@@ -166,8 +162,9 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
         return validated(model, look, {"folder": stored.path})
 
 
-def run_in_memory(result: Result, config: Row | None) -> StoredRun:
-    """Return a result, with the content of its config.yaml if that is known, as if it were read from a run folder."""
+def run_in_memory(result: Result) -> StoredRun:
+    """Return a result, with its config if that is known, as if it were read from a run folder."""
+    config: Row | None = getattr(result, "config", None)
     prints = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {"inputs": prints, "environment": {}, "settings": settings_of(result)}
     return StoredRun(Path(result.name), result, content, None if config is None else dump_yaml(config))

@@ -130,7 +130,7 @@ def _unswept(document: Document) -> Document:
 def _check_axes(axes: Sequence[Axis], where: str) -> None:
     """Raise InputError if there are no axes, too many points, or keys that cannot be swept."""
     if not axes:
-        expected = "expected --over KEY=VALUES, or the key `sweep` in the file"
+        expected = "expected --over KEY=VALUES, `over={KEY: VALUES}` in Python, or the key `sweep` in the config"
         raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
     for key in keys_of(axes):
         if key.partition(".")[0] in ("study", *COSMETIC_KEYS):
