@@ -297,7 +297,7 @@ class Comparison:
     with the largest difference. `settings`, `environment` and `inputs` have a row `key, a, b` for each that differs.
     `differences` has a row for each number that differs, the largest first:
     `rows, where, metric, a, b, difference, relative, verdict`, and `a_ci, b_ci, overlap` for numbers with intervals.
-    `rows` is the kind of rows, or `inputs`, or `stages` (of attention). A row that only one run has is listed
+    `rows` is the kind of rows, or `inputs`, `stages` (of attention) or `arrays`. A row that only one run has is listed
     with the metric `row`. The verdict of a time is `measured`, unless the intervals do not overlap. `weights` has the
     distance of weights and outputs by label, batch element and head. `counted` has the number of rows of `a`, and of
     tensors. `rounding` is the largest relative difference that rounding may cause, and `largest` the largest in the

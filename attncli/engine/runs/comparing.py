@@ -41,6 +41,7 @@ from attncli.results import (
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of float16 and bfloat16: a result is rounded to them only once
+MOVED = 4  # counts that rounding may move to the next bin, even in a small histogram
 CHUNK = 2**22  # numbers of a tensor that are held in float64 at the same time
 MOST_NAMED = 3  # changed settings named in the sentence
 NO_SETTINGS = ("name", "about", "figure", "expect", "from")  # keys that do not change results
@@ -75,12 +76,13 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         changed = list(_changes(_settings(a, b), _settings(b, a)))
         environment = list(_changes(_environment(a), _environment(b)))
         rows = (_rows(kind, a.result, b.result, columns.get(kind, ()), rounding) for kind in a.result.rows)
-        stages = _stages_of_both(a.result, b.result)
-        differences = list(chain(_tensors(a.result, b.result, inputs, stages, rounding), *rows))
+        differences = list(chain(_tensors(a.result, b.result, inputs, columns, rounding), *rows))
         weights = [] if between is None else between(a.result, b.result)
-        counts = {"rows": sum(map(len, a.result.rows.values())), "tensors": len(stages)}
+        counts = {"rows": sum(map(len, a.result.rows.values()))}
+        counts["tensors"] = len(a.result.tensors.keys() & b.result.tensors.keys())
+    differences.sort(key=lambda row: row["rows"] == "arrays")  # arrays mostly repeat the numbers of rows
     judged = [row for row in differences if row["verdict"] != "measured"]
-    results = [row for row in judged if row["rows"] != "inputs"]
+    results = [row for row in judged if row["rows"] not in ("inputs", "arrays")]
     largest = max(results, key=lambda row: row["relative"], default=None)
     comparison = Comparison(
         a.result.study,
@@ -91,7 +93,9 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         settings=[row for row in changed if row["key"] != "seed" or None not in row.values()],
         environment=environment if a.content["environment"] and b.content["environment"] else [],
         inputs=inputs,
-        differences=sorted(differences, key=lambda row: (-VERDICTS.index(row["verdict"]), -row["relative"])),
+        differences=sorted(
+            differences, key=lambda row: (-VERDICTS.index(row["verdict"]), row["rows"] == "arrays", -row["relative"])
+        ),
         weights=weights,
         counted=counts,
         rounding=rounding,
@@ -227,15 +231,8 @@ def _by_label(value: Any) -> Any:
     return {item["label"]: item for item in value} if is_entries else value
 
 
-def _stages_of_both(a: Result, b: Result) -> list[str]:
-    """Return the names of the stages of attention, such as `dot/weights`, that both runs have."""
-    named = itertools.product(a.layer_names, a.labels, STAGES)
-    names = (tensor_name(label, stage, layer=layer) for layer, label, stage in named)
-    return [name for name in names if name in a.tensors and name in b.tensors]
-
-
-def _tensors(a: Result, b: Result, inputs: Sequence[Row], stages: Sequence[str], rounding: float) -> Iterator[Row]:
-    """Yield the differences between the inputs, then between the stages of attention that both runs have.
+def _tensors(a: Result, b: Result, inputs: Sequence[Row], columns: Columns, rounding: float) -> Iterator[Row]:
+    """Yield the differences between the inputs, then between all other tensors that both runs have.
 
     `inputs` has a row for each input with different fingerprints. The values are compared if both runs have the tensor.
     """
@@ -245,11 +242,20 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Row], stages: Sequence[str],
             yield from _tensor("inputs", name, a.inputs[name], b.inputs[name], rounding)
         else:
             yield _difference("inputs", {}, name, (change["a"], change["b"]), math.inf, rounding)
-    for name in stages:
-        yield from _tensor("stages", name, a.tensors[name], b.tensors[name], rounding)
+    numbers = [column for column in columns.get("records", ()) if not column.text and column.kind != "place"]
+    if numbers and all(column.kind == "measured" for column in numbers):  # the tensors are raw times
+        return
+    named = itertools.product(a.layer_names, a.labels, STAGES)
+    stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in named)
+    least = {column.key + end: column.least for column in numbers for end in ("", "_low", "_high")}
+    for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters)):
+        for name in (name for name in [*(stages | dict.fromkeys(first))] if name in first and name in second):
+            tensor, last = first[name], name.rpartition("/")[2]
+            size = max(float(tensor.sum()), MOVED / rounding) if last == "counts" else least.get(last, 0.0)
+            yield from _tensor("stages" if name in stages else "arrays", name, tensor, second[name], rounding, size)
 
 
-def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float) -> Iterator[Row]:
+def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Iterator[Row]:
     """Yield the largest difference between two tensors, if any, relative to the largest value in either.
 
     The key `at` in `where` of the difference is the index of the values that differ most.
@@ -265,7 +271,7 @@ def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float) -> Iter
         return
     pieces = list(zip(torch.split(first, CHUNK), torch.split(second, CHUNK), strict=True))
     sizes = [float(tensor.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) for pair in pieces for tensor in pair]
-    largest = [relative_difference(*pair, max(sizes)).max(0) for pair in pieces]
+    largest = [relative_difference(*pair, max(*sizes, least)).max(0) for pair in pieces]
     piece = max(range(len(largest)), key=lambda index: float(largest[index].values))
     at = piece * CHUNK + int(largest[piece].indices)
     where["at"] = list(map(int, np.unravel_index(at, a.shape)))  # torch's loads sympy

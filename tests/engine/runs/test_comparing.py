@@ -271,7 +271,7 @@ def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
     }
     assert len(slow) > 100
     assert fast == slow
-    apart = [row["relative"] for row in found.differences if row["verdict"] == "different"]
+    apart = [row["relative"] for row in found.differences if row["verdict"] == "different" and row["rows"] != "arrays"]
     assert apart == sorted(apart, reverse=True)
 
 
