@@ -5,13 +5,13 @@ process that writes to the same place removes its hidden folder.
 """
 
 import errno
-import glob
 import itertools
 import json
 import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attncli.config.opening import open_file
-from attncli.engine.runs.locks import lock
+from attncli.engine.runs.locks import is_locked, lock
 from attncli.errors import InputError, refusal
 from attncli.stopping import signals
 
@@ -28,8 +28,10 @@ OUTPUTS = Path("outputs")
 OLD, NEW = "old", "new"  # folders inside a hidden folder: for the replaced run, and the new run
 JOURNAL = "points.jsonl"  # in the folder of a sweep, written while it runs
 HIDDEN, PARTIAL = ".attncli.", ".partial"  # start and end of the names of hidden folders
-MACHINE = platform.node()[:100]  # the name of this machine, in those names
 LOCK, UNLOCKED = ".lock", ".unlocked"  # the locked file in a hidden folder, and its name before it is locked
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+LONGEST_MACHINE = 100  # characters of the name of a machine
+OLDEST = 30 * 86400  # seconds without a change after which a run without a usable lock counts as dead
 IN_USE = "into which a sweep writes; expected a folder not in use; `attncli sweep --status {}` says how far it is"
 
 
@@ -138,8 +140,7 @@ def is_written(folder: Path) -> bool | None:
     """Whether a running sweep has locked its journal in the folder; None if that cannot be determined."""
     try:
         with open_file(folder / JOURNAL) as file:
-            is_free = lock(file.fileno(), shared=True)
-            return None if is_free is None else not is_free
+            return is_locked(file.fileno())
     except FileNotFoundError:
         return False
     except OSError:
@@ -240,7 +241,7 @@ def hidden_folder(target: Path) -> Iterator[Path]:
                 with suppress(FileExistsError):  # another process was faster
                     parent.mkdir()
                     stack.callback(_remove_if_empty, parent)
-            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{MACHINE}_", target.parent))
+            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", target.parent))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             file = stack.enter_context((folder / UNLOCKED).open("xb"))
             lock(file.fileno())
@@ -270,15 +271,37 @@ def writing(path: Path, words: OptionNames = COMMAND_LINE) -> Iterator[None]:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the hidden folders of processes of this machine that have ended: their locks are free.
-
-    Some network file systems lock per machine, so the locks of other machines say nothing here.
-    """
+    """Remove the hidden folders of processes that have ended."""
     with suppress(OSError):  # `parent` cannot be read
-        for folder in list(parent.glob(f"{HIDDEN}{glob.escape(MACHINE)}_*{PARTIAL}")):
-            with suppress(OSError), (folder / LOCK).open("r+b") as file:  # it is not locked yet, or cannot be moved
-                if lock(file.fileno()):
+        for folder in list(parent.glob(f"{HIDDEN}*{PARTIAL}")):
+            with suppress(OSError), ExitStack() as stack:  # a folder cannot be opened or moved
+                if _is_abandoned(folder, stack):
                     for old in (folder / OLD).glob("*"):  # the process was killed while it replaced a run
                         if not os.path.lexists(parent / old.name):
                             old.rename(parent / old.name)
                     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
+    """Whether the process that made a hidden folder has ended. If the lock is free, it is held until `stack` closes.
+
+    If the folder was made on this machine, a free lock is proof. Locks of other machines may be invisible here, since
+    some network file systems lock per machine, so their folders count as abandoned only after OLDEST seconds.
+    """
+    free = None
+    with suppress(FileNotFoundError):  # the folder is not locked yet, or made by an earlier version
+        free = lock(stack.enter_context((folder / LOCK).open("r+b")).fileno())
+    if free is False:
+        return False
+    if free and folder.name.startswith(f"{HIDDEN}{_machine()}-"):
+        return True
+    last = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    return time.time() - last > OLDEST
+
+
+def _machine() -> str:
+    """Return an identifier of the machine, valid until it restarts and the same in its containers."""
+    try:
+        return BOOT.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):  # not on Linux
+        return platform.node()[:LONGEST_MACHINE]

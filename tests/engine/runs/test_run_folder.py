@@ -14,7 +14,7 @@ import pytest
 
 from attncli.engine.runs import run_folder
 from attncli.engine.runs.locks import lock
-from attncli.engine.runs.run_folder import LOCK, Destination, new_folder, save_file_at
+from attncli.engine.runs.run_folder import LOCK, OLDEST, Destination, new_folder, save_file_at
 from attncli.errors import InputError
 from tests.cli import names_in
 
@@ -227,13 +227,29 @@ def test_out_that_is_filled_while_the_work_goes_on(here: Path) -> None:
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
 
 
-def test_what_another_machine_left_is_left_alone() -> None:
-    """Its locks may be invisible from here."""
-    folder = Path("other", ".attncli.another_x.partial")
-    folder.mkdir(parents=True)
-    (folder / LOCK).touch()
+def grow_old(folder: Path) -> None:
+    for path in (folder, *folder.iterdir()):
+        os.utime(path, (0, time.time() - OLDEST - 60))
+
+
+@pytest.mark.parametrize(
+    ("name", "locked"),
+    [
+        (".attncli.another-x.partial", True),  # its locks may be invisible from here
+        (f".attncli.{run_folder._machine()}-x.partial", False),  # it may be about to lock the file
+    ],
+    ids=["another machine", "not locked yet"],
+)
+def test_where_a_lock_says_nothing_age_does(name: str, locked: bool) -> None:
+    folder = Path("other", name)
+    (folder / "new").mkdir(parents=True)
+    if locked:
+        (folder / LOCK).touch()
     write_run(Path("other/a"))
     assert folder.exists()
+    grow_old(folder)
+    write_run(Path("other/b"))
+    assert not folder.exists()
 
 
 def test_a_hidden_folder_is_left_alone_before_it_is_locked(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

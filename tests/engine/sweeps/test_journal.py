@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from attncli.engine.runs.run_folder import JOURNAL, is_written
+from attncli.engine.runs import run_folder
+from attncli.engine.runs.locks import is_locked
+from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.journal import Journal, Tally, rows_of
 from attncli.errors import InputError
 from attncli.results import Row
@@ -90,9 +92,21 @@ def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
             Journal(tmp_path, SWEPT)
         journal.add(row("a"))
         assert len(list(rows_of(tmp_path))) == 1, "readers need no lock"
-        assert is_written(tmp_path) is True
-    assert is_written(tmp_path) is False
     Journal(tmp_path, SWEPT).__exit__()
+
+
+def test_asking_whether_a_sweep_writes_stands_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, row("a"))
+
+    def slow(descriptor: int) -> bool | None:
+        answer = is_locked(descriptor)
+        with Journal(tmp_path, SWEPT) as journal:  # `--resume` begins beside `--status`
+            journal.add(row("b"))
+            assert is_locked(descriptor) is True
+        return answer
+
+    monkeypatch.setattr(run_folder, "is_locked", slow)
+    assert run_folder.is_written(tmp_path) is False
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
