@@ -395,6 +395,18 @@ def test_files_that_are_damaged_or_missing_are_an_input_error(
         attncli.load(tmp_path / "run")
 
 
+def test_tensors_that_are_read_are_the_callers_own(tmp_path: Path, no_pictures: None) -> None:
+    attncli.run(SMALL, out=tmp_path / "run")
+    result = attncli.load(tmp_path / "run")
+    before = result.tensors["dot/weights"].clone()
+    result.tensors["dot/weights"].zero_()
+    assert torch.equal(result.tensors["dot/weights"], before)
+    file = tmp_path / "run" / "tensors.safetensors"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(InputError, match="whose files are damaged"):
+        result.tensors["dot/weights"]
+
+
 def test_a_tensor_is_read_when_it_is_asked_for(tmp_path: Path, no_pictures: None) -> None:
     attncli.run(SMALL, out=tmp_path / "run")
     read = list[str]()

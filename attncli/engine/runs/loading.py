@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,21 +29,40 @@ def _damaged(folder: Path, where: str) -> InputError:
     return InputError.of(f'got "{folder}", whose files are damaged ({where}); {CURE}')
 
 
+def _mapped(path: Path) -> Any:
+    check_regular(path)
+    return safe_open(path, framework="pt")
+
+
+# The files kept open inside `reading`, since opening one parses all names: 5,000 in a run over 320 layers.
+_OPEN: ContextVar[dict[Path, Any] | None] = ContextVar("_OPEN", default=None)
+
+
 class StoredTensors(Mapping[str, Tensor]):
-    """The tensors of a .safetensors file by name. The file stays open, and a tensor is read when requested."""
+    """The tensors of a .safetensors file by name. Each is read when requested.
+
+    Inside the context manager `reading`, the file stays open and repeated reads of a tensor share memory. Outside, each
+    read returns a copy.
+    """
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """Take all tensors of a file, or only the tensors with the given names; absent names are ignored."""
-        check_regular(path)
-        self._file: Any = safe_open(path, framework="pt")
-        there = set(self._file.keys())  # type: ignore[no-untyped-call]
+        with reading(path.parent), _mapped(path) as file:
+            there = set(file.keys())
+        self._path = path
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
 
     def __getitem__(self, name: str) -> Tensor:
-        """Read a tensor; repeated reads share memory."""
+        """Read a tensor."""
         if name not in self._names:
             raise KeyError(name)
-        tensor: Tensor = self._file.get_tensor(name)
+        files = _OPEN.get()
+        with reading(self._path.parent), ExitStack() as exits:
+            if files is None:
+                file = exits.enter_context(_mapped(self._path))
+            elif (file := files.get(self._path)) is None:
+                file = files[self._path] = _mapped(self._path)
+            tensor: Tensor = file.get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
@@ -140,7 +160,9 @@ def read_run(path: Path) -> StoredRun:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Turn errors in the `with` block that the files of a run cause into an InputError."""
+    """Keep tensor files open in the `with` block, and turn errors caused by its files into an InputError."""
+    outer = _OPEN.get()
+    token = _OPEN.set({} if outer is None else outer)
     try:
         yield
     except InputError:
@@ -152,3 +174,5 @@ def reading(folder: Path) -> Iterator[None]:
         raise _damaged(folder, f"results.json: {where}" if where else "results.json") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
         raise _damaged(folder, f"{type(error).__name__}: {shortened(str(error))}") from error
+    finally:
+        _OPEN.reset(token)

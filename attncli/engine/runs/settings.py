@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from attncli.results import CaptureFacts, Result, Row, Stage, SweepResult, tensor_name
 
@@ -54,6 +54,12 @@ class Settings(_Layer, extra="allow"):
     sweep: _Sweep | None = None
     points: dict[str, int] = {}
     metric: str | None = None
+
+    @field_validator("capture", mode="before")
+    @classmethod
+    def _named(cls, capture: object) -> Any:
+        """Return facts for the name of a file alone, as version 0.3.0 wrote it for `variance` and `saturation`."""
+        return {"file": capture} if isinstance(capture, str) else capture
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""The facts of a result in results.json are read as they were after the run."""
+"""The facts of a result in results.json: as they were after a run, and as version 0.3.0 wrote them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,3 +58,20 @@ def test_a_sweep_is_read_as_it_was(tmp_path: Path) -> None:
     assert isinstance(again, SweepResult)
     for key in ("axes", "metric", "chosen", "points", "random"):
         assert getattr(again, key) == getattr(result, key)
+
+
+@pytest.mark.slow
+def test_runs_of_the_version_before(captured: str, tmp_path: Path) -> None:
+    """0.3.0 wrote neither random labels nor means over layers, and a captured file of pairs by its name alone."""
+    for name in ("layers", "pairs of a model"):
+        folder = tmp_path / name
+        attncli.run(CONFIGS[name](captured), name="x", out=folder)
+        content = json.loads((folder / "results.json").read_text())
+        del content["settings"]["random"]
+        if content["settings"].pop("summary", None) is None:
+            content["settings"]["capture"] = "seen.safetensors"
+        (folder / "results.json").write_text(json.dumps(content))
+        result = attncli.load(folder)
+        assert result.capture is not None
+        assert (result.capture.file, list(result.layers.values())) == ("seen.safetensors", [0, 1])
+        assert "layer" in result._repr_mimebundle_()["text/plain"]
