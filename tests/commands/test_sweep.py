@@ -198,6 +198,20 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     assert (folder / "config.yaml").read_text() == before
 
 
+def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
+    experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
+    good("sweep", "x.yaml", "--out", "out", "--quiet", "--no-plots", "--jobs", "1")
+    journal = Path("out/points.jsonl")
+    journal.write_text(journal.read_text().replace('"key": "', '"key": "0', 2))  # the code is part of a point's key
+    resume = ["sweep", "--resume", "out", "--over", "seed=0..3", "--no-plots", "--jobs", "1"]
+    told = "; 1 done already; 2 done by another version of attncli, which run again"
+    assert told in attncli(*resume).stderr
+    assert len(content_of()["records"]) == 4
+    told = attncli(*resume).stderr
+    assert "; 4 done already" in told
+    assert "another version" not in told
+
+
 def test_an_unfinished_sweep_is_named(here: Path) -> None:
     """Other commands refuse a folder with a journal but without results, as during a sweep or after `kill -9`."""
     experiment(here / "x.yaml", sweep={"over": [{"seed": [0]}]})

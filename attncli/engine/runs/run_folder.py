@@ -85,6 +85,8 @@ def free_place(name: str, to: Destination) -> Path:
     if ".." in target.parts:  # resolve it, since its last part must be a name
         target = Path(os.path.realpath(target))
     with writing(to.out or target, to.words):
+        if to.out is None and OUTPUTS.exists() and not OUTPUTS.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if to.out is not None and (refused := _refusal(target, to)):
             raise InputError.of(f'got "{to.out}", {refused}', where=to.words.out)
     return target

@@ -167,14 +167,20 @@ class Journal:
         """
         self._swept, self._path = swept, folder / JOURNAL
         self.tally = Tally(swept)
+        self.outdated = 0  # points that only another version of attncli has done, perhaps with other numbers
         try:
             self._file = self._path.open("ab", buffering=0)  # one system call writes a line: Ctrl-C cannot cut it
             try:
                 if lock(self._file.fileno()) is False:
                     raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}')
                 self._cut_torn_line()
+                done_before = set[str]()
                 for row in rows_of(folder):
                     self.tally.add(row["key"], row)
+                    if row["key"] not in swept and row["status"] == "done":
+                        done_before.add(_name_of(row["sweep"]))
+                missing = {_name_of(values) for key, values in swept.items() if key not in self.tally.done}
+                self.outdated = len(done_before & missing)
             except BaseException:
                 self._file.close()
                 raise

@@ -23,12 +23,11 @@ from attncli.engine.sweeps.points import GridPoint, SweepPlan
 from attncli.engine.sweeps.processes import on_processes
 from attncli.engine.sweeps.summary import summary
 from attncli.engine.sweeps.views import drawers_of
-from attncli.engine.sweeps.work import EngineLostError, code_version
+from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
 from attncli.stopping import Keeping, Progress
 
-ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
 MISSING = "missing"  # the status of a point that was not computed
 NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
 
@@ -75,7 +74,9 @@ class LoadedSweep:
                 save_config(folder, plan.config)
             done = journal.tally.done
             waiting = [point for point in plan.points if point.key not in done]
-            progress.note(f"{several(len(plan.points), 'point')}{f'; {len(done)} done already' if done else ''}")
+            said = f"{several(len(plan.points), 'point')}{f'; {len(done)} done already' if done else ''}"
+            again = f"; {journal.outdated} done by another version of attncli, which run again"
+            progress.note(said + again * bool(journal.outdated))
             if waiting:
                 problem = journal_rows(self._rows(waiting, progress), journal, progress, self.fail_fast)
         progress.step(0, 1, "writing the results")

@@ -28,6 +28,7 @@ from attncli.threads import on_threads
 Job = Mapping[str, Any]
 COSMETIC_KEYS = ("name", "about", "expect", "figure")  # keys of a config that change no number
 LONGEST_ERROR = 500  # characters
+ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
 POINT = "point"  # the name of a point's config in errors
 
 
@@ -89,20 +90,23 @@ def tried_twice(
 ) -> Generator[Row]:
     """Yield the rows of points as `compute` finishes them; a point that died is tried once more at the end, alone.
 
-    If `at_once`, a point that died is tried again before the others go on.
+    If the first ALIKE points all die, these points are tried again before the others begin. If `at_once`, every point
+    that died is tried again before the others go on.
     """
-    waiting = {job["key"]: job for job in jobs}
+    waiting, at_the_start = {job["key"]: job for job in jobs}, True
     while waiting:
         died = list[Job]()
         with closing(compute([*waiting.values()])) as rows:
             for row in rows:
                 job = waiting.pop(row["key"])
                 if row["status"] != "died":
+                    at_the_start = False
                     yield row
                     continue
                 died.append(job)
-                if at_once:
+                if at_once or (at_the_start and len(died) == ALIKE):
                     break
+        at_the_start = False
         for job in died:
             with closing(compute([job])) as rows:
                 yield from rows

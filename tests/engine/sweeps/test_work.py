@@ -62,17 +62,24 @@ def test_a_point_that_died_is_tried_once_more_in_the_end_alone(deaths: int) -> N
     assert calls == [["a", "b", "c"], *[["b"]] * bool(deaths)]
 
 
-def test_a_point_that_died_may_be_tried_again_at_once() -> None:
+@pytest.mark.parametrize(
+    ("dying", "at_once", "calls"),
+    [
+        ("abc", False, ["abcde", "a", "b", "c", "de"]),  # the first three
+        ("b", True, ["abcde", "b", "cde"]),
+    ],
+)
+def test_points_that_died_are_tried_again_before_others(dying: str, at_once: bool, calls: list[str]) -> None:
     called = list[str]()
 
     def engine(jobs: Iterable[Job]) -> Generator[Row]:
         called.append("".join(each["key"] for each in jobs))
         for key in called[-1]:
-            yield {"key": key, "status": "died" if key == "b" else "done"}
+            yield {"key": key, "status": "died" if key in dying else "done"}
 
-    rows = list(tried_twice(engine, [job(key, {}) for key in "abcde"], at_once=True))
-    assert "".join(row["key"] for row in rows) == "abcde"
-    assert called == ["abcde", "b", "cde"]
+    rows = list(tried_twice(engine, [job(key, {}) for key in "abcde"], at_once))
+    assert {row["key"]: row["status"] == "died" for row in rows} == {key: key in dying for key in "abcde"}
+    assert (len(rows), called) == (5, calls)
 
 
 def test_other_code_is_refused() -> None:
