@@ -395,6 +395,13 @@ def test_files_that_are_damaged_or_missing_are_an_input_error(
         attncli.load(tmp_path / "run")
 
 
+def test_rows_of_early_runs_which_lack_a_normaliser_are_shown(tmp_path: Path, no_pictures: None) -> None:
+    attncli.run(SMALL, out=tmp_path / "run")
+    file = tmp_path / "run" / "results.json"
+    file.write_text(file.read_text().replace('"normalizer": "softmax",', ""))
+    assert "dot" in attncli.load(tmp_path / "run")._repr_mimebundle_()["text/plain"]
+
+
 def test_tensors_that_are_read_are_the_callers_own(tmp_path: Path, no_pictures: None) -> None:
     attncli.run(SMALL, out=tmp_path / "run")
     result = attncli.load(tmp_path / "run")
