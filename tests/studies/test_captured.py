@@ -373,14 +373,9 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
         assert (bar.extend, words) == ("neither", "output difference" + ", square root" * is_root)
 
 
-def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:
-    file = saved(tmp_path, Layer(capped), Short())
-    expected = {
-        "where": {"layer": "1.layer", "label": "model", "head": 1, "batch": [0, 1]},
-        "metric": "first_key",
-        "between": [0, 1],
-    }
-    result = run(file, layers=[1, "0.layer"], heads=[1], expect=[expected])
+def test_chosen_layers_are_in_the_order_of_the_config(tmp_path: Path) -> None:
+    expected = {"where": {"layer": "1.layer", "label": "model", "batch": [0, 1]}, "metric": "first_key", "below": 1}
+    result = run(saved(tmp_path, Layer(capped), Short()), layers=[1, "0.layer"], heads=[1], expect=[expected])
     assert [each.number for each in capture_of(result).calls.values()] == [1, 0]
     assert [row["layer"] for row in result.records] == ["1.layer"] * 4 + ["0.layer"] * 4
     assert {row["head"] for row in [*result.heads, *result.head_comparisons]} == {1}
