@@ -115,19 +115,6 @@ def test_a_function_is_named_in_yaml_as_a_class_is(tmp_path: Path) -> None:
     assert named.formulas["b"] == "The factor times q . k"
 
 
-def test_a_function_is_no_normaliser() -> None:
-    text = message([{"scorer": "dot", "normalizer": f"{__name__}:product"}])
-    assert text == (
-        f'attncli.run: scorers[0].normalizer: got "{__name__}:product"; expected a subclass of torch.nn.Module'
-    )
-
-
-def test_one_function_needs_no_list() -> None:
-    for keys in ({"scorers": product}, {"scorer": product}):
-        assert attncli.run({"data": DATA, **keys}).labels == ["product"]
-    assert attncli.run("d2l", scorers=product).labels == ["product"]
-
-
 def message(scorers: Any) -> str:
     with pytest.raises(InputError) as caught:
         attncli.run({"data": DATA, "scorers": scorers})

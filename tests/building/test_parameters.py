@@ -67,13 +67,3 @@ def test_other_names_and_a_nameless_tensor_that_goes_by_the_name_of_its_file(tmp
 def test_parameters_take_the_dtype_of_the_run(stored: torch.dtype, tmp_path: Path) -> None:
     save_file({"W.weight": WEIGHT.to(stored)}, tmp_path / "p.safetensors")
     assert torch.equal(general(tmp_path, file="p.safetensors"), WEIGHT)
-
-
-def test_the_rest_of_the_run_does_not_notice(tmp_path: Path) -> None:
-    save_file({"W.weight": WEIGHT}, tmp_path / "p.safetensors")
-    entries: list[dict[str, Any]] = [{"scorer": "general"}, {"scorer": "additive"}]
-    drawn = result_of(data=DATA, scorers=entries)
-    entries[0]["parameters"] = {"file": "p.safetensors"}
-    read = result_of(tmp_path, data=DATA, scorers=entries)
-    assert not torch.equal(runs_of(read)[0].stages["scores"], runs_of(drawn)[0].stages["scores"])
-    assert torch.equal(runs_of(read)[1].stages["scores"], runs_of(drawn)[1].stages["scores"])

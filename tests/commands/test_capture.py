@@ -78,9 +78,6 @@ def too_few_names():
 def no_names():
     return (*module(), 3)
 
-def no_names_and_no_attention():
-    return nn.Linear(16, 4), x, ["x"]
-
 def encoder_and_decoder():
     import transformers
     model, inputs = bert("the cat sat")
@@ -139,7 +136,6 @@ TOKENS: dict[str, object] = {
     "padded": [["the", "cat", "sat"], ["the", "cat", PAD]],
     "with_names": ["x", "y", "z"],
     "module": None,
-    "encoder_and_decoder": None,
     "encoder_and_decoder_of_a_tokenizer": None,
 }
 
@@ -174,27 +170,21 @@ REFUSED = {
     "the function",
     "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 42 of own.py); fix the function',
     "own:missing": 'got "own:missing"; own has no function missing; known: ',
-    "own:modul": 'got "own:modul"; own has no function modul; did you mean `module`?',
     "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
     "expected a module in the working directory or an installed one",
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
     "own:module --layers 7": "--layers: got 7; expected 0 to 2, of 3 layers with attention",
     "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, '
     "layers.1.self_attn, layers.2.self_attn",
-    "own:module --layers 5-2": '--layers: got "5-2"; no layer with attention; known: layers.0.self_attn',
     "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
     "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
     "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
-    "own:module --heads 3-1": '--heads: got "3-1"; expected numbers of heads, such as 0-3 or 0,5-7',
     "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
     "option, or let the function do it",
-    "own:module --device cpu": '--device: got "cpu"; module:function brings its own model and inputs',
     "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and '
     "3, in one list or in 2; fix the function",
     "own:no_names": 'got "own:no_names"; its tokens: got 3; expected a list of names, one list for each text, {queries'
     ": [...], keys: [...]}, or the tokenizer's output; fix the function",
-    "own:no_names_and_no_attention": 'attncli capture: got "own:no_names_and_no_attention"; no attention ran; expected '
-    "a model with attention layers",
     "own:nothing_to_read": 'attncli capture: got "own:nothing_to_read"; no attention could be captured; '
     "MultiheadAttention (MultiheadAttention): it has no queries, no keys or no values",
     "own:module --out a.pt": '--out: got "a.pt"; expected a name that ends in .safetensors',

@@ -61,15 +61,6 @@ def test_default_place_is_numbered_and_never_reused(folder: Path) -> None:
     assert [(folder / place).read_bytes()[:4] for place in places] == [b"\x89PNG"] * 2
 
 
-def test_run_folder_gives_the_same_picture_as_its_config(folder: Path) -> None:
-    change = ["--set", "train=true"]
-    good("run", "small.yaml", "--quiet", *change)
-    heatmap("small.yaml", "--out", "config.png", *change)
-    assert heatmap("outputs/small/latest", "--out", "folder.png").exit_code == 0
-    assert (folder / "config.png").read_bytes() == (folder / "folder.png").read_bytes()
-    assert (folder / "config.png").read_bytes() == (folder / "outputs/small/latest/heatmaps.png").read_bytes()
-
-
 def test_selection(folder: Path) -> None:
     choice = ["--scorer", "dot", "--batch", "1", "--stage", "capped"]
     assert heatmap("small.yaml", *choice, "--out", "one.svg").exit_code == 0
@@ -107,15 +98,6 @@ def test_several_tensors_are_chosen_by_name(folder: Path) -> None:
     save_file({"a": torch.rand(2, 2), "b": torch.rand(2, 2), "c": torch.rand(2)}, "two.safetensors")
     assert heatmap("two.safetensors", "--tensor", "b", "--tensor", "a", "--out", "two.svg").exit_code == 0
     assert titles(folder / "two.svg", "a", "b") == ["a", "b"]
-
-
-def test_an_existing_file_is_not_replaced_unless_asked(folder: Path) -> None:
-    (folder / "mine.png").write_text("mine")
-    message = '--out: got "mine.png", which exists; expected a new file; --overwrite replaces it'
-    assert refusal("heatmap", "small.yaml", "--out", "mine.png") == message
-    assert (folder / "mine.png").read_text() == "mine"
-    assert heatmap("small.yaml", "--out", "mine.png", "--overwrite").exit_code == 0
-    assert (folder / "mine.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_weights_of_a_query_without_keys_are_drawn(folder: Path) -> None:

@@ -87,15 +87,6 @@ def test_a_results_json_alone_has_tables(folder: Path) -> None:
     assert "Summary" in page.tables()
 
 
-def test_a_file_that_is_there_is_replaced_when_told_so(folder: Path) -> None:
-    (folder / "page.html").write_text("mine")
-    assert refusal("report", "one", "--out", "page.html") == (
-        '--out: got "page.html", which exists; expected a new file; --overwrite replaces it'
-    )
-    assert good("report", "one", "--out", "page.html", "--overwrite") == "page.html\n"
-    assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
 def test_damaged_runs_are_refused_and_nothing_is_written(folder: Path) -> None:
     tensors = folder / "one/tensors.safetensors"
     whole = tensors.read_bytes()
@@ -110,11 +101,3 @@ def test_damaged_runs_are_refused_and_nothing_is_written(folder: Path) -> None:
                 'got "one", whose files are damaged (SafetensorError: '
             )
         assert names_in(folder) == before
-
-
-def test_where_a_page_cannot_be_written_the_run_stays_as_it_is(folder: Path) -> None:
-    (folder / "one/report.html").mkdir()
-    results = (folder / "one/results.json").read_bytes()
-    assert "cannot write there" in refusal("report", "one")
-    assert (folder / "one/results.json").read_bytes() == results
-    assert "small-2" not in refusal("report", "one", "--out", "small.yaml/page.html")

@@ -72,15 +72,6 @@ def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:
     assert result.stderr == "nan: warning: dot: NaN or infinite numbers in the scores of valid keys\n"
 
 
-def test_quiet_keeps_warnings(here: Path) -> None:
-    np.save(here / "inf.npy", np.full((1, 1), np.inf))
-    experiment(here / "own.yaml", data={"queries": [[1.0]], "keys": [[1.0]], "values": {"file": "inf.npy"}})
-    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
-    assert result.stderr == "own: warning: dot: NaN or infinite numbers in the values of valid keys\n"
-    assert result.stdout == ""
-    assert (latest() / "results.json").exists()
-
-
 def test_json_keeps_notes_and_quiet_does_not(here: Path) -> None:
     np.save(here / "mask.npy", np.ones((2, 3), bool))
     data = {"queries": {"shape": [2, 4, 1]}, "keys": {"shape": [2, 3, 1]}}
@@ -90,16 +81,6 @@ def test_json_keeps_notes_and_quiet_does_not(here: Path) -> None:
     assert json.loads(json_alone.stdout)["records"][0]["weight_sum"] == pytest.approx(1.0)
     assert json_alone.stderr == "own: mask.npy: shape [2, 3], read as (batch, keys)\n"
     assert both.stderr == ""
-
-
-def test_every_experiment_gets_its_own_folder(here: Path) -> None:
-    experiment(here / "a.yaml")
-    experiment(here / "b.yaml", name="a")
-    experiment(here / "c.yaml", name="other name")
-    stdout = good("run", "a.yaml", "b.yaml", "c.yaml", "--no-plots")
-    assert len([path for path in (here / "outputs" / "a").iterdir() if not path.is_symlink()]) == 2
-    assert (here / "outputs" / "other name" / "latest" / "records.csv").exists()
-    assert stdout.count("outputs/a/") == 2
 
 
 def test_overrides_are_recorded(here: Path) -> None:

@@ -94,10 +94,3 @@ def test_scorers_of_the_command_line_replace_those_of_the_config() -> None:
     assert "cosine_2" in result.stdout
     assert "expectation" not in result.stdout
     assert "whose expectations are not checked" in result.stderr
-
-
-@pytest.mark.usefixtures("here")
-def test_one_line_for_each_of_many_runs() -> None:
-    lines = good("run", *(["claims/01a_mask_per_example"] * 12), "--no-plots").splitlines()
-    assert sum(line.startswith("01a_mask_per_example  outputs/") for line in lines) == 12
-    assert lines[-1] == "All 12 expectations hold; see them with --full"

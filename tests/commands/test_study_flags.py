@@ -34,10 +34,6 @@ def test_every_key_is_a_flag_with_its_description(study: str) -> None:
         assert option.help[1:].startswith((field.description or "nothing")[1:]), key
 
 
-def test_the_listing_has_every_study_with_flags() -> None:
-    assert all(COMMANDS.commands[study].help == about for study, about in STUDY_COMMANDS.items())
-
-
 def test_any_key_can_be_set(tmp_path: Path) -> None:
     run_of_flags = good("variance", "--set", "d=4", "--samples", 100, "--out", tmp_path / "a", "--no-plots", "--json")
     assert {row["d"] for row in json.loads(run_of_flags)["records"]} == {4}

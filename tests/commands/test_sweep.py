@@ -120,18 +120,6 @@ def test_every_head_of_every_point_is_kept(here: Path) -> None:
     assert package.compare("out", "out").verdict == "identical"
 
 
-def test_frames_of_a_sweep_of_a_study_without_heads(here: Path) -> None:
-    keys = {"study": "variance", "samples": 20, "d": [2, 4], "scorers": ["dot"], "sweep": {"over": [{"seed": [0, 1]}]}}
-    Path("x.yaml").write_text(json.dumps(keys))
-    good("sweep", "x.yaml", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
-    result = package.load("out")
-    with pytest.raises(InputError) as error:
-        result.to_frame("heads")
-    kinds = "expected one of records, summary"
-    assert str(error.value) == f'got "heads"; this sweep of the study variance has no heads; {kinds}'
-    assert not Path("out/heads.csv").exists()
-
-
 def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = experiment(here / "x.yaml", **HEADS)
     monkeypatch.setattr(points, "MOST_HEADS", 2 * 6)

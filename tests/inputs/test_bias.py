@@ -29,10 +29,6 @@ def bias_of(*args: Any, **keys: Any) -> Tensor:
     return bias
 
 
-def test_without_a_bias_there_is_none() -> None:
-    assert inputs().bias is None
-
-
 FITTING = [(M,), (1,), (), (1, M), (N, 1), (N, M), (H, N, M), (1, N, M), (B, 1, 1, M), (1, H, N, 1), (B, H, N, M)]
 
 

@@ -97,15 +97,6 @@ def test_correlated(rho: float) -> None:
         assert torch.equal(y, rho * x)
 
 
-def test_correlated_values_that_are_left_out_are_correlated_too() -> None:
-    keys = {"fill": "correlated", "with": "queries", "rho": 0.5}
-    inputs = inputs_of(data={"queries": {"shape": [2, 50, 40]}, "keys": keys})
-    x, y, z = (tensor.flatten() for tensor in (inputs.queries, inputs.keys, inputs.values))
-    assert abs(float((x * y).mean()) - 0.5) < 0.1
-    assert abs(float((x * z).mean()) - 0.5) < 0.1
-    assert abs(float((y * z).mean()) - 0.25) < 0.1
-
-
 def test_values_that_never_vary() -> None:
     for rows, columns in ((2, 4), (4, 2), (1, 1)):
         one = [[float(i == j) for j in range(columns)] for i in range(rows)]

@@ -55,16 +55,6 @@ def test_values_left_out_are_drawn_like_the_keys_as_given() -> None:
     assert torch.equal(inputs_of(data=written_keys).values, normal.values)
 
 
-def test_values_correlated_with_few_keys_have_as_few_heads() -> None:
-    inputs = inputs_of(data=data(2) | {"values": {"fill": "correlated", "with": "keys", "rho": -1}})
-    assert torch.equal(inputs.values, -inputs.keys)
-
-
-def test_one_matrix_of_keys_is_for_all_heads() -> None:
-    for shape in ([M, D], [1, M, D], [1, 1, M, D]):
-        assert inputs_of(data=data(1) | {"keys": {"shape": shape}}).keys.shape == (B, H, M, D)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -74,13 +74,6 @@ def test_values_may_be_left_out(values: dict[str, Tensor], shape: tuple[int, ...
     assert inputs.valid.is_full
 
 
-def test_values_that_do_not_fit(tmp_path: Path) -> None:
-    tensors = {"queries": torch.ones(3, 5), "keys": torch.ones(4, 5), "values": torch.ones(3, 5)}
-    save_named(tmp_path / "a.safetensors", tensors)
-    with pytest.raises(InputError, match=r"whose values have 3 values; expected 4, one for each key"):
-        read(tmp_path / "a.safetensors")
-
-
 QK = {"queries": torch.ones(2, 3, 4), "keys": torch.ones(2, 5, 4)}
 CAUSAL = torch.ones(3, 5).tril().bool()
 NOT_THE_FIRST = torch.arange(5).expand(3, 5) > 0
