@@ -121,8 +121,8 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
     """Return the overrides for --scorer, which replace the scorers and remove expectations about the old scorers."""
-    texts = tuple(typed("--scorer", scorer) for scorer in scorers)
-    return [Override(("scorers",), [*scorers], " ".join(texts), texts), without_expectations()]
+    text = " ".join(typed("--scorer", scorer) for scorer in scorers)
+    return [Override(("scorers",), [*scorers], text), without_expectations()]
 
 
 def without_expectations() -> Override:
@@ -154,8 +154,7 @@ def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Overr
     if text and texts is not None:
         raise InputError.of(f'got "{texts}" beside --text; expected one of the two', where="--texts")
     if text:
-        repeated = tuple(typed("--text", line) for line in text)
-        return [Override(("texts",), [*text], " ".join(repeated), repeated)]
+        return [Override(("texts",), [*text], " ".join(typed("--text", line) for line in text))]
     if texts is not None:
         return [Override(("texts",), {"file": str(texts.absolute())}, typed("--texts", str(texts)))]
     return []

@@ -95,16 +95,15 @@ class StudyFlag:
         path = (*self.above, self.key)
         if value is True:
             return Override(path, True, self.option)
-        typed_texts = [str(item) for item in (value if isinstance(value, list) else [value])]
-        is_split = self.is_list and not self.is_scorers
-        parts = [(text, part) for text in typed_texts for part in (_split(text) if is_split else [text])]
-        texts = tuple(typed(self.option, text) for text, _ in parts)
-        whole = " ".join(typed(self.option, text) for text in typed_texts)
+        texts = [str(item) for item in (value if isinstance(value, list) else [value])]
+        whole = " ".join(typed(self.option, text) for text in texts)
+        if self.is_list and not self.is_scorers:
+            texts = [part for text in texts for part in _split(text)]
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
-        read = [part if is_text else override(path, part, typed(self.option, text)).value for text, part in parts]
+        read = [text if is_text else override(path, text, typed(self.option, text)).value for text in texts]
         if self.above and self.mark.is_path:  # in a config, relative to it
             read = [str(Path(file).absolute()) for file in read]
-        return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
+        return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole)
 
 
 def with_flags(name: str, function: Any, flags: list[StudyFlag], cls: type[TyperCommand] | None = None) -> Any:

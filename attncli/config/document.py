@@ -66,16 +66,14 @@ class Document:
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """Return the problem with its path relative to the flag: without the keys that the flag stands for.
 
-        If the flag was repeated, the place of the problem is the wrong repetition. The path stays whole if it would
-        begin with an index, or if the flag is shorter, as `scale` is for `scorers[0].scale`.
+        The path stays whole if it would begin with the index of one of several values, or if the flag is shorter, as
+        `scale` is for `scorers[0].scale`.
         """
         rest = problem.path[len(override.path) :]
-        index = next(iter(rest), None)
-        if isinstance(index, int) and index < len(override.texts):
-            return replace(problem, where=f"{self.path}: {override.texts[index]}", path=rest[1:])
+        if rest[:1] == (0,) and not (isinstance(override.value, list) and len(override.value) > 1):
+            rest = rest[1:]
         is_named = len(override.path) == 1 or dotted(override.path) in override.text
-        is_whole = not override.texts and (isinstance(index, int) or not is_named)
-        return problem if is_whole else replace(problem, path=rest)
+        return problem if not is_named or isinstance(next(iter(rest), None), int) else replace(problem, path=rest)
 
     def located(self, error: InputError) -> InputError:
         """Return the error with a place for every problem, sorted by position in the file, then in override order."""

@@ -24,15 +24,14 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 class Override:
     """A new value for one key of a config.
 
-    `text` is the user's input, for errors; if a flag was repeated, `texts` has the input of each repetition. If
-    `may_be_short`, the path may leave out its beginning: `data`, `mask`, or the entries of scorers, all that have the
-    option. `where` is `file:line:column` if the value is written in a file, else empty.
+    `text` is the user's input, for errors. If `may_be_short`, the path may leave out its beginning: `data`, `mask`, or
+    the entries of scorers, all that have the option. `where` is `file:line:column` if the value is written in a file,
+    else empty.
     """
 
     path: errors.Path
     value: Any
     text: str
-    texts: tuple[str, ...] = ()
     may_be_short: bool = False
     where: str = ""
 

@@ -83,7 +83,10 @@ def test_what_is_shown_and_drawn() -> None:
         (["nowhere", "--texts", "none.txt"], "No such file or directory"),
         (["nowhere", "--texts", "/dev/zero"], "it is a pipe or a device"),
         (["nowhere", "--texts", "x", "--text", "a"], '--texts: got "x" beside --text; expected one of the two'),
-        (["nowhere", "--text", "a", "--text", ""], 'attncli swap: --text "": got ""; expected text that is not empty'),
+        (
+            ["nowhere", "--text", "a", "--text", ""],
+            'attncli swap: --text a --text "": texts[1]: got ""; expected text that is not empty',
+        ),
     ],
 )
 def test_wrong_input_is_one_line_and_nothing_is_written(arguments: list[str], message: str) -> None:
