@@ -88,10 +88,9 @@ def _check_made(made: object, shape: tuple[int, ...], by: str, what: str) -> Non
     if not isinstance(made, Tensor) or tuple(made.shape) != shape:
         description = f"shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
         raise InputError.of(f"the {by} gave {description}; expected {what} of shape {list(shape)}")
-    if made.layout != torch.strided or made.device.type == "meta":
-        raise InputError.of(f"the {by} gave a {made.layout} tensor on {made.device}; expected a dense one")
-    if made.is_complex():
-        raise InputError.of(f"the {by} gave {made.dtype} {what}; expected real numbers")
+    if made.layout != torch.strided or made.device.type == "meta" or made.is_complex():
+        there = f"{made.dtype} {what} ({made.layout}, on {made.device})"
+        raise InputError.of(f"the {by} gave {there}; expected dense real numbers")
 
 
 def _version(tensor: Tensor) -> int | None:

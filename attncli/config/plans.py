@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationInfo, WrapValidator, model_validator
 
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ENTRY_KEYS, SCORER, ScorerEntry, model_of, with_fitted
 from attncli.config.short_forms import expand_short_forms, model_entry
 from attncli.config.strict import Model, problem
@@ -82,11 +81,9 @@ class PlanEntry(ScorerEntry):
     @model_validator(mode="after")
     def _alone(self) -> "PlanEntry":
         for key, field in PlanEntry.model_fields.items():
-            if key not in ("scorer", "label", "normalizer", PLAN) and getattr(self, key) != field.default:
-                raise problem(got(getattr(self, key), "expected in the entries of the plan"), under=[key])
-        if self.normalizer.normalizer != DEFAULT_NORMALIZER:
-            name = self.normalizer.normalizer
-            raise problem(got(name, "expected in the entries of the plan"), under=["normalizer"])
+            value = self.normalizer.normalizer if key == "normalizer" else getattr(self, key)
+            if key not in ("scorer", "label", PLAN) and value != field.default:
+                raise problem(got(value, "expected in the entries of the plan"), under=[key])
         return self
 
     @property

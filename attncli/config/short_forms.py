@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from numbers import Integral
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -105,10 +106,14 @@ def model_entry(entry: object) -> Any:
 
 
 def _with_text_keys(plan: object) -> Any:
-    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys."""
+    """Return a plan, or a part of one, with numbers of layers and heads as text, as YAML has all keys.
+
+    Numbers of NumPy count, too. One that is there as text, too, stays: it is an error.
+    """
     if not isinstance(plan, Mapping) or "scorer" in plan:
         return plan
-    return {str(key) if isinstance(key, int) else key: _with_text_keys(part) for key, part in plan.items()}
+    is_number = {key: isinstance(key, Integral) and not isinstance(key, bool) and str(key) not in plan for key in plan}
+    return {str(key) if is_number[key] else key: _with_text_keys(part) for key, part in plan.items()}
 
 
 def expand_short_forms(entry: object) -> Any:
