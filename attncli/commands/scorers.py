@@ -41,8 +41,11 @@ def scorers(name: Name = None) -> None:
 
     packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}
     if name is None:
+        models, problems = scorer_entries.all_models()
         titles = ("Scorers: queries and keys to scores", "Normalisers: scores to weights (normalizer: NAME)")
-        Terminal().print(catalogue(dict(zip(titles, scorer_entries.all_models(), strict=True)), packages))
+        Terminal().print(catalogue(dict(zip(titles, models, strict=True)), packages))
+        if problems:
+            raise InputError(problems)
         return
     known = {word: kind for kind in KINDS for word in names_of(kind)}
     if name not in known:

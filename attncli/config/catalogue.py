@@ -5,13 +5,13 @@ A user's class is named `my_package.my_module:MyClass`; an installed package lis
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TypeVar
 
 from attncli import errors
 from attncli.config.installed import listed_names, listing_of, listings
 from attncli.config.strict import Model, problem
-from attncli.errors import InputError
+from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound=Model)
 KINDS = ("scorer", "normaliser")
@@ -42,17 +42,19 @@ def names_of(kind: str) -> list[str]:
     return list(dict.fromkeys([*built_in(kind), *listed_names(kind)]))
 
 
-def loadable(kind: str, model_named: Callable[[str], type[M]]) -> dict[str, type[M]]:
-    """Return the models of all scorers or normalisers by name, without those of packages that cannot be used."""
-    models = dict[str, type[M]]()
+def loadable(kind: str, model_named: Callable[[str], type[M]]) -> tuple[dict[str, type[M]], list[Problem]]:
+    """Return the models of all scorers or normalisers by name, and the problems of packages that cannot be used."""
+    models, problems = dict[str, type[M]](), list[Problem]()
     for name in names_of(kind):
-        with suppress(InputError):
-            model = model_named(name)
+        try:
+            models[name] = model_named(name)
             if name not in built_in(kind):
                 with reading_options(name):
-                    model.model_json_schema()
-            models[name] = model
-    return models
+                    models[name].model_json_schema()
+        except InputError as error:
+            models.pop(name, None)
+            problems += error.problems
+    return models, problems
 
 
 def class_of(name: object, kind: str) -> type:

@@ -116,7 +116,7 @@ def model_named(name: object) -> type[NormalizerEntry]:
 
 
 def _any() -> Any:
-    models = loadable(KIND, model_named)
+    models, _ = loadable(KIND, model_named)
     return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 

@@ -36,7 +36,7 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer, No
 from attncli.config.signatures import options_of
 from attncli.config.strict import TEMPERATURE, Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name, relative_to_config
-from attncli.errors import InputError
+from attncli.errors import InputError, Problem
 
 KIND = "scorer"  # in messages
 BIAS = "bias"
@@ -311,13 +311,15 @@ def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:
             raise InputError.of(f"got {kind}, {why}; {cure}", ["scorers", index])
 
 
-def all_models() -> tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]]:
-    """Return the models of all scorers and of all normalisers, without those of packages that cannot be used."""
-    return loadable(KIND, model_named), loadable(normalizer_entries.KIND, normalizer_entries.model_named)
+def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]], list[Problem]]:
+    """Return the models of all scorers and of all normalisers, and the problems of packages that cannot be used."""
+    scorers, problems = loadable(KIND, model_named)
+    normalizers, more = loadable(normalizer_entries.KIND, normalizer_entries.model_named)
+    return (scorers, normalizers), list(dict.fromkeys([*problems, *more]))
 
 
 def _any() -> Any:
-    return Union[(*loadable(KIND, model_named).values(), CustomEntry, plan_model())]
+    return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry, plan_model())]
 
 
 def with_fitted(entry: object, info: ValidationInfo) -> Any:
