@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def saved_inputs(data: object, inputs: Inputs, with_valid: bool = True) -> dict[
 
 
 def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
-    """Return the tensors from files and lists, and the fills that generate the other tensors, correlated ones last."""
+    """Return the tensors from files and lists, and the fills that generate the other tensors, dependencies first."""
     collector, tensors, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
@@ -167,12 +168,13 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
     collector.check()
     if data.values is None:  # generated like the keys, or normal if the keys are given
         fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(tensors["keys"].shape))
-    drawn = {role: fill for role, fill in fills.items() if not isinstance(fill, CorrelatedFill)}
-    for role, source in fills.items():
-        if isinstance(source, CorrelatedFill) and source.source not in (*tensors, *drawn):
-            message = f"got {source.source}, which is correlated itself; expected an independent tensor"
-            raise InputError.of(message, ["data", role, "with"])
-    return tensors, {**drawn, **fills}
+    needs = {role: [fill.source] if isinstance(fill, CorrelatedFill) else [] for role, fill in fills.items()}
+    try:
+        return tensors, {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
+    except CycleError as error:
+        role = next(role for role in ROLES if role in error.args[1])
+        message = f"got {needs[role][0]}, which depends on {role}; expected an independent tensor"
+        raise InputError.of(message, ["data", role, "with"]) from error
 
 
 def _bias_of_file(source: FileTensor) -> Tensor:

@@ -80,9 +80,22 @@ def test_files(tmp_path: Path) -> None:
     assert torch.equal(inputs.values, torch.arange(5.0)[:, None].expand(2, 5, 1))
 
 
+def correlated(other: str, rho: float = 0.5, shape: list[int] | None = None) -> dict[str, Any]:
+    source: dict[str, Any] = {"fill": "correlated", "with": other, "rho": rho}
+    return source if shape is None else {**source, "shape": shape}
+
+
+def test_correlated_tensors_wait_for_each_other() -> None:
+    chain = inputs_of(
+        data={"queries": correlated("values", 1), "keys": correlated("queries", -1), "values": {"shape": [2, 5, 4]}}
+    )
+    assert torch.equal(chain.queries, chain.values)
+    assert torch.equal(chain.keys, -chain.values)
+
+
 def test_correlated_over_more_leading_axes() -> None:
-    keys = {"fill": "correlated", "with": "queries", "rho": 1, "shape": [2, 3, 5, 4]}
-    inputs = inputs_of(data={"queries": {"shape": [5, 4]}, "keys": keys})
+    data = {"queries": {"shape": [5, 4]}, "keys": correlated("queries", 1, [2, 3, 5, 4])}
+    inputs = inputs_of(data=data)
     assert inputs.keys.shape == (2, 3, 5, 4)
     assert torch.equal(inputs.keys, inputs.queries)
 

@@ -94,7 +94,7 @@ def test_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
         ((B, N, M), (M, N), r"^got shape \[5, 3\]; expected one that broadcasts to the scores \[2, 3, 5\]$"),
         ((B, N, M), (0, M), r"got shape \[0, 5\]"),
         ((B, N, M), (B, 1, 1, M), r"got shape \[2, 1, 1, 5\]"),
-        ((B, H, N, M), (B, N, M), r"got shape \[2, 3, 5\]; .*; one for each .* shape \[2, 1, 3, 5\]$"),
+        ((B, H, N, M), (B, N, M), r"got shape \[2, 3, 5\]; .*; one for each batch element has the shape \[2, 1, 3, 5\]$"),
     ],
 )  # fmt: skip
 def test_shapes_that_do_not_fit(scores: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:

@@ -57,6 +57,13 @@ CASES: dict[str, dict[str, Any]] = {
     "correlated with a file": {
         "data": {"queries": {"fill": "correlated", "with": "keys", "rho": 0.5}, "keys": {"file": "k.npy"}}
     },
+    "correlated with correlated": {
+        "data": {
+            "queries": {"fill": "correlated", "with": "values", "rho": 0.5},
+            "keys": {"fill": "correlated", "with": "queries", "rho": 0.5},
+            "values": {"file": "k.npy"},
+        }
+    },
     "correlated with numbers": {
         "data": {"queries": [[0.1, 0.2]], "keys": {"fill": "correlated", "with": "queries", "rho": -0.5}}
     },
