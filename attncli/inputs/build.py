@@ -28,7 +28,7 @@ from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.device import too_large
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import broadcasts, full_shape, read_mask, without_infinities
+from attncli.inputs.masks import bias_shape, broadcasts, read_mask, without_infinities
 from attncli.inputs.seeding import generator
 from attncli.masks import Causal, Valid, checked_lengths
 from attncli.models.call import AttentionCall
@@ -102,7 +102,7 @@ def build_inputs(
     collector = Collector()
     if "bias" in shapes:
         with collector.under("data", "bias"):
-            full["bias"] = full_shape(shapes["bias"], scores, "data.bias", note)
+            full["bias"] = bias_shape(shapes["bias"], scores, note)
     numbers = matrices * math.prod(scores) + sum(math.prod(shapes[role]) for role in fills)
     if reason := too_large(numbers * computing_dtype(dtype).itemsize, device):
         raise InputError.of(f"{reason}; use fewer queries, keys or batch elements", ["data"])

@@ -16,45 +16,17 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return len(shape) <= len(to) and all(size in (1, most) for size, most in pairs)
 
 
-def full_shape(
-    shape: tuple[int, ...], scores: tuple[int, ...], name: str, note: Callable[[str], None]
-) -> tuple[int, ...]:
-    """Return the `shape` of a mask or bias with leading axes of size 1 added, up to the rank of scores (b, ..., n, m).
-
-    `note` is called with a sentence that begins with `name` if the shape is ambiguous.
-
-    Raises:
-        InputError: the shape does not broadcast to that of the scores.
-    """
-    if not broadcasts(shape, scores):
-        cure = ""
-        if len(scores) > 3 and len(shape) == len(scores) - 1 and shape[0] == scores[0]:
-            cure = f"one for each batch element has the shape {[shape[0], 1, *shape[1:]]}"
-        expected = f"got shape {list(shape)}; expected one that broadcasts to the scores {list(scores)}"
-        raise InputError.of(f"{expected}; {cure}" if cure else expected)
-    if len(shape) == 3 and len(scores) == 4 and shape[0] == scores[0] == scores[1] > 1:
-        note(f"{name}: shape {list(shape)}, read as (heads, queries, keys), the same for all batch elements")
-    return (1,) * (len(scores) - len(shape)) + shape
-
-
 def read_mask(stored: Tensor, scores: tuple[int, ...], name: str, note: Callable[[str], None]) -> Tensor:
     """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with as many axes as the scores.
 
-    `stored` has booleans, or the integers 0 and 1. Its shape broadcasts to that of the scores, or is (b, m) for the
-    keys of each batch element. The result keeps axes of size 1. `note` is called with a sentence that begins with
-    `name` and says how the shape was read, unless only one reading is possible.
+    `stored` has booleans, or the integers 0 and 1. Its shape is (n, m), (m,), (b, m) for the keys of each batch
+    element, or has further leading axes; the result keeps axes of size 1. `note` is called with a sentence that begins
+    with `name` and says how the shape was read, unless it is (..., n, m).
 
     Raises:
         InputError: the mask has other numbers, or a shape that does not fit the scores.
     """
-    (b, *middle, _, m), shape = scores, tuple(stored.shape)
-    if shape == (b, m) and not broadcasts(shape, scores):
-        full = (b, *(1 for _ in middle), 1, m)
-        note(f"{name}: shape {list(shape)}, read as (batch, keys)")
-    else:
-        full = full_shape(shape, scores, name, note)
-        if shape == (b, m) and b > 1:
-            note(f"{name}: shape {list(shape)}, read as (queries, keys), the same for all batch elements")
+    mask, reading = _shaped(stored, scores)
     is_float, numbers = stored.is_floating_point(), stored.to(torch.float64)  # torch compares these
     if is_float or not bool(((numbers == 0) | (numbers == 1)).all()):
         content = "floats" if is_float else "integers other than 0 and 1"
@@ -62,7 +34,57 @@ def read_mask(stored: Tensor, scores: tuple[int, ...], name: str, note: Callable
         raise InputError.of(
             f"got {content}; expected True and False, or the integers 1 and 0, True = may attend; {cure}"
         )
-    return stored.bool().reshape(full)
+    if reading:
+        note(f"{name}: shape {list(stored.shape)}, read as {reading}")
+    return mask.bool()
+
+
+def _shaped(mask: Tensor, scores: tuple[int, ...]) -> tuple[Tensor, str]:
+    """Return the mask with as many axes as the scores, and words that say how its shape was read."""
+    b, *middle, n, m = scores
+    shape_in_file, rank = list(mask.shape), len(scores)
+    while mask.ndim > rank and 1 in mask.shape[1:-2]:  # drop an axis for heads if the scores have none
+        mask = mask.squeeze(mask.shape.index(1, 1))
+    shape = list(mask.shape)
+    fits, of_keys = len(shape) > 0 and broadcasts(shape, scores), shape == [b, m]
+    readings = dict[str, list[int]]()  # full shapes by reading
+    if of_keys and not fits:
+        readings["(batch, keys)"] = [b, *(1 for _ in middle), 1, m]
+    elif len(shape) == 3 and rank == 4 and shape[0] > 1:
+        if broadcasts(shape, (b, n, m)):
+            readings["(batch, queries, keys)"] = [shape[0], 1, *shape[1:]]
+        if fits:
+            readings["(heads, queries, keys)"] = [1, *shape]
+    elif fits:
+        is_square = of_keys and b > 1
+        readings["(queries, keys), the same for all batch elements" * is_square] = [1] * (rank - len(shape)) + shape
+    if not readings:
+        expected = f"expected {[n, m]}, {list(scores)}, or {[b, m]} for the keys of each batch element"
+        raise InputError.of(f"got shape {shape_in_file}; {expected}; an axis of size 1 is repeated")
+    if len(readings) > 1:
+        batch, heads = readings.values()
+        cure = f"save it as {batch} for batch elements, or as {heads} for heads"
+        raise InputError.of(f"got shape {shape}, which fits both batch elements and heads; {cure}")
+    ((reading, full),) = readings.items()
+    return mask.reshape(full), reading
+
+
+def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
+    """Return the `shape` of a bias with leading axes of size 1 added, up to the rank of the scores (b, ..., n, m).
+
+    `note` is called with a sentence if the shape is ambiguous.
+
+    Raises:
+        InputError: the bias does not broadcast to the scores.
+    """
+    if not broadcasts(shape, scores):
+        cure = ""
+        if len(scores) > 3 and len(shape) == len(scores) - 1 and shape[0] == scores[0]:
+            cure = f"one bias per batch element has the shape {[shape[0], 1, *shape[1:]]}"
+        raise InputError.of(got(list(shape), f"expected a shape that broadcasts to the scores {list(scores)}", cure))
+    if len(shape) == 3 and len(scores) == 4 and shape[0] == scores[0] == scores[1] > 1:
+        note(f"data.bias: shape {list(shape)} is read as (heads, n, m), the same for all batch elements")
+    return (1,) * (len(scores) - len(shape)) + shape
 
 
 def without_infinities(

@@ -63,7 +63,7 @@ def notes_of(bias: Any, leading: tuple[int, ...] = (B,)) -> list[str]:
 
 def test_three_axes_are_those_of_heads_which_a_note_says_where_they_might_be_of_the_batch() -> None:
     assert notes_of(np.ones((H, N, M)).tolist(), (B, H)) == []
-    said = ["data.bias: shape [2, 3, 5], read as (heads, queries, keys), the same for all batch elements"]
+    said = ["data.bias: shape [2, 3, 5] is read as (heads, n, m), the same for all batch elements"]
     assert notes_of(np.ones((2, N, M)).tolist(), (2, 2)) == said
     given = np.random.default_rng(1).normal(size=(2, N, M)).tolist()
     bias = bias_of(None, given, (2, 2)).expand(2, 2, N, M)

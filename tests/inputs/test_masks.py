@@ -50,24 +50,28 @@ def some(*shape: int) -> Tensor:
 Seen = Callable[[Tensor, int, int, int, int], Tensor]
 SHAPES: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Seen, str]] = {  # of the scores, and of the mask
     ((B, N, M), (M,)): (lambda t, i, h, q, k: t[k], ""),
+    ((B, N, M), (1, M)): (lambda t, i, h, q, k: t[0, k], ""),
     ((B, N, M), (N, 1)): (lambda t, i, h, q, k: t[q, 0], ""),
     ((B, N, M), (B, N, M)): (lambda t, i, h, q, k: t[i, q, k], ""),
     ((B, N, M), (B, 1, M)): (lambda t, i, h, q, k: t[i, 0, k], ""),
+    ((B, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
+    ((B, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
     ((B, N, M), (B, M)): (lambda t, i, h, q, k: t[i, k], "shape [2, 5], read as (batch, keys)"),
     ((N, N, M), (N, M)): (
         lambda t, i, h, q, k: t[q, k],
         "shape [3, 5], read as (queries, keys), the same for all batch elements",
     ),
     ((1, N, M), (1, M)): (lambda t, i, h, q, k: t[0, k], ""),
+    ((1, N, M), (1, 1, N, M)): (lambda t, i, h, q, k: t[0, 0, q, k], ""),
     ((B, H, N, M), (N, M)): (lambda t, i, h, q, k: t[q, k], ""),
+    ((B, H, N, M), (B, H, 1, M)): (lambda t, i, h, q, k: t[i, h, 0, k], ""),
     ((B, H, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
     ((B, H, N, M), (1, H, N, 1)): (lambda t, i, h, q, k: t[0, h, q, 0], ""),
+    ((B, H, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
     ((B, H, N, M), (B, M)): (lambda t, i, h, q, k: t[i, k], "shape [2, 5], read as (batch, keys)"),
-    ((B, H, N, M), (H, N, M)): (lambda t, i, h, q, k: t[h, q, k], ""),
-    ((2, 2, N, M), (2, N, M)): (
-        lambda t, i, h, q, k: t[h, q, k],
-        "shape [2, 3, 5], read as (heads, queries, keys), the same for all batch elements",
-    ),
+    ((B, H, N, M), (B, N, M)): (lambda t, i, h, q, k: t[i, q, k], "shape [2, 3, 5], read as (batch, queries, keys)"),
+    ((B, H, N, M), (B, 1, M)): (lambda t, i, h, q, k: t[i, 0, k], "shape [2, 1, 5], read as (batch, queries, keys)"),
+    ((B, H, N, M), (H, N, M)): (lambda t, i, h, q, k: t[h, q, k], "shape [4, 3, 5], read as (heads, queries, keys)"),
 }
 
 
@@ -91,10 +95,14 @@ def test_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
 @pytest.mark.parametrize(
     ("scores", "shape", "message"),
     [
-        ((B, N, M), (M, N), r"^got shape \[5, 3\]; expected one that broadcasts to the scores \[2, 3, 5\]$"),
+        ((B, N, M), (M, N), r"got shape \[5, 3\]; expected \[3, 5\], \[2, 3, 5\], or \[2, 5\] for the keys"),
+        ((B, N, M), (B, N), r"got shape \[2, 3\]"),
+        ((B, N, M), (N,), r"got shape \[3\]"),
+        ((B, N, M), (), r"got shape \[\]"),
         ((B, N, M), (0, M), r"got shape \[0, 5\]"),
-        ((B, N, M), (B, 1, 1, M), r"got shape \[2, 1, 1, 5\]"),
-        ((B, H, N, M), (B, N, M), r"got shape \[2, 3, 5\]; .*; one for each batch element has the shape \[2, 1, 3, 5\]$"),
+        ((B, N, M), (B, H, N, M), r"got shape \[2, 4, 3, 5\]"),
+        ((B, H, N, M), (3, N, M), r"got shape \[3, 3, 5\]; expected"),
+        ((H, H, N, M), (H, N, M), r"both batch elements and heads; save it as \[4, 1, 3, 5\] .* \[1, 4, 3, 5\]"),
     ],
 )  # fmt: skip
 def test_shapes_that_do_not_fit(scores: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
