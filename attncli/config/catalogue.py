@@ -4,7 +4,7 @@ A user's class is named `my_package.my_module:MyClass`; an installed package lis
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -42,17 +42,22 @@ def names_of(kind: str) -> list[str]:
     return list(dict.fromkeys([*built_in(kind), *listed_names(kind)]))
 
 
-def loadable(kind: str, model_named: Callable[[str], type[M]]) -> tuple[dict[str, type[M]], list[Problem]]:
-    """Return the models of all scorers or normalisers by name, and the problems of packages that cannot be used."""
-    models, problems = dict[str, type[M]](), list[Problem]()
+def loadable(
+    kind: str, model_named: Callable[[str], type[M]], known: Mapping[str, type[M]]
+) -> tuple[dict[str, type[M]], list[Problem]]:
+    """Return the models of all scorers or normalisers by name, and the problems of packages that cannot be used.
+
+    `known` has the models of the built-in ones, which are there even if a package has one of their names, too.
+    """
+    models, problems = {**known}, list[Problem]()
     for name in names_of(kind):
         try:
-            models[name] = model_named(name)
-            if name not in built_in(kind):
+            model = model_named(name)
+            if name not in known:
                 with reading_options(name):
-                    models[name].model_json_schema()
+                    model.model_json_schema()
+                models[name] = model
         except InputError as error:
-            models.pop(name, None)
             problems += error.problems
     return models, problems
 

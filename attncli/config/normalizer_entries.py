@@ -12,7 +12,7 @@ from attncli.config.catalogue import CACHED, CUSTOM, as_problem, built_in, class
 from attncli.config.signatures import options_of
 from attncli.config.strict import Model, chosen, problem, schema_of
 from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import InputError
+from attncli.errors import InputError, Problem
 
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # a comma before `name=`, not one inside a list or mapping
 DEFAULT_NORMALIZER = "softmax"
@@ -115,8 +115,13 @@ def model_named(name: object) -> type[NormalizerEntry]:
     return normalizer_model(str(name), class_of(name, KIND))
 
 
+def all_models() -> tuple[dict[str, type[NormalizerEntry]], list[Problem]]:
+    """Return the models of all normalisers by name, and the problems of packages that cannot be used."""
+    return loadable(KIND, model_named, normalizer_models())
+
+
 def _any() -> Any:
-    models, _ = loadable(KIND, model_named)
+    models, _ = all_models()
     return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 

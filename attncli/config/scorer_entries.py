@@ -313,13 +313,13 @@ def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:
 
 def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]], list[Problem]]:
     """Return the models of all scorers and of all normalisers, and the problems of packages that cannot be used."""
-    scorers, problems = loadable(KIND, model_named)
-    normalizers, more = loadable(normalizer_entries.KIND, normalizer_entries.model_named)
+    scorers, problems = loadable(KIND, model_named, entry_models())
+    normalizers, more = normalizer_entries.all_models()
     return (scorers, normalizers), list(dict.fromkeys([*problems, *more]))
 
 
 def _any() -> Any:
-    return Union[(*loadable(KIND, model_named)[0].values(), CustomEntry, plan_model())]
+    return Union[(*loadable(KIND, model_named, entry_models())[0].values(), CustomEntry, plan_model())]
 
 
 def with_fitted(entry: object, info: ValidationInfo) -> Any:
