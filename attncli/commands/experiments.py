@@ -182,7 +182,8 @@ def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Print JSON on stdout."""
     text = to_json(content)
     encoding = getattr(sys.stdout, "encoding", None) or ""
-    if encoding.lower().replace("-", "") != "utf8":
+    is_utf8 = encoding.lower().replace("-", "") == "utf8"
+    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # a path with bytes that are not UTF-8
         text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's escapes
     print_line(text.removesuffix("\n"))
 

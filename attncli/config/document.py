@@ -1,5 +1,6 @@
 """Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
+import ast
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -179,16 +180,32 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
         return _checked(Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True))
-    if path.suffix.lower() == ".py":
-        cure = f"in YAML a class of it is `scorer: {path.stem}:CLASS`"
-        message = f"got Python; expected YAML: an experiment with `data` and `scorers`; {cure}"
-        raise InputError.of(message, where=str(path))
     if path.name == RESULTS:
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
     text = _text(path)
-    data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
+    try:
+        data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
+    except InputError:
+        _refuse_python(text, path)
+        raise
+    if isinstance(data, str):
+        _refuse_python(text, path)
     return _checked(Document(path, data, root, overrides))
+
+
+def _refuse_python(text: str, path: Path) -> None:
+    """Raise InputError if a text that is no experiment is Python code with imports, functions or classes."""
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return
+    if any(isinstance(line, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for line in statements):
+        names = [line.name for line in statements if isinstance(line, ast.ClassDef)]
+        cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names else ""
+        raise InputError.of(
+            f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}", where=str(path)
+        )
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:

@@ -8,8 +8,8 @@ All keys are text.
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,9 +30,10 @@ SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
     "str": (None, [], str),
 }
 LARGEST = 2**63  # larger integers fit into no tensor
-MOST_VALUES = 1_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
+MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
 _BY_NAME: WeakKeyDictionary[yaml.MappingNode, dict[str | int, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
 DEEPEST = 100  # levels of nesting, with aliases expanded; a tensor has 64 axes at most
+Constructed = dict[int, tuple[Any, int, int]]  # by node id: value, number of values, number of levels
 Where = Callable[[int, int], str]  # returns the place as text, given line and column from 1
 
 
@@ -40,13 +41,9 @@ class TooDeepError(Exception):
     """The YAML has more than DEEPEST levels of nesting."""
 
 
-class Loader(yaml.SafeLoader):
-    """PyYAML's loader with the plain scalars of YAML 1.2, and a limit on nesting.
+class Composer(yaml.composer.Composer):
+    """PyYAML's composer with a limit on nesting; Python's recursion limit depends on its version and on the caller."""
 
-    Without the limit, Python's recursion limit would end the parser; it depends on the version and on the caller.
-    """
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
     _level = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -58,9 +55,26 @@ class Loader(yaml.SafeLoader):
         return node
 
 
+class Loader(Composer, yaml.SafeLoader):
+    """PyYAML's loader in Python, with the plain scalars of YAML 1.2."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
+
+
 for kind, (pattern, first, _) in SCALARS.items():
     if pattern is not None:
         Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), first)
+
+if yaml.__with_libyaml__:
+
+    class FastLoader(Composer, yaml.CSafeLoader):
+        """PyYAML's loader with libyaml's parser and Python's composer, since libyaml's crashes on deep nesting."""
+
+        yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
+
+        def __init__(self, text: str) -> None:
+            Composer.__init__(self)
+            yaml.CSafeLoader.__init__(self, text)
 
 
 def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
@@ -72,8 +86,8 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
         InputError: the text is not valid YAML, has a key twice, or is nested too deeply.
     """
     try:
-        root = Loader(text).get_single_node()
-        return (None if root is None else _constructed(root, 1, count(1))), root
+        root = _composed(text)
+        return (None if root is None else _constructed(root, {})[0]), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         location = where(before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -84,6 +98,17 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     except TooDeepError as error:
         message = "nested too deeply, or an alias contains itself; an experiment needs few levels"
         raise InputError.of(message, where=where(1, 1)) from error
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Return the root node of a document, parsed by libyaml if possible, which is four times as fast.
+
+    Text with errors is parsed again in Python, so messages are the same everywhere.
+    """
+    if yaml.__with_libyaml__:
+        with suppress(yaml.YAMLError, UnicodeEncodeError):
+            return FastLoader(text).get_single_node()
+    return Loader(text).get_single_node()
 
 
 def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
@@ -135,23 +160,36 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _constructed(node: yaml.Node, level: int, numbers: Iterator[int]) -> Any:
-    """Return the value of a node at a level of nesting; the next of `numbers` is the number of the value.
+def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
+    """Return the value of a node, and its number of values and levels with aliases expanded.
 
-    An alias is a value of its own, and one inside of its own anchor is nested too deeply.
+    `known` has the results of earlier nodes, since an alias refers to the node of its anchor. While a node is
+    constructed, its entry in `known` has DEEPEST levels, so an alias inside the node to the node itself is refused.
     """
-    if level > DEEPEST:
-        raise TooDeepError
-    if next(numbers) > MOST_VALUES:
-        raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
+    if id(node) in known:
+        return known[id(node)]
+    value: Any
     if isinstance(node, yaml.ScalarNode):
-        return _scalar(node)
-    if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
-        raise _unknown_tag(node)
-    if isinstance(node, yaml.MappingNode):
-        _check_keys(node)
-        return {_scalar(key): _constructed(child, level + 1, numbers) for key, child in node.value}
-    return [_constructed(child, level + 1, numbers) for child in node.value]
+        value, size, levels = _scalar(node), 1, 0
+    else:
+        if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
+            raise _unknown_tag(node)
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+        children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = None, 1, DEEPEST
+        parts = [_constructed(child, known) for child in children]
+        size, levels = 1 + sum(part[1] for part in parts), 1 + max((part[2] for part in parts), default=0)
+        if levels > DEEPEST:
+            raise TooDeepError
+        if size > MOST_VALUES:
+            raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
+        if isinstance(node, yaml.MappingNode):
+            value = {_scalar(key): known[id(child)][0] for key, child in node.value}
+        else:
+            value = [known[id(child)][0] for child in node.value]
+    known[id(node)] = value, size, levels
+    return known[id(node)]
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
@@ -160,6 +198,8 @@ def _check_keys(node: yaml.MappingNode) -> None:
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise _refuse(key, "this key is a list or a mapping; expected text")
+        if key.value == "<<" and not key.style:
+            raise _refuse(key, "merge keys are no part of YAML 1.2; write the keys out")
         key.tag = f"{STANDARD}str"
         line = first.setdefault(key.value, key).start_mark.line + 1
         if first[key.value] is not key:

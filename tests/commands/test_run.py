@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +61,14 @@ def test_json_says_the_folder_of_each_experiment(here: Path) -> None:
     assert [content["seed"] for content in contents] == [0, 1]
     outside = here.with_name("outside")
     assert json.loads(good("run", paths[0], "--no-plots", "--json", "--out", outside))["folder"] == str(outside)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8, except on Linux")
+def test_json_of_a_folder_whose_name_is_not_utf8(here: Path) -> None:
+    name = os.fsdecode(b"a\xff")
+    content = json.loads(good("run", experiment(here / "own.yaml"), "--no-plots", "--json", "--out", name))
+    assert content["folder"] == name
+    assert "results.json" in names_in(Path(content["folder"]))
 
 
 def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:

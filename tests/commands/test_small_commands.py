@@ -1,7 +1,9 @@
 """`attncli scorers`, `attncli check` (tests/bad_input has its messages) and `attncli --help`."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,17 @@ def test_help_shows_no_types_and_breaks_no_word(command: str) -> None:
     names = [name for each in shown for name in (*each.opts, each.metavar or "") if name.startswith("--")]
     names += [each.metavar for each in shown if each.metavar]
     assert [name for name in names if name not in text] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["", "run", "train"])
+def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [sys.executable, "-m", "attncli", *command.split(), "--help"]
+    result = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_good_experiments(here: Path) -> None:

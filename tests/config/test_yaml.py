@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 import pytest
+import yaml
 
 from attncli.config import yaml_loader
-from attncli.config.yaml_loader import DEEPEST
+from attncli.config.yaml_loader import DEEPEST, parse_yaml, position
 from tests.config.documents import data_of, not_yaml
 
 SCALARS: list[tuple[str, Any]] = [
@@ -27,6 +28,18 @@ TEXTS = [
 def test_scalars(text: str, value: Any) -> None:
     read = data_of(f"a: {text}\n")["a"]
     assert (read, type(read)) == (value, type(value))
+
+
+def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"é: {text}\nb: [x, &y {{c: 1}}, *y]" for text, _ in SCALARS]
+
+    def read() -> list[Any]:
+        parsed = [parse_yaml(text, lambda line, column: "") for text in texts]
+        return [(repr(data), position(root, ("b", 2, "c"))) for data, root in parsed]
+
+    by_libyaml = read()
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    assert read() == by_libyaml
 
 
 def test_everything_else_is_text() -> None:
@@ -57,7 +70,9 @@ def test_scalars_that_cannot_be(text: str, message: str) -> None:
 
 def test_aliases() -> None:
     assert data_of("a: &x {k: 1}\nb: *x") == {"a": {"k": 1}, "b": {"k": 1}}
-    assert data_of("a: &x {k: 1}\nb: {<<: *x}") == {"a": {"k": 1}, "b": {"<<": {"k": 1}}}, "no merge keys"
+    assert data_of('{"<<": {k: 1}}') == {"<<": {"k": 1}}
+    message = "merge keys are no part of YAML 1.2; write the keys out"
+    assert not_yaml("a: &x {k: 1}\nb: {<<: *x}") == f"2:5: not valid YAML: {message}"
 
 
 @pytest.mark.parametrize("text", ["&x [*x, *x]", "a: &x {b: [{c: *x}]}"])
@@ -69,12 +84,14 @@ def nested(levels: int, inside: str = "") -> str:
     return "[" * levels + inside + "]" * levels
 
 
-def test_nesting_has_a_bound_that_is_no_matter_of_python() -> None:
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_nesting_has_a_bound_that_is_no_matter_of_python(is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", is_fast and yaml.__with_libyaml__)
     expected = "1:1: nested too deeply, or an alias contains itself; an experiment needs few levels"
     assert data_of(nested(DEEPEST - 1, "1"))
     for text in (nested(DEEPEST, "1"), "[" * 800, nested(2_000)):
         assert not_yaml(text) == expected
-    half = f"a: &a {nested(DEEPEST // 2, '1')}\nb: {nested(DEEPEST // 2 - 2, '*a')}"
+    half = f"a: &a {nested(DEEPEST // 2, '1')}\nb: {nested(DEEPEST // 2 - 1, '*a')}"
     assert data_of(half)["a"]
     assert not_yaml(half.replace("*a", "[*a]")) == expected
 
