@@ -66,7 +66,7 @@ def test_numbers_beyond_the_colours_are_written_and_have_arrows(page: Page) -> N
     expect(page.get_by_text("the scores differ most at query 2, key 2: k2: dot inf, cosine 1.00")).to_be_visible()
     numbers = page.locator(".numbers").first.locator("span")
     assert numbers.all_inner_texts()[2 * M : 2 * M + VALID] == ["0.13", "0.50", "∞", "−∞", "nan"]
-    expect(page.locator(".scale .label").first).to_have_text("◀ dot: score ▶")
+    expect(page.locator(".scale .label").first.locator("span")).to_have_text(["◀ beyond", "dot: score", "beyond ▶"])
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("colours from -2 to 2$"))
     light, dark = (numbers.nth(cell).evaluate("(cell) => getComputedStyle(cell).color") for cell in (M + 4, M + 2))
     assert (light, dark) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "on the colours of 0 and of the largest number"

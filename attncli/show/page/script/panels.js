@@ -183,7 +183,8 @@ class ColourBar {
     });
     this.#ticks.replaceChildren(...ticks);
     const label = isOfOne ? `${title}: ${scale.label}` : scale.label;
-    this.#label.textContent = `${scale.isBelow ? "◀ " : ""}${label}${scale.isAbove ? " ▶" : ""}`;
+    const parts = [scale.isBelow ? "◀ beyond" : "", label, scale.isAbove ? "beyond ▶" : ""];
+    this.#label.replaceChildren(...parts.map((text) => make("span", {}, text)));
     return `colours from ${scale.ticks[0][1]} to ${scale.ticks.at(-1)[1]}`;
   }
 }
