@@ -234,6 +234,8 @@ def _array(
 
 def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the array in native byte order and C order, in a dtype that torch has."""
+    if array.dtype == np.bool_:  # bytes other than 0 and 1 become True
+        return np.asarray(array.view(np.uint8) != 0, order="C")
     wide = array.dtype.kind == "f" and array.dtype.itemsize > 8  # long double
     return np.asarray(array, dtype=np.dtype(np.float64) if wide else array.dtype.newbyteorder("="), order="C")
 

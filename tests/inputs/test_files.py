@@ -84,6 +84,11 @@ def test_a_long_double_becomes_float64(tmp_path: Path) -> None:
     same(read_tensor(tmp_path / "q.npy"), torch.tensor([1.5, np.inf], dtype=torch.float64))
 
 
+def test_bytes_that_are_neither_true_nor_false_are_true(tmp_path: Path) -> None:
+    np.save(tmp_path / "mask.npy", np.array([0, 1, 255], np.uint8).view(bool))
+    assert read_tensor(tmp_path / "mask.npy").view(torch.uint8).tolist() == [0, 1, 1]
+
+
 def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
     np.save(tmp_path / "keys.npy", KEYS.numpy())
     torch.save(KEYS, tmp_path / "values.pt")
