@@ -87,18 +87,6 @@ def test_every_study(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert numbers(result.records, "product") == numbers(result.records, "dot")
 
 
-def test_inside_a_model() -> None:
-    model, inputs = tower()
-    outputs = []
-    for entry in (product, "dot"):
-        with attncli.Swap(entry), torch.no_grad():
-            outputs.append(model(inputs))
-    torch.testing.assert_close(*outputs, rtol=1e-3, atol=1e-3)
-    result = attncli.swap(model, inputs, scorers=[product, "dot"], by="all")
-    one, other = (row["relative_l2"] for row in result.records if row["label"] in ("product", "dot"))
-    assert one == pytest.approx(other, rel=1e-3)
-
-
 def test_a_function_is_named_in_yaml_as_a_class_is(tmp_path: Path) -> None:
     entries: list[Any] = [
         "torch:cdist",

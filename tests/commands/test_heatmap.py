@@ -86,9 +86,6 @@ def test_tensor_files(folder: Path) -> None:
         result = heatmap(f"weights.{ending}", "--out", f"{ending}.svg")
         assert result.exit_code == 0, result.stderr
         assert titles(folder / f"{ending}.svg", "weights", "attention weight") == ["weights", "attention weight"]
-
-
-def test_numbers_beyond_the_unit_range_are_scores(folder: Path) -> None:
     numpy.save("numbers.npy", numpy.arange(-3.0, 3.0).reshape(2, 3))
     assert heatmap("numbers.npy", "--out", "numbers.svg").exit_code == 0
     assert titles(folder / "numbers.svg", "score", "attention weight") == ["score"]

@@ -531,7 +531,7 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
         *((study, "Quits", "the scorer gave SystemExit: 3") for study in STUDIES),
         ("train", "Unusual", "the scorer gave Reason: not today"),
         ("bench", "QuitsWhenRead", "whose options cannot be written in YAML: 3"),
-        *((study, "QuitsWhenMade", "gave SystemExit: 3") for study in STUDIES),
+        ("variance", "QuitsWhenMade", "gave SystemExit: 3"),
         *((study, "QuitsBackward", "the gradient of the scorer gave SystemExit: 3") for study in WITH_GRADIENTS),
     ],
 )

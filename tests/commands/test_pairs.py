@@ -138,10 +138,3 @@ def test_from_all_runs_of_a_name(here: Path) -> None:
     line = f'attncli variance: --from outputs/x: got "outputs/x", {expected}'
     assert refusal("variance", "--from", "outputs/x") == line
     swept("variance", "--from", "outputs/x/latest")
-
-
-def test_only_weights_are_drawn_as_heatmaps() -> None:
-    swept("variance", "--d", 2, *FEW["variance"])
-    problem = "only the study attention has weights to draw"
-    assert refusal("heatmap", "out/config.yaml") == f'out/config.yaml:1:8: study: got "variance"; {problem}'
-    assert refusal("heatmap", "out").startswith('SOURCE: got "out", a run without weights and scores; expected one of ')

@@ -46,7 +46,7 @@ COMMANDS: dict[str, list[Any]] = {
     ("name", "width"),
     [
         *((name, 80) for name in COMMANDS),
-        *((name, 120) for name in ("d2l", "many scorers", "init")),
+        ("many scorers", 120),
     ],
 )
 def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
