@@ -24,6 +24,9 @@ FEW_PANELS, SMALL_SIDE = 4, 2.0  # more panels than these are drawn smaller, dow
 MOST_ROWS = 4  # of heads or batch elements below each other on a page without a given size; more may stand side by side
 BESIDE = 6.0  # em of the name of a row and of its tokens
 GAP = 0.4  # em between two texts beside each other
+AROUND = (0.3, 0.45)  # inches beside and above a panel for ticks and a title
+ROOMY = 2.0  # inches around a panel that are enough for any labels
+SLOT = 0.7  # estimated share of the page that is cells
 
 
 def _is_table(panels: Sequence[Panel]) -> bool:
@@ -179,8 +182,3 @@ def _crowded(figure: Picture, tiles: Sequence[DrawnPanel]) -> set[str]:
             boxes.setdefault((kind, tile.row), []).extend(text.get_window_extent() for text in texts if text.get_text())
     gap = GAP * figure.sheet.em * figure.dpi
     return {kind for (kind, _), row in boxes.items() if any(a.x1 + gap > b.x0 for a, b in pairwise(row))}
-
-
-AROUND = (0.3, 0.45)  # inches beside and above a panel for ticks and a title
-ROOMY = 2.0  # inches around a panel that are enough for any labels
-SLOT = 0.7  # estimated share of the page that is cells
