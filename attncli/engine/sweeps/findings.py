@@ -16,8 +16,10 @@ from attncli.engine.sweeps.columns import (
     REPLICATES,
     axes_of,
     companions,
+    figures_of,
     in_words,
     is_number,
+    names_of,
     shown,
 )
 from attncli.numbers import finite, number, several
@@ -26,6 +28,7 @@ from attncli.results import Finding, Row, SweepResult, by_label, in_sentence
 MOST_FAILURES = 3  # kinds of failures that are listed
 MOST_NAMED = 3  # values of an axis that are listed
 OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer
+ONE_NUMBER = "seed changes nothing: no number of these runs is random, and every seed has the same results."
 ERRORS = 3.0  # standard errors
 SMALL = 0.1  # a share of the range; steps back up to this do not hide the direction
 
@@ -83,8 +86,9 @@ def findings_of(result: SweepResult) -> list[Finding]:
     last sentence for each swept option names the labels that do not have it.
     """
     metric, axes = result.metric, axes_of(result)
+    unchanged = [Finding(ONE_NUMBER)] if _is_the_same_for_every_seed(result) else []
     if not metric or not axes:
-        return []
+        return unchanged
     swept = [name for name in axes if name in result.swept] or [*axes]
     findings, missing = list[Finding](), {name: _labels_without(result, name) for name in swept}
     for label, rows in by_label(result.records).items():
@@ -99,7 +103,18 @@ def findings_of(result: SweepResult) -> list[Finding]:
     for name, labels in missing.items():
         if labels:
             findings.append(Finding(f"{', '.join(labels)} {'have' if len(labels) > 1 else 'has'} no `{name}`."))
-    return findings
+    return findings + unchanged
+
+
+def _is_the_same_for_every_seed(result: SweepResult) -> bool:
+    """Whether the sweep is over seeds, and every seed has the same rows with the same numbers."""
+    identity, runs = names_of(result), dict[tuple[Any, ...], list[list[Any]]]()
+    for row in result.records if any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes) else ():
+        runs.setdefault(tuple(row.get(name) for name in identity), []).append(
+            [number(row[name], 6) if is_number(row.get(name)) else None for name in figures_of(result)]
+        )
+    most = max(map(len, runs.values()), default=0)
+    return most > 1 and all(run.count(run[0]) == len(run) == most for run in runs.values())
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:

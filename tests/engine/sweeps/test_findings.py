@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attncli
-from attncli.engine.sweeps.findings import SMALL, findings_of
+from attncli.engine.sweeps.findings import ONE_NUMBER, SMALL, findings_of
 from attncli.results import Result, Row
 from tests.engine.sweeps.test_summary import rows_over, swept
 
@@ -31,6 +31,20 @@ def line(values: list[float | None]) -> str:
     places = [2**index for index in range(len(values))]
     (text,) = sentences([{"d": places[::-1]}], lambda row: values[places.index(row["d"])])
     return text
+
+
+def test_seeds_that_change_nothing() -> None:
+    """Also beside another axis; not if one other number differs, not for one seed, and not if a seed lacks a row."""
+    said = [ONE_NUMBER]
+    assert sentences([{"seed": [0, 1]}], lambda row: 1.0, "dot", "cosine") == said
+    assert sentences([{"d": [1, 2]}, {"seed": [0, 1]}], lambda row: row["d"], score_mean=3.0)[1:] == said
+    assert sentences([{"seed": [0, 1]}], lambda row: 1.0 + row["seed"]) == []
+    assert sentences([{"seed": [0, 1]}], lambda row: row["label"] == "dot" and row["seed"], "cosine", "dot") == []
+    assert sentences([{"seed": [0]}], lambda row: 1.0) == []
+    assert len(sentences([{"d": [1, 2], "seed": [0, 1]}], lambda row: 1.0)) == 1
+    over: Over = [{"seed": [0, 1]}]
+    rows = rows_over(over, lambda row: 1.0, "dot", "cosine")
+    assert ONE_NUMBER not in [finding.text for finding in findings_of(swept("attention", over, rows[:-1]))]
 
 
 @pytest.mark.parametrize(
