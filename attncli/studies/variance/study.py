@@ -112,7 +112,8 @@ def _with_densities(sizes: Sequence[int]) -> set[int]:
 
 def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePoint, pairs: Pairs) -> list[MomentTally]:
     with torch.no_grad():  # threads do not inherit it
-        scores = scores_of(prepared, point, pairs)
+        parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
+    scores = map(torch.cat, zip(*parts, strict=True))
     return [MomentTally.of(matrix, pairs, bins) for matrix, bins in zip(scores, edges, strict=True)]
 
 
