@@ -180,10 +180,10 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
         return _checked(Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True))
+    text = _text(path)
     if path.name == RESULTS:
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
-    text = _text(path)
     try:
         data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
     except InputError:
@@ -231,6 +231,8 @@ def default_name(path: Path) -> str:
 
 def _missing(path: Path) -> str:
     """Return the message for a config that does not exist, with the file or built-in experiment that may be meant."""
+    if path.name == RESULTS:
+        return f"no such file; to run an experiment again, name the {CONFIG} in its run folder"
     names = {Path(name).name: name for name in builtin_names()}
     names |= {other.stem: str(other) for other in path.parent.glob("*.y*ml")}
     near = errors.nearest(path.stem, names)  # by stem: all endings look alike
