@@ -37,6 +37,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tensor, rows in zip(scores.values(), (DOT, COSINE), strict=True):
         tensor[:, :, :VALID] = torch.tensor(rows)
     scores["dot/scores"][1, -1, :VALID] = torch.tensor(BEYOND)
+    scores["cosine/scores"][1, -1, 1] = torch.inf
     first, second = run.result.records
     records = [{**first, "score_std": None}, second]
     result = replace(run.result, tensors={**run.result.tensors, **scores}, records=records)
@@ -63,10 +64,12 @@ def test_numbers_and_masked_cells_of_two_bytes(page: Page) -> None:
 
 def test_numbers_beyond_the_colours_are_written_and_have_arrows(page: Page) -> None:
     choose(page, "batch", "1")
-    expect(page.get_by_text("the scores differ most at query 2, key 2: k2: dot inf, cosine 1.00")).to_be_visible()
+    expect(page.get_by_text("the scores differ most at query 2, key 1: x1: dot 0.500, cosine inf")).to_be_visible()
     numbers = page.locator(".numbers").first.locator("span")
     assert numbers.all_inner_texts()[2 * M : 2 * M + VALID] == ["0.13", "0.50", "∞", "−∞", "nan"]
-    expect(page.locator(".scale .label").first.locator("span")).to_have_text(["◀ beyond", "dot: score", "beyond ▶"])
+    dot, cosine = (page.locator(".scale .label").nth(panel).locator("span") for panel in range(2))
+    expect(dot).to_have_text(["◀ beyond", "dot: score", "beyond ▶"])
+    expect(cosine).to_have_text(["", "cosine: score", "beyond ▶"])
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("colours from -2 to 2$"))
     light, dark = (numbers.nth(cell).evaluate("(cell) => getComputedStyle(cell).color") for cell in (M + 4, M + 2))
     assert (light, dark) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "on the colours of 0 and of the largest number"
