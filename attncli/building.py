@@ -212,6 +212,23 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> 
     return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, sinks=sinks, first=first, slopes=slopes)
 
 
+def build_for_inputs(
+    entries: Sequence[ScorerEntry], inputs: Inputs, seed: int, empty_row: EmptyRow
+) -> tuple[list[Scorer], list[Rules]]:
+    """Return the scorers, on the device of the inputs, and the rules of all entries for these inputs.
+
+    Raises:
+        InputError: the problems of all entries, each located at its key under `scorers`.
+    """
+    queries, keys = inputs.queries, inputs.keys
+    entries = map_entries(entries, lambda entry: with_model_defaults(entry, inputs.call))
+    scorers = map_entries(
+        entries, lambda entry: build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, queries.dtype)
+    )
+    rules = map_entries(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
+    return [scorer.to(queries.device) for scorer in scorers], rules
+
+
 def rounding_of(entry: ScorerEntry) -> Rounding:
     """Return the stages of an entry's computation that are rounded, and their dtype."""
     return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")

@@ -96,10 +96,7 @@ class AttentionOptions(Experiment):
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the data with short forms expanded, and with default scorers for a captured file."""
         is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
-        has_scorers = "scorers" in data or "scorer" in data
-        return super().normalised(
-            data if has_scorers or not is_captured else {**data, "scorers": DEFAULT_CAPTURE_SCORERS}
-        )
+        return super().normalised({"scorers": DEFAULT_CAPTURE_SCORERS, **data} if is_captured else data)
 
     def unused(self) -> set[str]:
         """Return the keys without effect: `mask` beside a captured file."""

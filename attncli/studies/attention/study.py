@@ -12,14 +12,12 @@ from torch import Tensor
 
 from attncli.attention import Rules, dropped
 from attncli.building import (
-    build_scorer,
+    build_for_inputs,
     compile_scorer,
     formulas_of,
     inputs_of_entry,
-    map_entries,
     names_of,
     random_labels,
-    rules_of_inputs,
     scale_of,
     scoring_of,
     with_model_defaults,
@@ -93,10 +91,10 @@ def prepare(options: AttentionOptions, progress: Progress) -> PreparedAttention:
             )
             calls = [inputs]
     collector.check()
-    return PreparedAttention(options, [_part(options, inputs, device) for inputs in calls], device, captured)
+    return PreparedAttention(options, [_part(options, inputs) for inputs in calls], device, captured)
 
 
-def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> LayerPart:
+def _part(options: AttentionOptions, inputs: Inputs) -> LayerPart:
     """Build the scorers and rules for these inputs, or raise an InputError if the options do not fit the inputs."""
     tokens = dict[str, Sequence[Any]](inputs.tokens)
     with below("tokens"):
@@ -106,12 +104,7 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> La
     _check_indices(options, inputs)
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
-    q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    entries = map_entries(options.scorers, lambda entry: with_model_defaults(entry, inputs.call))
-    scorers = map_entries(
-        entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device)
-    )
-    rules = map_entries(entries, lambda entry: rules_of_inputs(entry, inputs, options.mask.empty_row))
+    scorers, rules = build_for_inputs(options.scorers, inputs, options.seed, options.mask.empty_row)
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
     layer = inputs.call.name if has_layers and inputs.call is not None else None
     return LayerPart(inputs, tokens, scorers, rules, layer)

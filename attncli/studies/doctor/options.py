@@ -52,9 +52,8 @@ class DoctorOptions(Experiment):
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the data with short forms expanded, and the model's own scorer by default for a captured model."""
         is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
-        has_scorers = "scorers" in data or "scorer" in data
         is_models = is_captured or data.get("model") is not None
-        return super().normalised({**data, "scorers": OWN_SCORER} if is_models and not has_scorers else data)
+        return super().normalised({"scorers": OWN_SCORER, **data} if is_models else data)
 
     def unused(self) -> set[str]:
         """Return the keys without effect: the keys of other kinds of sources."""

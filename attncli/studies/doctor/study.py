@@ -9,12 +9,10 @@ from torch import Tensor
 
 from attncli.attention import Rules
 from attncli.building import (
-    build_scorer,
+    build_for_inputs,
     formulas_of,
     inputs_of_entry,
-    map_entries,
     random_labels,
-    rules_of_inputs,
     scale_of,
     scoring_of,
     stored_parameters,
@@ -92,7 +90,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         given = options.data, options.mask, options.tokens  # the matrices are scores and weights
         inputs = build_inputs(*given, seed=options.seed, dtype=dtype, device=device, matrices=2, note=progress.note)
         parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
-    return PreparedDoctor(options, [_part(options, *part, device) for part in parts], device, layers, capture)
+    return PreparedDoctor(options, [_part(options, *part) for part in parts], device, layers, capture)
 
 
 def _of_model(
@@ -131,16 +129,9 @@ def _padding_in(batch: object, b: int, m: int) -> Tensor | None:
     return None if mask is None or tuple(mask.shape) != (b, m) else mask == 0
 
 
-def _part(
-    options: DoctorOptions, inputs: Inputs, layer: str | None, padding: Tensor | None, device: torch.device
-) -> CheckedCalls:
-    q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    entries = [with_model_defaults(entry, inputs.call) for entry in options.scorers]
-    scorers = map_entries(
-        entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device)
-    )
+def _part(options: DoctorOptions, inputs: Inputs, layer: str | None, padding: Tensor | None) -> CheckedCalls:
     empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
-    rules = map_entries(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
+    scorers, rules = build_for_inputs(options.scorers, inputs, options.seed, empty_row)
     return CheckedCalls(inputs, layer, padding, scorers, rules)
 
 
