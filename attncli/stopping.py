@@ -149,12 +149,12 @@ class Signals:
 signals = Signals()
 
 
-class Keeping:
+class keep_finished:  # noqa: N801 - in lower case, as contextlib.suppress
     """Context manager that suppresses the interruption by the user if `finished`, the rows so far, is not empty.
 
     Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook. If
     there are none, the exception propagates. In a command, signals then wait until the rows are written, except inside
-    a second `Keeping`, for work that can be left out: a signal leaves it at once.
+    a second `keep_finished`, for work that can be left out: a signal leaves it at once.
     `interrupted` says whether the work was stopped.
     """
 
@@ -180,8 +180,8 @@ class Keeping:
 
 
 def _is_leaving(frame: FrameType | None) -> bool:
-    """Whether the `with` block of a `Keeping` has just ended, so that it would not suppress an exception any more."""
-    return frame is not None and frame.f_code is Keeping.__exit__.__code__
+    """Whether a `with keep_finished(...)` block has just ended, so that no exception would be suppressed any more."""
+    return frame is not None and frame.f_code is keep_finished.__exit__.__code__
 
 
 class Progress:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import attncli as package
-from attncli.stopping import Interrupted, Keeping, Mode, signals
+from attncli.stopping import Interrupted, Mode, keep_finished, signals
 from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
 from tests.studies.bench.small import hurry
 
@@ -423,7 +423,7 @@ def test_a_signal_leaves_out_what_can_be_left_out(
         ([signals.waiting], ["", "", "ended"]),
         ([signals.stepping], ["", "ended"]),
         ([signals.stepping, signals.waiting], ["", ""]),
-        ([signals.stepping, signals.waiting, lambda: Keeping(())], ["Interrupted", ""]),
+        ([signals.stepping, signals.waiting, lambda: keep_finished(())], ["Interrupted", ""]),
     ],
     ids=["loading", "moving files", "working", "writing", "drawing"],
 )
@@ -447,11 +447,11 @@ def test_effects_of_two_signals(modes: Sequence[Any], effects: Sequence[str], mo
 def test_a_signal_between_a_block_and_its_end_is_not_lost() -> None:
     """Python handles a signal at the first line of `__exit__`, too, where an exception would not be suppressed."""
     with signals.handled(), signals.stepping(), signals.waiting():
-        kept = Keeping(())
+        kept = keep_finished(())
         kept.__enter__()
-        signals._handle(signal.SIGINT, SimpleNamespace(f_code=Keeping.__exit__.__code__))  # type: ignore[arg-type]
+        signals._handle(signal.SIGINT, SimpleNamespace(f_code=keep_finished.__exit__.__code__))  # type: ignore[arg-type]
         assert not kept.__exit__(None, None, None)
-        with Keeping(()) as later:
+        with keep_finished(()) as later:
             signals.check()
         assert later.interrupted, "the next work is left out"
 

@@ -34,7 +34,7 @@ from attncli.engine.runs.run_folder import (
 from attncli.engine.runs.settings import settings_of
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.results import STAGES, Result, Row, SweepResult, nan_to_null, single_numbers
-from attncli.stopping import Keeping, signals
+from attncli.stopping import keep_finished, signals
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
@@ -221,7 +221,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
 def _draw(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> None:
     """Write pictures and pages, which `attncli figure` and `report` can make later; a signal leaves out the rest."""
     drawn = set[str]()
-    with Keeping(()):
+    with keep_finished(()):
         for name, write in files.items():
             signals.check()
             write(folder / name)

@@ -26,7 +26,7 @@ from attncli.engine.sweeps.views import drawers_of
 from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
-from attncli.stopping import Keeping, Progress
+from attncli.stopping import Progress, keep_finished
 
 MISSING = "missing"  # the status of a point that was not computed
 NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
@@ -69,7 +69,10 @@ class LoadedSweep:
         folder = (self.resume or begin_sweep(plan.options.name, to, plan.config)).absolute()
         problem = None
         journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
-        with Keeping(journals) as kept, Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
+        with (
+            keep_finished(journals) as kept,
+            Journal(folder, {point.key: point.sweep for point in plan.points}) as journal,
+        ):
             if self.resume is not None:
                 save_config(folder, plan.config)
             done = journal.tally.done

@@ -36,7 +36,7 @@ from attncli.numbers import several
 from attncli.pooling import is_softmax
 from attncli.results import STAGES, Column, Finding, Result, Row, Rows, tensor_name
 from attncli.scorers import SCORERS, Scorer
-from attncli.stopping import Keeping, Progress, signals
+from attncli.stopping import Progress, keep_finished, signals
 from attncli.studies.attention.between import between
 from attncli.studies.attention.columns import (
     COLUMNS,
@@ -195,7 +195,7 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
     if prepared.options.compile:
         _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
     results, parts, options = list[Result](), prepared.parts, prepared.options
-    with Keeping(results) as kept:
+    with keep_finished(results) as kept:
         for part in parts:
             results.append(_run_part(options, part, progress, keeps_scorers=len(parts) == 1))
     result = results[0] if prepared.captured is None else joined_layers(prepared, results)
@@ -229,14 +229,14 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
     """Run all scorers on the inputs of one part. With `keeps_scorers`, an interruption keeps finished scorers."""
     inputs, entries, runs = part.inputs, options.scorers, list[ScorerRun]()
     variances = None if inputs.call is None else variances_of(inputs)
-    with Keeping(runs if keeps_scorers else ()) as kept:
+    with keep_finished(runs if keeps_scorers else ()) as kept:
         for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
             runs.append(_run_scorer(options, part, index, variances))
     _warn_of_numbers(runs, progress)
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
     stages, random = {run.label: run.stages for run in runs}, random_labels(entries, part.scorers)
-    with Keeping(runs if keeps_scorers else ()) as compared:
+    with keep_finished(runs if keeps_scorers else ()) as compared:
         for a, b in itertools.combinations(runs, 2):
             progress.step(len(entries), len(entries), "comparisons")
             names, weights, empty = {"a": a.label, "b": b.label} | part.shared, None, a.empty & b.empty

@@ -28,7 +28,7 @@ from attncli.inputs.device import resolve_device, too_large
 from attncli.results import Result, Row, Rows
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.stopping import Counter, Keeping, Progress, signals
+from attncli.stopping import Counter, Progress, keep_finished, signals
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, BenchFacts, raw_name
 from attncli.studies.bench.implementations import BenchTask, Call, Inputs, disagreement, make_call
 from attncli.studies.bench.measure import (
@@ -130,7 +130,7 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
     options, groups = prepared.options, list(_groups(prepared))
     finished = list[list[TimedTrial]]()
     counter = Counter(sum(map(len, groups)), progress)
-    with Keeping(finished) as kept, on_threads(options.threads):
+    with keep_finished(finished) as kept, on_threads(options.threads):
         for group in groups:
             get_ready(group, prepared, counter)
             time_all(group, prepared.device)

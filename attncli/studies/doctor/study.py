@@ -33,7 +33,7 @@ from attncli.models.loading import load
 from attncli.models.tokens import is_padding
 from attncli.results import CaptureFacts, Result, Row, Rows
 from attncli.scorers import Scorer
-from attncli.stopping import Keeping, Progress
+from attncli.stopping import Progress, keep_finished
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import findings_of
@@ -155,7 +155,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     options, parts = prepared.options, prepared.parts
     records, heads, unjudged = list[Row](), list[Row](), list[str | None]()
     parameters = dict[str, Tensor]()
-    with Keeping(heads) as kept:
+    with keep_finished(heads) as kept:
         for index, part in enumerate(parts):
             progress.step(index, len(parts), part.layer or "heads")
             for position, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):

@@ -25,7 +25,7 @@ from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.numbers import several
 from attncli.results import CaptureFacts, Column, Result, Row, Rows
-from attncli.stopping import Keeping, Progress
+from attncli.stopping import Progress, keep_finished
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
 from attncli.studies.fit.findings import findings_of
@@ -227,7 +227,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     records, parameters = list[Row](), dict[str, Tensor]()
     facts = _facts(prepared)
     reference: Changes | None = None
-    with Keeping(records) as kept:
+    with keep_finished(records) as kept:
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
                 step = partial(_step, progress, names["label"], index, len(entries))

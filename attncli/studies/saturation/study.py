@@ -22,7 +22,7 @@ from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
 from attncli.results import Result, Row
-from attncli.stopping import Keeping, Progress
+from attncli.stopping import Progress, keep_finished
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
@@ -49,7 +49,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
     rows = list[int]()  # the sizes of finished rows
-    with Keeping(rows) as kept, run_parts(prepared, progress) as parts_of:
+    with keep_finished(rows) as kept, run_parts(prepared, progress) as parts_of:
         for point in prepared.points:
             by_scorer = zip(*parts_of(point, partial(_measure, prepared)), strict=True)
             figures.append([{"keys": point.pairs.keys, **_row(_joined(parts))} for parts in by_scorer])

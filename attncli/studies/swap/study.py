@@ -24,7 +24,7 @@ from attncli.models.loading import LoadedModel, load
 from attncli.numbers import number, several
 from attncli.results import Result, Row, Rows
 from attncli.scorers import Scorer
-from attncli.stopping import Counter, Keeping, Progress
+from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.swap.columns import COLUMNS, PLACE, SECONDS, SwapFacts
 from attncli.studies.swap.findings import findings_of
@@ -198,7 +198,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     options, entries, targets = prepared.options, _entries(prepared.options), prepared.targets
     counter = Counter(len(entries) * len(targets) * len(prepared.loaded.batches), progress)
     records, random, references = list[Row](), list[str](), list[Changes]()  # references: of the model's own scorer
-    with Keeping(records) as kept, evaluating(prepared.loaded.model):
+    with keep_finished(records) as kept, evaluating(prepared.loaded.model):
         _verify(prepared)
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):

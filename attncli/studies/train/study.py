@@ -23,7 +23,7 @@ from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
 from attncli.results import Result, Row, Rows, by_label
 from attncli.scorers import SCORERS
-from attncli.stopping import Counter, Keeping, Progress
+from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
 from attncli.studies.train.model import Configuration, Learnt, Recall, learn, points_of
@@ -106,7 +106,11 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
             done[job.name] = learn(model, options, step_done)
 
     set_threads = torch.get_num_threads  # of a new thread; see `share`
-    with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool:
+    with (
+        keep_finished(done) as kept,
+        on_threads(1),
+        ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool,
+    ):
         try:
             for future in as_completed([pool.submit(work, job) for job in jobs]):
                 future.result()

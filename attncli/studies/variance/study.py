@@ -21,7 +21,7 @@ from attncli.common.pairs.study import (
 )
 from attncli.errors import below
 from attncli.results import Result, Row
-from attncli.stopping import Keeping, Progress
+from attncli.stopping import Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
@@ -71,7 +71,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     sizes = _with_densities([point.d for point in points])
     rows = list[int]()  # the sizes of finished rows
     theories = [_theories(prepared, point) for point in points]
-    with Keeping(rows) as kept, run_parts(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
+    with keep_finished(rows) as kept, run_parts(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
         def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
             return reduce(_merged, parts_of(point, partial(_tally, prepared, edges)))
