@@ -200,7 +200,9 @@ def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requ
     }
     for name, index in requested.items():
         known, nouns = axes[name]
-        if isinstance(index, bool) or not isinstance(index, int) or index not in known:
+        if name == "head" and index and part.inputs.heads == [None]:
+            problems.append(Problem(got(index, "there are no heads here", "leave it out"), (name,)))
+        elif isinstance(index, bool) or not isinstance(index, int) or index not in known:
             of = f"of {len(known)} {nouns}" if len(known) > 1 else f"the only {name}"
             expected = f"expected {in_ranges(known)}, {of}"
             problems.append(Problem(got(index, expected), (name,)))
