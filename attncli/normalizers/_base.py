@@ -1,4 +1,4 @@
-"""The base class of normalisers, with the defaults of the facts that one may state, and functions for several."""
+"""The base class of normalisers, with the defaults of the facts that each may state, and functions for several."""
 
 import math
 from collections.abc import Mapping

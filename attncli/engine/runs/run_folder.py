@@ -47,10 +47,10 @@ COMMAND_LINE = OptionNames()
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a run is saved, on whose behalf, and with which further files.
+    """Where a run is saved, with or without pictures and a page, and the command or function that started it.
 
-    `out` is the folder; by default it is outputs/<name>/<started>. `command` is the command line; without it the run
-    belongs to the `function` of Python. `report` adds a page to explore the run.
+    `out` is the folder, by default outputs/<name>/<started>. `report` adds a page to explore the run. `command` is the
+    command line; if it is None, `function` is the function of Python.
     """
 
     out: Path | None = None

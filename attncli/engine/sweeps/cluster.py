@@ -24,17 +24,14 @@ EXPECTED = "expected the address of a Dask scheduler, or its scheduler file"
 
 
 def on_cluster(
-    jobs: Iterable[Job],
-    address: str,
-    one_at_a_time: bool = False,
-    fail_fast: bool = False,
+    jobs: Iterable[Job], address: str, one_at_a_time: bool = False, fail_fast: bool = False
 ) -> Generator[Row]:
-    """Compute points on the workers of a Dask scheduler, which `check_cluster` accepts, and yield their rows.
+    """Compute points on the workers of a Dask scheduler, and yield their rows as they finish.
 
-    `address` is the scheduler's address or scheduler file. If `one_at_a_time`, a point begins after the end of the
-    point before. If a worker dies, Dask computes its points on others. A point that Dask gives up after several dead
-    workers is tried once more, alone: at the end, or at once if `fail_fast`. If it is given up again, its row has the
-    status `died`. Closing the iterator cancels points that have not begun.
+    `address` is the scheduler's address or scheduler file, and has passed `check_cluster`. If `one_at_a_time`, a point
+    begins after the end of the point before. If a worker dies, Dask computes its points on others. A point that Dask
+    gives up after several dead workers is tried once more, alone: at the end, or at once if `fail_fast`. If it is given
+    up again, its row has the status `died`. Closing the iterator cancels points that have not begun.
 
     Raises:
         InputError: Dask is not installed, or the scheduler does not answer.

@@ -135,8 +135,9 @@ def status_of(folder: Path) -> str:
         tally.failures,
         tally.time_left if is_running else "",
     ]
+    line = ", ".join(filter(None, parts))
     is_stopped = is_running is False and tally.finished < tally.total
-    return ", ".join(filter(None, parts)) + f"; stopped; `attncli sweep --resume {folder}` goes on" * is_stopped
+    return f"{line}; stopped; `attncli sweep --resume {folder}` goes on" if is_stopped else line
 
 
 def _name_of(swept: Row) -> str:

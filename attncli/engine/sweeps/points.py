@@ -219,7 +219,7 @@ def _tried(
 ) -> tuple[dict[str, Rows], torch.device]:
     """Prepare points without running them, to find errors such as tensors that do not fit together.
 
-    Prepared are the first MOST_TRIED points and the last one, and of points that differ only in their seed the first.
+    The first MOST_TRIED points and the last one are prepared; of points that differ only in their seed, only the first.
 
     Return the expected rows of each prepared point, by the hash of its config without the seed, and the device of the
     first.

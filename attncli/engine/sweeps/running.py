@@ -60,7 +60,7 @@ class LoadedSweep:
         """Do nothing, since the points were checked when the plan was made."""
 
     def run(self, progress: Progress, to: Destination) -> FinishedRun:
-        """Run all points that are not done, and write the results, without a page.
+        """Run all points that are not done, and write the results; a sweep has no page.
 
         Raises:
             InputError: the folder or the journal cannot be written, or is in use.
@@ -77,9 +77,12 @@ class LoadedSweep:
                 save_config(folder, plan.config)
             done = journal.tally.done
             waiting = [point for point in plan.points if point.key not in done]
-            said = f"{several(len(plan.points), 'point')}{f'; {len(done)} done already' if done else ''}"
-            again = f"; {journal.outdated} done by another version of attncli, which run again"
-            progress.note(said + again * bool(journal.outdated))
+            texts = [several(len(plan.points), "point")]
+            if done:
+                texts.append(f"{len(done)} done already")
+            if journal.outdated:
+                texts.append(f"{journal.outdated} done by another version of attncli, which run again")
+            progress.note("; ".join(texts))
             if waiting:
                 problem = journal_rows(self._rows(waiting, progress), journal, progress, self.fail_fast)
         progress.step(0, 1, "writing the results")
@@ -122,9 +125,8 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
         with closing(rows):
             for row in rows:
                 sweep = journal.add(row)
-                progress.step(
-                    tally.finished, tally.total, ", ".join(filter(None, (tally.failures, tally.time_left))) or "points"
-                )
+                state = ", ".join(filter(None, (tally.failures, tally.time_left)))
+                progress.step(tally.finished, tally.total, state or "points")
                 if fail_fast and row["error"]:
                     return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:

@@ -233,8 +233,8 @@ def _tiles(content: Heatmap, look: HeatmapLook, axes: Sequence[Axes], size: Size
     groups, blocks = content.groups(look), [_block(panel, size, sheet) for panel in content.panels]
     cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(content.panels, blocks, strict=True)]
     by_group: dict[Any, list[Any]] = {group: [] for group in groups}
-    for group, own in zip(groups, cells, strict=True):
-        by_group[group].append(own.compressed())
+    for group, panel_cells in zip(groups, cells, strict=True):
+        by_group[group].append(panel_cells.compressed())
     options: dict[str, Any] = {"is_difference": content.is_difference, "kind": look.colours, "high": look.vmax}
     scales = {group: colour_scale(values, content.stage, **options) for group, values in by_group.items()}
     return [

@@ -24,7 +24,10 @@ Line = tuple[str, Any]  # a name, and a number or a vector
 
 
 def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
-    """Return all steps of an explained query, in at most `most` lines: of the score for as many keys as fit."""
+    """Return all steps of an explained query, in at most `most` lines.
+
+    To fit, the steps of the score are shown for fewer keys.
+    """
     keys = len(explained.keys)
 
     def parts(written: int | None) -> Iterator[RenderableType]:

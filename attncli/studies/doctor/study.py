@@ -87,8 +87,16 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         capture = CaptureFacts(file=captured.path.name, **about)
     else:
         assert options.data is not None, "validated"
-        given = options.data, options.mask, options.tokens  # the matrices are scores and weights
-        inputs = build_inputs(*given, seed=options.seed, dtype=dtype, device=device, matrices=2, note=progress.note)
+        inputs = build_inputs(
+            options.data,
+            options.mask,
+            options.tokens,
+            seed=options.seed,
+            dtype=dtype,
+            device=device,
+            matrices=2,  # scores and weights
+            note=progress.note,
+        )
         parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
     return PreparedDoctor(options, [_part(options, *part) for part in parts], device, layers, capture)
 

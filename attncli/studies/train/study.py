@@ -60,10 +60,10 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
         with collector.under("scorers", index):
             build_normalizer(entry)
             configurations += [Configuration(index, entry, d) for d in options.d]
-            scale = [outline(entry, d, d).scale_of() for d in options.d][-1]
-            if isinstance(scale, str):
-                expected = "this study scores all symbols at once, not m keys"
-                raise InputError.of(got(scale, expected, "use a number"), ["scale"])
+            for scale in [outline(entry, d, d).scale_of() for d in options.d]:
+                if isinstance(scale, str):
+                    expected = "this study scores all symbols at once, not m keys"
+                    raise InputError.of(got(scale, expected, "use a number"), ["scale"])
             if entry.parameters is not None or entry.scorer not in SCORERS:  # a user's scorer may fail
                 for d in options.d:
                     scorer = build_scorer(entry, d, d, options.seed, dtype)
@@ -132,8 +132,9 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrup
     """
     options, records, curves = prepared.options, list[Row](), dict[str, Tensor]()
     parameters = {**prepared.parameters}
-    for job in [job for job in prepared.configurations if job.name in finished]:
-        learnt = finished[job.name]
+    for job in prepared.configurations:
+        if (learnt := finished.get(job.name)) is None:
+            continue
         records += rows_of(job, learnt, options.steps)
         curves |= {f"{job.name}/{name}": curve for name, curve in learnt.curves.items()}
         for seed, state in enumerate(learnt.states):
