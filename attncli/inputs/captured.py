@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attncli.attention import EmptyRow, at_least_float32, computing_dtype
 from attncli.config.tensors import CapturedData
-from attncli.errors import Collector, InputError, below, did_you_mean, got, in_ranges
+from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import TensorFile, broken, problem
 from attncli.inputs.masks import without_infinities
@@ -173,8 +173,10 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         InputError: the file, a layer or a head is missing, or a layer cannot be recomputed. The paths in the error are
             relative to the key `data`.
     """
-    with below("capture"):
+    try:
         captured = read_captured(Path(data.capture))
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, ["capture"]) from error
     collector, calls = Collector(), dict[str, AttentionCall]()
     wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
     if data.layer is not None:
@@ -183,13 +185,18 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         wanted = [(["layers", index], name) for index, name in enumerate(data.layers)]
     elif not wanted:
         problems = "; ".join(f"{name}: {entry['problem']}" for name, entry in captured.layers.items())
-        raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {problems}', ["capture"])
+        reason = problems or "it has no layers"
+        raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {reason}', ["capture"])
     for path, layer in wanted:
-        with collector.under(*path):
-            call = captured.read(layer)
+        with collector.under():
+            try:
+                call = captured.read(layer)
+            except InputError as error:
+                is_damaged = bool(error.problems[0].path)  # the file or one of its tensors
+                raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else path) from error
             if call.name in calls:
                 expected = f"the layer {call.name}, which is there already; expected each once"
-                raise InputError.of(got(layer, expected))
+                raise InputError.of(got(layer, expected), path)
             calls[call.name] = call
     collector.check()
     for index, head in enumerate(data.heads or []):
