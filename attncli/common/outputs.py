@@ -45,7 +45,7 @@ amount = partial(Column, format=short, least=1e-5)
 change = partial(Column, format=short, signed=True)
 similarity = partial(Column, format=short, signed=True, most=1)
 ANY = (
-    amount("relative_l2", "relative\nL2", "L2 norm of the change of the main output, over that of the own one."),
+    amount("relative_l2", "relative\nL2", "L2 norm of the change of the main output, over the norm of the original."),
     amount("largest", "largest\nchange", "Largest absolute change of the main output."),
 )
 METRIC = (
@@ -54,7 +54,7 @@ METRIC = (
     Column("metric_change_se", "±", "Standard error of the change of the metric, over the batches.", "", short),
 )
 PREDICTIONS = (
-    amount("kl", "KL", "Mean KL divergence of the new prediction from the own one.", "nats"),
+    amount("kl", "KL", "Mean KL divergence of the new prediction from the original one.", "nats"),
     Column(
         "top1_agreement",
         "top-1\nagreement",
@@ -72,10 +72,12 @@ LANGUAGE_COLUMNS = (
     *PREDICTIONS,
 )
 STATES = (
-    similarity("token_cosine", "token\ncosine", "Mean cosine similarity of new and own states of tokens."),
-    similarity("pooled_cosine", "pooled\ncosine", "Mean cosine similarity of new and own pooled states."),
+    similarity("token_cosine", "token\ncosine", "Mean cosine similarity of new and original states of tokens."),
+    similarity("pooled_cosine", "pooled\ncosine", "Mean cosine similarity of new and original pooled states."),
     similarity(
-        "rank_correlation", "rank\ncorrelation", "Spearman correlation of new and own similarities of pairs of texts."
+        "rank_correlation",
+        "rank\ncorrelation",
+        "Spearman correlation of new and original similarities of pairs of texts.",
     ),
 )
 OF_KIND: Mapping[OutputKind, tuple[Column, ...]] = {

@@ -4,6 +4,7 @@ A package lists `quarter = "its.module:Quarter"` under the group `attncli.scorer
 """
 
 import functools
+import itertools
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -54,13 +55,15 @@ def listing_of(name: str, kind: str, *, is_built_in: bool) -> ListedClass | None
 
 @functools.lru_cache(maxsize=1)
 def _scan(path: tuple[str, ...]) -> Sequence[ListedClass]:
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    with suppress(Exception):  # damaged metadata of any package must not end a run
-        points = entry_points()
-        kinds = [(point, kind) for group, kind in GROUPS.items() for point in points.select(group=group)]
-        return sorted(ListedClass(p.name, kind, p.dist.name, _target(p.value)) for p, kind in kinds if p.dist)
-    return []
+    by_package = dict[str, list[ListedClass]]()  # the first copy of a package on the path counts
+    for package in distributions():
+        with suppress(Exception):  # damaged metadata of a package must not end a run, nor hide other packages
+            if points := [point for point in package.entry_points if point.group in GROUPS]:
+                classes = [ListedClass(p.name, GROUPS[p.group], package.name, _target(p.value)) for p in points]
+                by_package.setdefault(package.name, classes)
+    return sorted(itertools.chain(*by_package.values()))
 
 
 def _target(value: str) -> str:

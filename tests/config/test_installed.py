@@ -215,10 +215,11 @@ def test_options_that_yaml_cannot_hold(here: Path, site: Path) -> None:
     assert attncli("scorers").stderr.startswith(message)
 
 
-def test_damaged_metadata_of_a_package_ends_no_run(site: Path) -> None:
+@pytest.mark.usefixtures("quarter")
+def test_damaged_metadata_of_a_package_ends_no_run_and_hides_no_other_package(site: Path) -> None:
     (site / "damaged-1.dist-info").mkdir()
     (site / "damaged-1.dist-info" / "entry_points.txt").write_text("[attncli.scorers]\nno value\n")
-    assert scorer_names() == sorted(SCORERS)
+    assert scorer_names() == sorted([*SCORERS, "quarter"])
     good("scorers", "dot")
 
 
