@@ -82,10 +82,10 @@ def as_line(text: str) -> str:
     return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:half]} … {shown[-half:]}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the names joined by commas; after MOST_LISTED names only how many more there are."""
-    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    return ", ".join(shortened(name) for name in names[:MOST_LISTED]) + more
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
+    """Return the names joined by commas; after `most` names only how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(shortened(name) for name in names[:most]) + more
 
 
 def in_ranges(numbers: Sequence[int]) -> str:

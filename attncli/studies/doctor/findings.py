@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from attncli.errors import listed
 from attncli.numbers import number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.doctor.checks import CHECKS, FEWEST_IN_SIGHT, FEWEST_KEYS, FEWEST_QUERIES, Check
@@ -38,11 +39,10 @@ def findings_of(result: Result) -> list[Finding]:
 def _sentence(check: Check, rows: Sequence[Row], heads: int, result: Result) -> str:
     """Return a sentence with the heads that the check found, the most extreme first, and the finding's meaning."""
     named = [f"{name} ({number(row['value'], 2)})" for row in _ranked(rows, check) if (name := place(row, result))]
-    first = ", ".join(named[:MOST_NAMED]) or f"{number(rows[0]['value'], 2)}"
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    extreme = listed(named, MOST_NAMED) or number(rows[0]["value"], 2)
     count = f" in {len(rows)} of {several(heads, 'head')}" if all(row["head"] is not None for row in rows) else ""
     fault = "fault, " if check.kind == "fault" else ""
-    return f"{fault}{check.key}{count}: {first}{more}. {check.meaning}"
+    return f"{fault}{check.key}{count}: {extreme}. {check.meaning}"
 
 
 def _ranked(rows: Sequence[Row], check: Check) -> list[Row]:
@@ -59,8 +59,7 @@ def _untold(result: Result) -> Iterator[Finding]:
     layers = DoctorFacts.of(result).unjudged
     if layers:
         numbers = [str(result.layers[layer]) for layer in layers if layer is not None]
-        more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
-        where = f" in layer{'s' * (len(numbers) > 1)} {', '.join(numbers[:MOST_NAMED])}{more}" if numbers else ""
+        where = f" in layer{'s' * (len(numbers) > 1)} {listed(numbers, MOST_NAMED)}" if numbers else ""
         some = any(row["uniform"] is not None for row in result.heads if row["layer"] in layers)
         few = f"fewer than {FEWEST_QUERIES} queries have finite weights on {FEWEST_IN_SIGHT} keys or more"
         text = f"Cannot tell more than faults{' of some heads' * some}{where}: {few}, or none on {FEWEST_KEYS} or more."

@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from attncli.config.scorer_entries import MODEL
+from attncli.errors import listed
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label
 from attncli.studies.fit.columns import BEFORE, FitFacts
@@ -79,10 +80,9 @@ def _of_keys_alone(rows: Sequence[Row], result: Result) -> list[Finding]:
     hardly = sorted((row for row in heads if row["kl"] < HARDLY), key=lambda row: row["kl"])
     if not hardly:
         return []
-    names = ", ".join(_named(row, result) for row in hardly[:MOST_NAMED])
-    more = f" and {len(hardly) - MOST_NAMED} more" if len(hardly) > MOST_NAMED else ""
+    names = listed([_named(row, result) for row in hardly], MOST_NAMED)
     count = f"{len(hardly)} of {several(len(heads), 'head')}"
-    text = f"{count} hardly look at their queries: with w . k they are less than {HARDLY} nats off: {names}{more}."
+    text = f"{count} hardly look at their queries: with w . k they are less than {HARDLY} nats off: {names}."
     return [Finding(text, None, {"count": len(hardly)})]
 
 

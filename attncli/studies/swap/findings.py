@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from attncli.config.plans import PLAN
 from attncli.config.scorer_entries import MODEL
+from attncli.errors import listed
 from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.swap.columns import SwapFacts
@@ -45,9 +46,8 @@ def _of_label(label: str, rows: Sequence[Row], result: Result, none: dict[object
     is_comparable = not (facts.metric or is_plan)
     worse = [row for row in rows if _is_worse(row, none.get(_place(row)), key)] if is_comparable else []
     if worse:
-        first = ", ".join(_named(row, result) for row in worse[:MOST_NAMED])
-        more = f" and {len(worse) - MOST_NAMED} more" if len(worse) > MOST_NAMED else ""
-        texts.append(f"worse than no attention in {first}{more}")
+        names = listed([_named(row, result) for row in worse], MOST_NAMED)
+        texts.append(f"worse than no attention in {names}")
     name = in_sentence(label, result.random) + (f" ({result.formulas[label]})" if is_plan else "")
     return Finding(f"{name}: {'; '.join(texts) or 'no result'}.", label, numbers)
 
@@ -89,14 +89,11 @@ def _of_references(result: Result, groups: dict[str, list[Row]]) -> list[Finding
         rows = [row for row in groups.get(UNIFORM, ()) if row["by"] == by and row["relative_l2"] is not None]
         hardly = [row for row in rows if row["relative_l2"] < HARDLY]
         if len(rows) > 1 and hardly:
-            names = ", ".join(_named(row, result) for row in hardly[:MOST_NAMED])
-            more = f" and {len(hardly) - MOST_NAMED} more" if len(hardly) > MOST_NAMED else ""
+            names = listed([_named(row, result) for row in hardly], MOST_NAMED)
             text = (
                 f"{len(hardly)} of {several(len(rows), by)} may as well have uniform weights, which change the output"
             )
-            findings.append(
-                Finding(f"{text} by less than {100 * HARDLY:g} %: {names}{more}.", None, {"count": len(hardly)})
-            )
+            findings.append(Finding(f"{text} by less than {100 * HARDLY:g} %: {names}.", None, {"count": len(hardly)}))
     return findings
 
 
