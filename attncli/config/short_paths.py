@@ -29,10 +29,14 @@ def applied(
     """
     collector, full = Collector(), dict[int, list[Override]]()
     data = {} if data is None and overrides else data
-    if isinstance(data, dict) and SCORER in data and SCORERS not in data:
+    if isinstance(data, dict) and SCORERS not in data:
         data = {SCORERS if key == SCORER else key: value for key, value in data.items()}
+        overrides = [
+            replace(override, path=(SCORERS, *override.path[1:])) if override.path[0] == SCORER else override
+            for override in overrides
+        ]
     names = {override.path[0] for override in overrides if override.may_be_short}
-    for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path != (SCORERS,)):
+    for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path not in ((SCORERS,), (SCORER,))):
         with collector.under():
             data, full[index] = _with_full_paths(overrides[index], data, model, names)
             for override in full[index]:
@@ -65,8 +69,6 @@ def _with_full_paths(
         raise InputError.of(_ambiguous(change, paths + entries), where=where)
     if paths:
         return data, [replace(change, path=paths[0])]
-    if key == SCORER and SCORERS not in data:
-        return data, [replace(change, path=(SCORERS, *change.path[1:]))]
     if model is None or key in model.keys_in_yaml():
         return data, [change]
     return _of_scorers(change, data, model, names)

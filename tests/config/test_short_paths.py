@@ -45,6 +45,18 @@ def test_every_scorer_with_the_option_has_it(
     assert found(tmp_path, DATA + text, *sets, key=key) == expected
 
 
+@pytest.mark.parametrize(
+    ("scorer", "sets", "expected"),
+    [
+        ("{scorer: additive, num_hiddens: 5}", ["scorer.num_hiddens=3"], [3]),
+        ("{scorer: additive, num_hiddens: 5}", ["scorer=additive"], [8]),
+        ("dot", ["num_hiddens=3", "scorer=additive"], [3]),
+    ],
+)
+def test_scorer_is_another_name_of_scorers(tmp_path: Path, scorer: str, sets: list[str], expected: list[int]) -> None:
+    assert found(tmp_path, f"{DATA}scorer: {scorer}\n", *sets, key="num_hiddens") == expected
+
+
 def test_keys_of_the_study_come_first(tmp_path: Path) -> None:
     """`num_hiddens` is a key of bench, `seed` and `dtype` are keys of all studies, and `bias` is one of the data."""
     bench = options_of(tmp_path, "study: bench\nscorers: [additive]\n", "num_hiddens=[16]")
