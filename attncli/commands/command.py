@@ -82,7 +82,7 @@ class LateCommand(PlainHelp, TyperCommand):
             if isinstance(error.__cause__, ValidationError):
                 wrong = error.__cause__.errors()[0]
                 _, is_choice, names = wrong["msg"].partition(CHOICES)
-                expected = wrong["msg"].removeprefix("Input ").partition(",")[0]
+                expected = f"expected {wrong['msg'].removeprefix('Input should be ').partition(',')[0]}"
                 if is_choice:
                     expected = did_you_mean(wrong["input"], [name.strip(" '.") for name in names.split(",")])
                 error.message = got(wrong["input"], expected)

@@ -68,7 +68,7 @@ def test_a_mistake_in_options_is_one_line(command: str, suggestion: str) -> None
 
 def test_an_unknown_command_and_no_command() -> None:
     assert refusal("foo") == "attncli: no such command 'foo'; see attncli --help"
-    assert refusal("heatmap", "d2l", "--head", "x") == '--head: got "x"; should be a valid integer'
+    assert refusal("heatmap", "d2l", "--head", "x") == '--head: got "x"; expected a valid integer'
     result = attncli()
     assert "Usage: attncli" in result.stdout + result.stderr
 

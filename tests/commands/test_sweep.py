@@ -297,8 +297,8 @@ def test_how_many_points_run_at_a_time(here: Path, monkeypatch: pytest.MonkeyPat
 
 def test_what_is_no_number() -> None:
     start = ("sweep", "d2l", "--over", "seed=0,1")
-    assert refusal(*start, "--jobs", "two") == '--jobs: got "two"; should be a valid integer'
-    assert refusal(*start, "--timeout", "nan") == '--timeout: got "nan"; should be greater than or equal to 0.01'
+    assert refusal(*start, "--jobs", "two") == '--jobs: got "two"; expected a valid integer'
+    assert refusal(*start, "--timeout", "nan") == '--timeout: got "nan"; expected greater than or equal to 0.01'
 
 
 def test_the_order_of_axes_is_that_of_the_command_line(here: Path) -> None:
