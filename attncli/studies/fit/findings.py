@@ -29,7 +29,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
     heads, whole = [row for row in rows if row["by"] == "head"], [row for row in rows if row["by"] == "all"]
     key = "kl" if heads[0]["kl"] is not None else "output_l2"
     unit = " nats" if key == "kl" else " of the output"
-    before, after = middle(heads, key + BEFORE), middle(heads, key)
+    before, after = median_of(heads, key + BEFORE), median_of(heads, key)
     worst = max(heads, key=lambda row: row[key] or 0.0)
     numbers: Row = {f"{key}{BEFORE}": before, key: after, "worst": worst[key]}
     texts = [*_options(label, result, numbers)]
@@ -47,15 +47,15 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
             shown = [_amount(value, main) for value in (new, old)]
             texts.append(f"inside the model it changes the {quantity} by {shown[0]}, unfitted by {shown[1]}")
             numbers |= {main + BEFORE: old, main: new}
-    held_out, trained = middle(heads, "kl"), middle(heads, "kl_train")
+    held_out, trained = median_of(heads, "kl"), median_of(heads, "kl_train")
     if trained and held_out and before != after and held_out > OVERFITTED * trained:
         times = number(held_out / trained, 2)
         texts.append(f"held-out texts are {times} times as far off as those in training: give more texts")
     return Finding(f"{label}: {'; '.join(texts)}.", label, numbers)
 
 
-def middle(rows: Sequence[Row], key: str) -> Any:
-    """Return the median of a column over rows that have a number, None without any."""
+def median_of(rows: Sequence[Row], key: str) -> Any:
+    """Return the median of a column over the rows with a finite number in it; None if there are none."""
     numbers = finite(row.get(key) for row in rows)
     return median(numbers) if numbers else None
 

@@ -12,7 +12,7 @@ from attncli.results import LABEL, Result, Row, by_label
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, PARAMETERS, TOP1, FitFacts
-from attncli.studies.fit.findings import middle
+from attncli.studies.fit.findings import median_of
 
 FEWEST = 8  # rows of a table that always have room
 WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergence of a head.")
@@ -20,7 +20,8 @@ WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergenc
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the medians over heads, then the divergence of each head (all figures if `most` is None)."""
-    facts, main = FitFacts.of(result), FitFacts.of(result).main
+    facts = FitFacts.of(result)
+    main = facts.main
     heads = sum(len(layer.heads) for layer in facts.fitted.layers.values())
     fitted = f"{several(heads, 'head')} of {several(len(result.layers), 'layer')}"
     texts = f"{several(facts.texts, 'text')} to learn from, {facts.held_out} held out"
@@ -53,14 +54,12 @@ def _summary(result: Result, main: str | None) -> list[Row]:
     """Return a row for each label: medians over heads, the largest divergence, and the whole model's main column."""
     rows = list[Row]()
     for label, of_label in by_label(result.records).items():
-        heads, whole = (
-            [row for row in of_label if row["by"] == "head"],
-            [row for row in of_label if row["by"] == "all"],
-        )
+        heads = [row for row in of_label if row["by"] == "head"]
+        whole = [row for row in of_label if row["by"] == "all"]
         row: Row = {"label": label, "parameters": heads[0]["parameters"]}
-        row |= {key: middle(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
+        row |= {key: median_of(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
         row |= {"worst": max(finite(each["kl"] for each in heads), default=None)}
-        row |= {"top1_agreement": middle(heads, "top1_agreement")}
+        row |= {"top1_agreement": median_of(heads, "top1_agreement")}
         for key in (main + BEFORE, main) if main is not None and whole else ():
             row[key] = whole[0][key]
         rows.append(row)
