@@ -47,7 +47,7 @@ def loadable(
 ) -> tuple[dict[str, type[M]], list[Problem]]:
     """Return the models of all scorers or normalisers by name, and the problems of packages that cannot be used.
 
-    `known` has the models of the built-in ones, which are there even if a package has one of their names, too.
+    `known` has the models of the built-in ones. They are returned even if a package lists one of their names, too.
     """
     models, problems = {**known}, list[Problem]()
     for name in names_of(kind):

@@ -12,7 +12,7 @@ from attncli.config.scorer_entries import ONCE
 from attncli.config.short_forms import all_option_paths, is_known, option_paths, scorer_of
 from attncli.errors import Collector, InputError, dotted
 
-SCORERS, SCORER = "scorers", "scorer"  # the key of the entries, and its other name, which becomes the first
+SCORERS, SCORER = "scorers", "scorer"  # the key of the entries, and its other name, which is replaced
 
 
 def applied(

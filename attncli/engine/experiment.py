@@ -97,7 +97,7 @@ class LoadedExperiment:
         """
         options = self.options
         with isolated(self.document):
-            free_place(options.name, to)  # before the work that preparing may be
+            free_place(options.name, to)  # before preparing, which may take long
             prepared = self.prepare(progress)
             with new_folder(options.name, to) as folder:
                 result, verdicts = self.work(prepared, progress)

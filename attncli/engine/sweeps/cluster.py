@@ -68,7 +68,7 @@ def check_cluster(address: str, note: Callable[[str], None]) -> None:
                 f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
             )
             raise InputError.of(message, where=OPTION) from error
-        here, versions = code_version(), client.run(code_version, on_error="return")  # beside the tasks
+        here, versions = code_version(), client.run(code_version, on_error="return")  # runs beside tasks
         if wrong := {worker: version for worker, version in versions.items() if version != here}:
             others = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
             message = f"got workers with another attncli: {others}; expected {here} on all of them"

@@ -144,7 +144,7 @@ def runs_figure(
 
 
 def check_look(look: Look, config: Row | None = None, columns: Iterable[Column] = ()) -> None:
-    """Raise InputError for a size with too many dots, a wrong font or colour map, and for words unknown in a config.
+    """Raise InputError for a size with too many dots, a wrong font or colour map, or words unknown in the config.
 
     Words may be texts of pictures in general, of the config and of its study's columns. The tokens of a captured model
     are not known yet.

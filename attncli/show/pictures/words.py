@@ -1,4 +1,4 @@
-"""The user's words in pictures: texts that no picture has are refused."""
+"""Check the words that replace texts of pictures: texts that no picture has are refused."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -7,7 +7,7 @@ from attncli.config.looks import Look
 from attncli.errors import InputError, Problem, did_you_mean, got, shortened
 
 WORD = re.compile(r"[^\W\d_]+")
-# The words of all pictures but those in names of columns, labels and tokens.
+# The words in the texts of all pictures, except names of columns, labels and tokens.
 WORDS = frozenset(
     WORD.findall("""
     a accuracy Adam after all All and are Associative at attention backward bands bars Batch batch before beyond bias

@@ -295,7 +295,7 @@ def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Steps, Tensor | 
 
 
 def _split(what: str, made: Mapping[str, Any], m: int) -> Steps:
-    """Return the steps that a scorer or normaliser made; the last, the score or weight itself, gives its formula.
+    """Return the steps of a scorer or normaliser. The last step is the score or the weight: only its name is kept.
 
     Raises:
         InputError: a step has a shape that does not fit 1 query and m keys.

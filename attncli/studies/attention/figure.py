@@ -32,7 +32,7 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
             return heatmap_figure(weights, look, labels=labels, indices=heads, note=note)
 
         drawers["heatmaps"] = partial(draw, None, note)
-        for label in weights.tensors:  # with the same notes, which would be repeated
+        for label in weights.tensors:  # without their notes, which are the same
             if label != look.minus:
                 drawers[f"heatmap_{label}"] = partial(draw, [label], ignore_note)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):

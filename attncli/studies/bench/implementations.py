@@ -164,7 +164,7 @@ def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | Non
         else:
             weights = task.normalizer(scores)
             reference = weights @ values, weights
-    upcast = in_catalogue and task.implementation in ("attncli", "compiled", "linear")  # they use float32 at least
+    upcast = in_catalogue and task.implementation in ("attncli", "compiled", "linear")  # at least in float32
     tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
     if measure != "scores":  # the absolute error of a score is the relative error of its weight
         tolerance *= 1.0 + float(scores.abs().max())

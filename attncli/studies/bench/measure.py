@@ -23,7 +23,7 @@ from attncli.studies.bench.plan import Case
 COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024
 
-MOST_PAIRS = 2**26  # with measured memory on the CPU: the profiler's log of many tiles takes more memory than the tiles
+MOST_PAIRS = 2**26  # if memory is measured on the CPU: the profiler's log of more tiles takes more memory than they do
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # silences the profiler's library, which logs its start on stderr
 
 BLOCK = 0.01  # seconds that an implementation is called for in each round, at least

@@ -31,7 +31,10 @@ OPTION_FOR = {"scale": lambda factor: factor, "sigma": lambda factor: (2.0 * fac
 
 
 class KeysAlone(Scorer):
-    """w . k"""
+    """w . k
+
+    The reference `keys_alone`: the scores of a key are the same for each query.
+    """
 
     sizes_may_differ = True
     stacks_over_heads = True
@@ -41,7 +44,7 @@ class KeysAlone(Scorer):
         self.w = nn.Parameter(torch.zeros(key_size))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the scores (..., n, m), the same for each query: how far one gets without looking at it."""
+        """Return the scores (..., n, m)."""
         scores = keys @ self.w[..., None]  # ... m 1
         return scores.mT.expand(*queries.shape[:-1], keys.shape[-2])
 

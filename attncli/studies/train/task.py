@@ -80,7 +80,7 @@ def chance_level(keys: int, classes: int) -> float:
 def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:
     """Yield the sequences of each step, without end."""
     randomness, numbers = sources(options, "batches"), options.batch * options.vocabulary
-    steps = max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)  # to draw at once, alike on every machine
+    steps = max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)  # drawn at once, equally many on every machine
     while True:
         drawn = _draw(options, randomness, device, options.keys, steps, options.batch)
         yield from (Batch(*(part[:, step] for part in drawn)) for step in range(steps))
