@@ -281,14 +281,16 @@ def _make(entry: ScorerEntry, query_size: int, key_size: int) -> Scorer:
     if entry.module is not None:
         return scorer_of_module(copy.deepcopy(entry.module))
     try:
-        return with_facts(entry.implementation)(query_size, key_size, **entry.options)
+        scorer = with_facts(entry.implementation)(query_size, key_size, **entry.options)
+        scorer.state_dict()  # fails if a user's class lacks `super().__init__()`
+        return scorer
     except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's own class may raise anything
         message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
         if entry.scorer in SCORERS:  # it can be too large only
             message = f"got options that make {entry.scorer} too large for torch; use smaller ones"
-        elif isinstance(error, TypeError):
+        elif isinstance(error, TypeError | AttributeError):
             message += f"; expected {SIGNATURE}"
         raise InputError.of(message) from error
 

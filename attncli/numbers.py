@@ -110,7 +110,10 @@ def row_name(where: dict[str, Any]) -> str:
 
 
 def ranges_in(text: str) -> list[range] | None:
-    """Return the ranges in text such as `0,5-7`; None if the text is anything else, such as `7-5`."""
-    parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
+    """Return the ranges in text such as `0,5-7`; None if the text is anything else, such as `7-5`.
+
+    Numbers have six digits at most: no model has more layers or heads, and lists of the numbers stay small.
+    """
+    parts = [re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part) for part in text.split(",")]
     ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
     return ranges if all(parts) and all(ranges) else None

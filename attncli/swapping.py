@@ -83,7 +83,7 @@ class Swap(Watch):
         seed: int = 0,
         known: Mapping[str, int] | None = None,
     ) -> None:
-        chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": seed}, {})
+        chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": listed(seed)}, {})
         super().__init__(model)
         self.layers, self.heads, self._known = chosen.layers, chosen.heads, known or {}
         self.entry = None if isinstance(entry, str) and entry == ZERO else entry_of(entry)
@@ -272,7 +272,9 @@ class _Chosen(Model):
 
 
 def listed(value: Any) -> Any:
-    """Return a collection as a list, with numbers of NumPy as numbers; anything else, such as text, unchanged."""
+    """Return a collection as a list; numbers of NumPy become numbers, and anything else, such as text, is unchanged."""
+    if isinstance(value, np.generic):
+        return value.item()
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping | Tensor):
         return value
     return [item.item() if isinstance(item, np.generic) else item for item in value]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.errors import in_bytes
-from attncli.numbers import distinct, duration, exact, number, percent, sizes
+from attncli.numbers import distinct, duration, exact, number, percent, ranges_in, sizes
 
 CASES: dict[str, tuple[Any, dict[Any, str]]] = {
     "four digits": (number, {
@@ -71,3 +71,8 @@ def test_two_values_have_as_many_digits_as_tell_them_apart() -> None:
 
 def test_sizes_are_those_that_all_records_share() -> None:
     assert sizes([{"keys": 64, "rows": 2000}, {"keys": 64, "rows": 1999}]) == ["64 keys"]
+
+
+def test_ranges_are_of_numbers_whose_list_fits_into_memory() -> None:
+    assert ranges_in(" 0, 5-7") == [range(1), range(5, 8)]
+    assert [ranges_in(text) for text in ("7-5", "0-", "a", "-1", "0-99999999999", "9" * 5000)] == [None] * 6

@@ -231,6 +231,8 @@ def default_name(path: Path) -> str:
 
 def _missing(path: Path) -> str:
     """Return the message for a config that does not exist, with the file or built-in experiment that may be meant."""
+    if path.is_symlink():
+        return "a link to a file that is not there"
     if path.name == RESULTS:
         return f"no such file; to run an experiment again, name the {CONFIG} in its run folder"
     names = {Path(name).name: name for name in builtin_names()}

@@ -50,5 +50,6 @@ def read_config(path: Path) -> bytes:
     with open_file(path) as file:
         content = file.read(LARGEST_CONFIG + 1)
     if len(content) > LARGEST_CONFIG:
-        raise OSError(errno.EFBIG, f"it has more than {in_bytes(LARGEST_CONFIG)}", str(path))
+        cure = "put large tensors into files of their own, such as .npz"
+        raise OSError(errno.EFBIG, f"it has more than {in_bytes(LARGEST_CONFIG)}; {cure}", str(path))
     return content

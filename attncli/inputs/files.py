@@ -100,7 +100,7 @@ class TensorFile:
                 raise problem(path, f"expected a file ending in {', '.join(FORMATS)}")
             entries = FORMATS[path.suffix.lower()](path)
         if not entries:
-            raise problem(path, "holds no tensors; expected at least one")
+            raise problem(path, "holds no tensors of real numbers; expected at least one")
         if any(name and len(name) > LONGEST_TENSOR_NAME for name in entries):
             raise problem(
                 path, f"holds a tensor with a name of more than {LONGEST_TENSOR_NAME} characters", "rename it"
@@ -125,7 +125,7 @@ class TensorFile:
             elif not known:
                 message, cure = "holds one tensor without a name", "leave tensor out"
             else:
-                message, cure = "holds no tensor of this name", did_you_mean(name, known)
+                message, cure = "holds no tensor of real numbers with this name", did_you_mean(name, known)
             raise InputError.of(got(name, f"{show(self.path.name)} {message}", cure), ["tensor"])
         return self.read_all([name])[name]
 

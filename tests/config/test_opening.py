@@ -37,13 +37,19 @@ def test_names_that_no_file_has(name: str, here: Path) -> None:
         open_file(Path(name))
 
 
+def test_a_link_to_nowhere_is_no_name_of_itself(here: Path) -> None:
+    Path("x.yaml").symlink_to("nowhere.yaml")
+    assert refusal("check", "x.yaml") == "x.yaml: a link to a file that is not there"
+
+
 def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "LARGEST_CONFIG", len(EXPERIMENT))
     Path("x.yaml").write_bytes(EXPERIMENT)
     assert read_config(Path("x.yaml")) == EXPERIMENT
     Path("x.yaml").write_bytes(EXPERIMENT + b"\n")
     assert refusal("check", "x.yaml") == (
-        f"x.yaml: cannot be read: it has more than {len(EXPERIMENT)} bytes; expected a YAML file"
+        f"x.yaml: cannot be read: it has more than {len(EXPERIMENT)} bytes; put large tensors "
+        "into files of their own, such as .npz; expected a YAML file"
     )
 
 

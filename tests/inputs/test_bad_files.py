@@ -47,7 +47,7 @@ SAVE = "save tensors alone, for instance model.state_dict(), with torch.save or 
 ENDINGS = "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"
 ARRAY = "expected real numbers; save an array of numbers"
 DENSE = "expected real numbers; save it dense, as float32"
-NOTHING = "holds no tensors; expected at least one"
+NOTHING = "holds no tensors of real numbers; expected at least one"
 
 OTHER_KINDS = [
     ("q.npz", PT, NOTHING),

@@ -188,7 +188,11 @@ NAMES = {"queries": QUERIES, "keys": KEYS}
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        (NAMES, "querys", 'tensor: got "querys"; "q.pt" holds no tensor of this name; did you mean `queries`?'),
+        (
+            NAMES,
+            "querys",
+            'tensor: got "querys"; "q.pt" holds no tensor of real numbers with this name; did you mean `queries`?',
+        ),
         (
             {"\x1b[31mred": KEYS, "keys": KEYS},
             None,

@@ -172,7 +172,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], objec
     "heads that groups do not divide": (in_groups_of_three, "do not fit"),
     "truth values": (lambda _, tensors: tensors.update({"first.output": tensors["first.output"] > 0}), "do not fit"),
     "nothing": (lambda _, tensors: tensors.update({name: each[:0] for name, each in tensors.items()}), "do not fit"),
-    "no values": (lambda _, tensors: tensors.pop("first.values"), "holds no tensor of this name"),
+    "no values": (lambda _, tensors: tensors.pop("first.values"), "holds no tensor of real numbers with this name"),
 }
 
 

@@ -150,6 +150,9 @@ def test_layers_and_heads_may_be_numbers_of_numpy() -> None:
     with torch.no_grad(), attncli.Swap({np.int64(1): {"heads": {np.int64(0): "zero"}}}) as swap:
         model(x)
     assert list(swap.swapped) == ["second"]
+    with torch.no_grad(), attncli.Swap("additive", layers=np.int64(1), seed=np.int64(2)) as swap:  # type: ignore[arg-type]
+        model(x)
+    assert list(swap.swapped) == ["second"]
 
 
 @pytest.mark.parametrize(
