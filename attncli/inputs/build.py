@@ -291,6 +291,8 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
     """Raise an InputError if `tokens` names queries or keys, tensors of the given shapes, but not each row."""
+    is_one_list = tokens.queries is not None and tokens.queries == tokens.keys and queries[-2] != keys[-2]
+    cure = "; name them apart: {queries: [...], keys: [...]}" if is_one_list else ""
     problems = list[Problem]()
     for side, names, (b, *_, rows, _) in (("queries", tokens.queries, queries), ("keys", tokens.keys, keys)):
         nested = any(isinstance(name, list) for name in names or ())
@@ -300,7 +302,7 @@ def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, 
             continue
         for index, row in enumerate([] if names is None else names if nested else [names]):
             if len(row) != rows:
-                message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {rows}, one per row"
+                message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {rows}, one per row{cure}"
                 problems.append(Problem(message, (side, index) if nested else (side,)))
                 break
     if problems:
