@@ -208,6 +208,20 @@ def test_names_that_two_packages_have(here: Path, site: Path) -> None:
     )
 
 
+def test_a_class_without_a_docstring_is_shown_without_that_of_torch(here: Path, site: Path) -> None:
+    module = (
+        "from torch import nn\nclass Silent(nn.Module):\n    def __init__(self, query_size, key_size):\n        pass\n"
+    )
+    install(site, "quiet-words", "silent = silent_module:Silent", silent_module=module)
+    assert good("scorers", "silent").split("\n") == [
+        "silent  Silent",
+        "",
+        "no parameters",
+        "package quiet-words (silent_module:Silent)",
+        "",
+    ]
+
+
 def test_options_that_yaml_cannot_hold(here: Path, site: Path) -> None:
     install(site, scorers="unwritable = its_module:Unwritable\nfine = its_module:Quarter", its_module=MODULE)
     message = 'got "unwritable", its_module:Unwritable of the package quarter-power, whose options cannot be written'

@@ -39,7 +39,7 @@ def catalogue(
 
 def details(name: str, cls: type, package: str | None) -> RenderableType:
     """Return the docstring of a scorer or normaliser, its options with types and defaults, parameters and package."""
-    paragraphs = (inspect.getdoc(cls) or "").split("\n\n")[1:]
+    paragraphs = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[1:]  # getdoc would return a base class's
     lines = [Text.assemble((name, "bold"), f"  {formula_of(cls)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
     for option, (kind, default) in options_of(cls).items():
