@@ -209,9 +209,8 @@ def test_names_that_two_packages_have(here: Path, site: Path) -> None:
 
 
 def test_a_class_without_a_docstring_is_shown_without_that_of_torch(here: Path, site: Path) -> None:
-    module = (
-        "from torch import nn\nclass Silent(nn.Module):\n    def __init__(self, query_size, key_size):\n        pass\n"
-    )
+    made = "def __init__(self, query_size, key_size): super().__init__()"
+    module = f"from torch import nn\nclass Silent(nn.Module):\n    {made}\n"
     install(site, "quiet-words", "silent = silent_module:Silent", silent_module=module)
     assert good("scorers", "silent").split("\n") == [
         "silent  Silent",
