@@ -202,8 +202,8 @@ def outputs_of(
     """
     call = _Call(model, _named(model, args, kwargs), args, output)
     kinds: tuple[OutputKind, ...] = (kind,) if kind else ("language", "logits", "states", "other")
-    for each in kinds:
-        outputs = call.read(each, is_requested=kind is not None)
+    for candidate in kinds:
+        outputs = call.read(candidate, is_requested=kind is not None)
         if outputs is not None:
             return outputs
     names = f" ({', '.join(map(str, output))})" if isinstance(output, Mapping) else ""

@@ -124,7 +124,7 @@ class AttentionCall:
         """Return the attention output (b, h, n, v), recomputed from the captured tensors without all weights."""
         scorer = ScaledDot(1, 1)
         scorer.scale = self.scale
-        keys, values = (_repeated(each, self.groups) for each in (self.keys, self.values))
+        keys, values = (_repeated(tensor, self.groups) for tensor in (self.keys, self.values))
         return pool_by_rules(scorer, self.queries, keys, values, self.rules)
 
     def with_mask(self) -> "AttentionCall":
@@ -285,7 +285,7 @@ def _allowed(
     """
     weights, values = call.weights(elements, rows), _repeated(call.values[elements], call.groups)
     queries, keys = at_least_float32(call.queries[elements, :, rows], call.keys[elements])
-    queries, keys = (each.norm(dim=-1) for each in (queries, keys))
+    queries, keys = (vectors.norm(dim=-1) for vectors in (queries, keys))
     products = queries[..., None] * _repeated(keys[..., None], call.groups).mT  # b h n m
     magnitudes = 1 + abs(call.scale) * products
     if call.bias is not None:
@@ -294,7 +294,7 @@ def _allowed(
     errors = torch.where(weights > 0, weights * magnitudes, 0.0)  # masked keys may have NaN
     lost = weighted_sum(errors, of_values)[..., 0] + errors.sum(-1) * weighted_sum(weights, of_values)[..., 0]
     sizes = torch.maximum(lengths, weighted_sum(weights.square(), of_values.square())[..., 0].sqrt().nan_to_num())
-    of_output, *of_scores = (torch.finfo(each).eps for each in (call.output.dtype, weights.dtype, *through))
+    of_output, *of_scores = (torch.finfo(dtype).eps for dtype in (call.output.dtype, weights.dtype, *through))
     allowed = OUTPUT_ROUNDINGS * of_output * sizes + SCORE_ROUNDINGS * max(of_scores) * lost.nan_to_num()
     return sizes, torch.minimum(allowed, FURTHEST * sizes)
 

@@ -99,7 +99,7 @@ def _copied(call: AttentionCall) -> AttentionCall:
     dense = torch.contiguous_format
     call = replace(call, scale_gradient=None)
     return replace(
-        call, **{name: each.detach().to("cpu", copy=True, memory_format=dense) for name, each in tensors.items()}
+        call, **{name: tensor.detach().to("cpu", copy=True, memory_format=dense) for name, tensor in tensors.items()}
     )
 
 

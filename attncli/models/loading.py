@@ -278,14 +278,14 @@ def _check_weights(request: Request, missing: Iterable[str]) -> None:
 
 def _on(inputs: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
     """Return the inputs on the device of the model, floating-point numbers in its dtype."""
-    moved = {name: each.to(model.device) for name, each in inputs.items()}
-    return {name: each.to(model.dtype) if each.is_floating_point() else each for name, each in moved.items()}
+    moved = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+    return {name: tensor.to(model.dtype) if tensor.is_floating_point() else tensor for name, tensor in moved.items()}
 
 
 def _kind(transformers: Any, request: Request, config: Any) -> Any:
     """Return the class that loads the model, with a head for generating tokens if needed."""
     if request.generate is None:
-        writes = any(each.endswith(LANGUAGE) for each in config.architectures or ())
+        writes = any(architecture.endswith(LANGUAGE) for architecture in config.architectures or ())
         return transformers.AutoModelForCausalLM if request.has_head and writes else transformers.AutoModel
     if request.image is not None:
         return transformers.AutoModelForImageTextToText
@@ -325,8 +325,8 @@ def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict
     if tokenizer is None or queries is None or keys is None:
         return None
     names = {"queries": queries, "keys": keys}
-    rows = {name: [list(tokenizer.convert_ids_to_tokens(row)) for row in each.tolist()] for name, each in names.items()}
-    return {name: each if len(each) > 1 else each[0] for name, each in rows.items()}
+    rows = {name: [list(tokenizer.convert_ids_to_tokens(row)) for row in ids.tolist()] for name, ids in names.items()}
+    return {name: texts if len(texts) > 1 else texts[0] for name, texts in rows.items()}
 
 
 def _reaches_hub() -> bool:

@@ -143,7 +143,7 @@ class Monitor:
             for watch in self._watches if getattr(_THREAD, "monitor", None) is None else ():
                 name, _ = watch.name_and_class([module])
                 if (is_attention or watch.knows(module)) and not any(
-                    is_part(name, each.layer) for each in watch.missed
+                    is_part(name, missed.layer) for missed in watch.missed
                 ):
                     watch.miss("it ran in another thread, which is not watched", [module])
             return
@@ -289,7 +289,7 @@ def _is_in_function_with_gradients(frame: FrameType | None) -> bool:
     """Whether a torch.autograd.Function, but for checkpoints, is applied to tensors with gradients in this frame."""
     while frame is not None:
         if frame.f_code is APPLIED and frame.f_locals["cls"] is not CheckpointFunction:
-            return any(isinstance(each, Tensor) and each.requires_grad for each in frame.f_locals["args"])
+            return any(isinstance(argument, Tensor) and argument.requires_grad for argument in frame.f_locals["args"])
         frame = frame.f_back
     return False
 
@@ -301,7 +301,7 @@ def _storage(tensor: Tensor) -> int:
 
 def is_part(name: str, other: str) -> bool:
     """Whether two modules, given by their names, are the same or one is a part of the other."""
-    first, second = (each.replace("/", ".") + "." for each in (name, other))
+    first, second = (path.replace("/", ".") + "." for path in (name, other))
     return first.startswith(second) or second.startswith(first)
 
 
@@ -398,7 +398,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if output is not NotImplemented:
                 return output
         output = func(*args, **kwargs)
-        if is_off or any(each.is_nested for each in (output, *args) if isinstance(each, Tensor)):
+        if is_off or any(argument.is_nested for argument in (output, *args) if isinstance(argument, Tensor)):
             return output
         op, is_in_place, is_kernel, is_higher = _named(func)
         if is_higher:
@@ -408,7 +408,10 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return output
         if is_kernel:
             if op.startswith("_scaled_dot_product"):
-                names = ("attn_mask" if each.name == "attn_bias" else each.name for each in func._schema.arguments)
+                names = (
+                    "attn_mask" if argument.name == "attn_bias" else argument.name
+                    for argument in func._schema.arguments
+                )
                 call = dict(zip(names, args, strict=False)) | kwargs
                 return monitor.see_fused(call, output[0], "kernel"), *output[1:]
             monitor.miss(f"the kernel {func._schema.name}, which is not known")

@@ -77,8 +77,8 @@ def fused(arguments: Mapping[str, Any], output: Tensor, query: Step | None, key:
     queries, keys, values = (arguments[name].to(dtype) for name in ("query", "key", "value"))
     scale, mask = arguments.get("scale"), arguments.get("attn_mask")
     queries, keys, values = (
-        four_axes(each.expand(*lead[:-1], *each.shape[-3:]) if each.ndim > 2 else each)
-        for each in (queries, keys, values)
+        four_axes(tensor.expand(*lead[:-1], *tensor.shape[-3:]) if tensor.ndim > 2 else tensor)
+        for tensor in (queries, keys, values)
     )
     valid = bias = None
     if mask is not None and not arguments.get("is_causal"):
@@ -118,7 +118,7 @@ def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
     bias = at_every_pair(score_mod, torch.zeros(b, h, n, m, device=queries.device))
     valid = at_every_pair(block_mask[-1])
     heads = keys.shape[1]
-    keys, values = (each.expand(b, -1, -1, -1) for each in (keys, values))
+    keys, values = (tensor.expand(b, -1, -1, -1) for tensor in (keys, values))
     return AttentionCall(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
 
 
@@ -177,7 +177,7 @@ def _layouts(written: UnfusedAttention, base: Step, scores: Tensor, heads: Heads
     assert base.operands is not None
     *lead, n, columns = scores.shape
     assert written.softmax.before is not None
-    m = columns - sum(each.other.shape[-1] for each in written.softmax.before.back() if each.op == "cat")
+    m = columns - sum(earlier.other.shape[-1] for earlier in written.softmax.before.back() if earlier.op == "cat")
     b, h = _split(tuple(lead), base, written.values_step, (n, m), heads)
     layouts = [Layout(tuple(lead), b, h, n, m)]
     if len(lead) == 2:  # as in einsum("bnhd,bmhd->bnhm")
@@ -195,13 +195,13 @@ def _is_crossed(step: Step, base: Step, queries: int, heads: int) -> bool:
     if (queries in product) != (heads in product):
         return queries in product
     is_crossed = False
-    for each in step.back():
-        if each.op in ("permute", "transpose") and each.before is not None:
-            sizes, axes = each.before.shape, [*range(len(each.shape))]
-            if each.op == "permute":
-                axes = [axes[axis] for axis in each.other[0]]
+    for earlier in step.back():
+        if earlier.op in ("permute", "transpose") and earlier.before is not None:
+            sizes, axes = earlier.before.shape, [*range(len(earlier.shape))]
+            if earlier.op == "permute":
+                axes = [axes[axis] for axis in earlier.other[0]]
             else:
-                one, other = each.other
+                one, other = earlier.other
                 axes[one], axes[other] = axes[other], axes[one]
             kept = [axis for axis in axes if sizes[axis] > 1]
             is_crossed ^= len(kept) > 2 and kept[-3] > kept[-2]
@@ -215,7 +215,7 @@ def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: 
     if heads.given and lead[0] % heads.given == 0:
         return lead[0] // heads.given, heads.given
     for side in (*base.sides, values):
-        shapes = [each.shape for each in _upwards(side)]
+        shapes = [earlier.shape for earlier in _upwards(side)]
         for b, *rest in (shape for shape in shapes if len(shape) == 4 and prod(shape[:-2]) == lead[0]):
             if rest[1] in lengths or rest[2] in lengths:
                 return b, rest[0]
@@ -231,11 +231,11 @@ def _upwards(step: Step | None) -> Iterator[Step]:
 
 
 def _read(written: UnfusedAttention, base: Step, layout: Layout, queries: Tensor, keys: Tensor) -> AttentionCall:
-    values, output = (each.mT if written.is_transposed else each for each in (written.values, written.output))
+    values, output = (tensor.mT if written.is_transposed else tensor for tensor in (written.values, written.output))
     queries, keys = layout.rows(queries, layout.n), layout.rows(keys, layout.m)
     values, output = layout.rows(values, layout.m), layout.rows(output, layout.n)
     heads = max(keys.shape[1], values.shape[1])
-    keys, values = (each.expand(-1, heads, -1, -1) for each in (keys, values))
+    keys, values = (tensor.expand(-1, heads, -1, -1) for tensor in (keys, values))
     if queries.shape[1] != layout.h:
         raise UnreadableError("queries that several heads share")
     plain = AttentionCall(queries, keys, values, output, 1.0, how="steps", groups=layout.h // heads)
@@ -276,7 +276,7 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
                 term = term if step.op == "add" else -term
                 bias = term if bias is None else bias + term
         elif step.op in ("masked_fill", "where"):
-            condition, value = (each if isinstance(each, Tensor) else torch.tensor(each) for each in other)
+            condition, value = (operand if isinstance(operand, Tensor) else torch.tensor(operand) for operand in other)
             condition = layout.matrix(condition, step.shape)
             value = layout.matrix(value, step.shape) if value.ndim else value
             held = torch.zeros((), dtype=call.output.dtype, device=queries.device) if bias is None else bias
@@ -300,9 +300,9 @@ def _is_stabilised(softmax: Step) -> bool:
 def scale_before(step: Step | None) -> float:
     """Return the factor by which `step` and earlier steps multiplied queries or keys before their product."""
     scale = 1.0
-    for each in _upwards(step):
-        number = number_of(each.other) if each.op in ("mul", "div") else 1.0
+    for earlier in _upwards(step):
+        number = number_of(earlier.other) if earlier.op in ("mul", "div") else 1.0
         if number is None or number == 0 or not isfinite(number):
             break
-        scale = scale * number if each.op == "mul" else scale / number
+        scale = scale * number if earlier.op == "mul" else scale / number
     return scale

@@ -24,9 +24,9 @@ def of_tokenizer(output: Any) -> Names | None:
     if isinstance(output, tuple | list):
         return next((names for part in output if (names := of_tokenizer(part)) is not None), None)
     encodings = getattr(output, "encodings", None)
-    if not encodings or not all(hasattr(each, "tokens") for each in encodings):
+    if not encodings or not all(hasattr(encoding, "tokens") for encoding in encodings):
         return None
-    texts = [list(each.tokens) for each in encodings]
+    texts = [list(encoding.tokens) for encoding in encodings]
     return texts[0] if len(texts) == 1 else texts
 
 
@@ -101,7 +101,7 @@ def tokens_of(tokens: Mapping[str, Names | None], call: AttentionCall, is_writin
     """
     b, n, m = call.queries.shape[0], call.queries.shape[-2], call.keys.shape[-2]
     rows = {side: _rows(names, b) for side, names in tokens.items() if names is not None}
-    sizes = {side: len(each[0]) for side, each in rows.items() if len(each) == b and len(set(map(len, each))) == 1}
+    sizes = {side: len(texts[0]) for side, texts in rows.items() if len(texts) == b and len(set(map(len, texts))) == 1}
     if len(sizes) == 2 and rows["queries"] == rows["keys"]:
         if is_writing and n <= m <= sizes["keys"]:
             ends = {"queries": slice(m - n, m), "keys": slice(m)}

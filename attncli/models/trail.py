@@ -91,7 +91,7 @@ class UnfusedAttention:
         """Return the dtypes of queries and keys, of the softmax's argument, and of the output."""
         base = self.softmax.before.base if self.softmax.before is not None else None
         factors = base.operands if base is not None and base.operands is not None else ()
-        return [each.dtype for each in (*factors, self.softmax.scores, self.output) if each is not None]
+        return [source.dtype for source in (*factors, self.softmax.scores, self.output) if source is not None]
 
 
 class Trail:
@@ -121,7 +121,7 @@ class Trail:
         if not self._frames:  # after an interrupt
             return
         steps, inner = self._frames.pop()
-        for step in (each() for each in inner):
+        for step in (reference() for reference in inner):
             if step is not None:
                 step.forget()
         if self._frames:
@@ -142,8 +142,8 @@ class Trail:
         if not isinstance(out, Tensor):
             parent = self.of(args[0]) if args else None
             if parent is not None and (op in VIEWS or op in ("native_dropout", "topk", "sort")):
-                for each in out:
-                    self._keep(each, Step(op, parent, tuple(each.shape)))
+                for part in out:
+                    self._keep(part, Step(op, parent, tuple(part.shape)))
             return None
         if op in PRODUCTS or op in SUMS:
             return self._product(op, args, kwargs, out)
@@ -180,7 +180,7 @@ class Trail:
             step = step if alpha == 1 else Step("mul", self._held(step), shape, alpha)
             step = step if beta == 0 else Step("add", self._held(step), shape, args[0] if beta == 1 else args[0] * beta)
         self._keep(out, step)
-        doubts = (self._doubt(each) for each in sides if not self._has_parameter(left, right))
+        doubts = (self._doubt(side) for side in sides if not self._has_parameter(left, right))
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _held(self, step: Step) -> Step:
@@ -193,7 +193,7 @@ class Trail:
         """Return a message if a function other than softmax is between two matrix products without parameters."""
         if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
             return None
-        between = [each.op for each in step.back() if each.op in INSTEAD]
+        between = [before.op for before in step.back() if before.op in INSTEAD]
         return f"{between[0]} in place of a softmax between two matrix products" if between else None
 
     def _has_parameter(self, *tensors: Tensor) -> bool:
@@ -234,15 +234,15 @@ class Trail:
             axes = tuple(args[1:]) if op in ("permute", "transpose") else None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, axes)
         known = list[tuple[int, int, Step]]()
-        for position, each in enumerate(args):
-            made = self.of(each)
+        for position, argument in enumerate(args):
+            made = self.of(argument)
             if made is not None and made.base is not None:
                 known.append((made.length, position, made))
         if not known:
             if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
                 return None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, args[1])
-        _, position, parent = min(known, key=lambda each: each[:2])  # the side nearest to its product
+        _, position, parent = min(known, key=lambda product: product[:2])  # the side nearest to its product
         if op == "masked_fill":
             return Step(op, parent, shape, (args[1], args[2]))
         if op == "where" and position:

@@ -123,7 +123,7 @@ class Watch(AbstractContextManager["Watch"]):
         assert self.monitor is not None
         for modules, shape in self.monitor.trail.unused.values():
             self.miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", modules)
-        known = self._seen | {each.layer for each in self.missed}
+        known = self._seen | {missed.layer for missed in self.missed}
         named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
         named = [name for name in named if not (known and name == self._ran[name])]  # a model as a whole
         seen = {name for name in named if any(is_part(name, other) for other in known)}
@@ -182,4 +182,4 @@ class Watch(AbstractContextManager["Watch"]):
 def _addresses(model: nn.Module) -> set[int]:
     """Return the addresses of a model's parameters; none for tensors that `torch.func` puts in their place."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return {each.untyped_storage().data_ptr() for each in model.parameters() if not wrapped(each)}
+    return {parameter.untyped_storage().data_ptr() for parameter in model.parameters() if not wrapped(parameter)}

@@ -187,12 +187,12 @@ def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Row:
     The numbers in cells have the same decimals for all labels.
     """
     every = [values[shown] for values, shown in numbers]
-    groups = [[each] for each in every] if stage in SCORES else [every]
+    groups = [[matrix] for matrix in every] if stage in SCORES else [every]
     quantity = QUANTITIES[stage]
     differences = list[Row]()
     for base in numbers if len(numbers) > 1 else ():
         with np.errstate(invalid="ignore", over="ignore"):
-            changes = [(each[0] - base[0])[each[1] | base[1]] for each in numbers if each is not base]
+            changes = [(other[0] - base[0])[other[1] | base[1]] for other in numbers if other is not base]
         scale = colour_scale(changes, stage, is_difference=True, kind=kind)
         differences.append(_scale(scale, difference_of(quantity), changes))
     values = [_scale(colour_scale(group, stage, kind=kind), quantity, every) for group in groups]
@@ -208,7 +208,9 @@ def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Row:
         "isAbove": scale.extend in ("max", "both"),
         "ticks": [[share, exact(float(scale.norm.inverse(share)), 3)] for share in TICKS],
         "label": scale.label(quantity),
-        "decimals": cell_decimals(max(float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in numbers)),
+        "decimals": cell_decimals(
+            max(float(np.abs(matrix[np.isfinite(matrix)]).max(initial=0.0)) for matrix in numbers)
+        ),
         "diverging": scale.is_diverging,
     }
 

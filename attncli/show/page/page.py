@@ -184,13 +184,14 @@ def _compared(comparison: Comparison) -> Row:
 
 
 def _table_of(section: Section, names: Mapping[str, str]) -> Table:
-    columns = [(each, False) for each in section.words] + [(each, True) for each in section.numbers]
+    columns = [(column, False) for column in section.words] + [(column, True) for column in section.numbers]
     headings = [
-        Heading(names.get(each.heading, each.heading.replace("\n", " ")), "", is_of_numbers)
-        for each, is_of_numbers in columns
+        Heading(names.get(column.heading, column.heading.replace("\n", " ")), "", is_of_numbers)
+        for column, is_of_numbers in columns
     ]
     cells = [
-        [Cell(text, _number(text) if is_of_numbers else None) for text in each.cells] for each, is_of_numbers in columns
+        [Cell(text, _number(text) if is_of_numbers else None) for text in column.cells]
+        for column, is_of_numbers in columns
     ]
     return Table(section.title.removesuffix(" of A and B"), headings, list(zip(*cells, strict=True)), section.left_out)
 

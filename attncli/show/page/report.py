@@ -90,12 +90,13 @@ def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]
 
 def names_of(paths: Sequence[Path]) -> list[str]:
     """Return unique names of runs: the names of their folders, with parent folders if needed."""
-    parts = [(path.resolve() if ".." in path.parts else path.absolute()).parts for path in paths]
+    parts_of = [(path.resolve() if ".." in path.parts else path.absolute()).parts for path in paths]
     depths = [2 if GENERIC_NAMES.fullmatch(path.name) else 1 for path in paths]
     while True:
-        names = ["/".join(each[-depth:]) for each, depth in zip(parts, depths, strict=True)]
+        names = ["/".join(parts[-depth:]) for parts, depth in zip(parts_of, depths, strict=True)]
         short_names = [
-            names.count(name) > 1 and depth < len(each) for name, depth, each in zip(names, depths, parts, strict=True)
+            names.count(name) > 1 and depth < len(parts)
+            for name, depth, parts in zip(names, depths, parts_of, strict=True)
         ]
         if not any(short_names):
             return names

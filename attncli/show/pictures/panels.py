@@ -124,7 +124,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
     shape, if the page would be wider than `widest` inches, by default its present width. `least` is the smallest
     readable width and height in em.
     """
-    sheet, axes = figure.sheet, [each for each in figure.axes if each.get_subplotspec() is not None]
+    sheet, axes = figure.sheet, [panel for panel in figure.axes if panel.get_subplotspec() is not None]
     file = f"{name}.{sheet.look.format}"
     if sheet.look.words:
         _translate(figure, axes)
@@ -171,7 +171,9 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
 def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
     """Replace texts by the look's words for them."""
     sheet = figure.sheet
-    widths: dict[Any, float] = {text: column_width(each) for each in axes for text in (each.title, each.xaxis.label)}
+    widths: dict[Any, float] = {
+        text: column_width(panel) for panel in axes for text in (panel.title, panel.xaxis.label)
+    }
     widths[figure.title], other = figure.get_figwidth(), LONGEST * CHARACTER * sheet.em
     figure.facts = [figure.translation(fact) for fact in figure.facts]
     for text in {*figure.findobj(Text)} - {*figure.translated}:
@@ -179,7 +181,7 @@ def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
         after = figure.translation(before)
         if after != before:
             text.set_text(folded(after, widths.get(text, other), sheet))
-    for axis in (axis for each in axes for axis in (each.xaxis, each.yaxis)):
+    for axis in (axis for panel in axes for axis in (panel.xaxis, panel.yaxis)):
         low, high = sorted(axis.get_view_interval())
         ticks = [tick for tick in axis.get_majorticklocs().tolist() if low <= tick <= high]
         labels = axis.get_major_formatter().format_ticks(ticks)

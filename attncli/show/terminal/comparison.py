@@ -74,15 +74,17 @@ def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[Ren
     yield Text(printable(comparison.sentence), style=STRONG)
     for note in comparison.notes:
         yield from remark(note)
-    for each in sections(comparison, most):
-        left_out = each.left_out and f"{each.left_out}; see them with --full"
-        if not each.words[0].cells:
-            yield from remark(f"{each.title}: {left_out}")
-        elif each.numbers:
-            yield from titled(each.title, [*blocks(each.words, each.numbers, width), *remark(left_out)])
+    for section in sections(comparison, most):
+        left_out = section.left_out and f"{section.left_out}; see them with --full"
+        if not section.words[0].cells:
+            yield from remark(f"{section.title}: {left_out}")
+        elif section.numbers:
+            yield from titled(section.title, [*blocks(section.words, section.numbers, width), *remark(left_out)])
         else:
-            lines = [f"{key}: {a} -> {b}" for key, a, b in zip(*(column.cells for column in each.words), strict=True)]
-            yield from titled(f"{each.title}, A -> B", [*map(Text, lines), *remark(left_out)])
+            lines = [
+                f"{key}: {a} -> {b}" for key, a, b in zip(*(column.cells for column in section.words), strict=True)
+            ]
+            yield from titled(f"{section.title}, A -> B", [*map(Text, lines), *remark(left_out)])
 
 
 def _words(heading: str, rows: Sequence[Row], key: str) -> Cells:

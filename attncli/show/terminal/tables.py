@@ -366,11 +366,11 @@ def findings(sentences: Sequence[Finding], most: int | None = MOST_FINDINGS) -> 
     if sentences:
         yield Text()
         yield Text("Findings", style=STRONG)
-    for each in sentences[:most]:
+    for sentence in sentences[:most]:
         item = Table.grid(padding=(0, 1, 0, 0))
         item.add_column(width=1)
         item.add_column(overflow="fold")
-        item.add_row(Text("-"), Text(printable(each.text)))
+        item.add_row(Text("-"), Text(printable(sentence.text)))
         yield item
     yield from left_out(len(sentences[most:]) if most is not None else 0, len(sentences), "findings")
 

@@ -55,10 +55,10 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
         title = f"{source_of(result)}: attention heads"
         figure, axes = grid(sheet, len(cells), columns_of(len(cells), shape, sheet), title)
-        for each, (label, layers) in zip(axes, cells.items(), strict=True):
-            _draw(each, sheet, layers, shades)
-            figure.hints += _hints(result, each, label, layers)
-            each.set_title(printable(label) if len(cells) > 1 else "")
+        for panel, (label, layers) in zip(axes, cells.items(), strict=True):
+            _draw(panel, sheet, layers, shades)
+            figure.hints += _hints(result, panel, label, layers)
+            panel.set_title(printable(label) if len(cells) > 1 else "")
         patches = [Patch(facecolor=shade.colour(sheet, shade.ends[1])) for shade in shades.values()]
         if patches:  # each in the strongest colour of its cells
             draw_legend(figure, [shade.about for shade in shades.values()], patches)

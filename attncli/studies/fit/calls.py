@@ -54,25 +54,25 @@ class LayerCalls:
             InputError: a batch does not have equally many elements for each of its texts.
         """
         texts, before = list[Tensor](), 0
-        for each, count in zip(batches, counts, strict=True):
-            if (b := len(each.queries)) % count:
+        for batch, count in zip(batches, counts, strict=True):
+            if (b := len(batch.queries)) % count:
                 raise InputError.of(f"{name} has {b} batch elements for {count} texts; leave it out with `layers`")
             texts.append(before + torch.arange(b) // (b // count))
             before += count
-        n, m = (max(each.valid.shape[axis] for each in batches) for axis in (-2, -1))
-        queries = _joined([each.queries for each in batches], n)
-        keys, values = (_joined([getattr(each, side) for each in batches], m) for side in ("keys", "values"))
-        masks = [each.valid.whole if each.valid.mask is None else each.valid.mask for each in batches]
+        n, m = (max(batch.valid.shape[axis] for batch in batches) for axis in (-2, -1))
+        queries = _joined([batch.queries for batch in batches], n)
+        keys, values = (_joined([getattr(batch, side) for batch in batches], m) for side in ("keys", "values"))
+        masks = [batch.valid.whole if batch.valid.mask is None else batch.valid.mask for batch in batches]
         masks = [
-            each.expand(len(of.queries), -1, *of.valid.shape[-2:]) for each, of in zip(masks, batches, strict=True)
+            mask.expand(len(of.queries), -1, *of.valid.shape[-2:]) for mask, of in zip(masks, batches, strict=True)
         ]
-        heads = max(each.shape[1] for each in masks)
-        valid = _joined([each.expand(-1, heads, -1, -1) for each in masks], n, m)
+        heads = max(mask.shape[1] for mask in masks)
+        valid = _joined([mask.expand(-1, heads, -1, -1) for mask in masks], n, m)
         valid = valid[:, :1] if bool((valid == valid[:, :1]).all()) else valid
         bias = None
-        if any(each.bias is not None for each in batches):
-            biases = (torch.zeros(()) if each.bias is None else each.bias for each in batches)
-            bias = _joined([each.expand(of.valid.shape) for each, of in zip(biases, batches, strict=True)], n, m)
+        if any(batch.bias is not None for batch in batches):
+            biases = (torch.zeros(()) if batch.bias is None else batch.bias for batch in batches)
+            bias = _joined([term.expand(of.valid.shape) for term, of in zip(biases, batches, strict=True)], n, m)
         counted = (valid.sum(-1) >= FEWEST_KEYS).any(1)  # b n
         if n == m:  # self-attention: a position that no query attends to is padding
             counted &= valid.any(1).any(-2)
@@ -108,10 +108,10 @@ def _reach(counted: Tensor) -> Tensor:
 def _joined(tensors: Sequence[Tensor], *sizes: int) -> Tensor:
     """Return tensors (b, h, ...) along the batch, padded by zeros: rows to the first size, columns to the second."""
     padded = []
-    for each in tensors:
-        missing = [size - each.shape[axis] for axis, size in enumerate(sizes, 2)]
+    for tensor in tensors:
+        missing = [size - tensor.shape[axis] for axis, size in enumerate(sizes, 2)]
         rows, columns = missing[0], missing[1] if len(missing) > 1 else 0
-        padded.append(F.pad(each, (0, columns, 0, rows)))
+        padded.append(F.pad(tensor, (0, columns, 0, rows)))
     return torch.cat(padded)
 
 

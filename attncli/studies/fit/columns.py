@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import ClassVar
 
 from attncli.common.outputs import HEAD, LANGUAGE_COLUMNS, LAYER, OF_KIND, OutputKind, output_columns
@@ -46,7 +47,7 @@ OF_HEADS = (PARAMETERS, before(KL), KL, KL_TRAIN, before(OUTPUT_L2), OUTPUT_L2, 
 def columns_of(*kinds: OutputKind) -> tuple[Column, ...]:
     """Return the columns of the rows for kinds of outputs; without any, for a captured file."""
     columns = {column.key: column for column in (*PLACE, *OF_HEADS)}
-    for column in (each for kind in kinds for each in output_columns(kind)):
+    for column in chain.from_iterable(map(output_columns, kinds)):
         for one in (before(column), column):
             columns.setdefault(one.key, one)
     return tuple(columns.values())

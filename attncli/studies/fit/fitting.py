@@ -59,13 +59,13 @@ class LearntNumbers:
     @property
     def values(self) -> dict[str, Tensor]:
         """The parameters and options, with a first axis of heads, or of one set for all."""
-        return {name: _inside(self.ranges.get(name), each) for name, each in self.raw.items()}
+        return {name: _inside(self.ranges.get(name), tensor) for name, tensor in self.raw.items()}
 
     def groups(self) -> list[dict[str, object]]:
         """Return the groups of parameters for an optimizer, with their learning rates."""
         rates = dict.fromkeys(self.ranges, OPTION_RATE) | dict.fromkeys((QUERIES, KEYS), PROJECTION_RATE)
-        named = [(each.requires_grad_(), rates.get(name, RATE)) for name, each in self.raw.items()]
-        return [{"params": [each], "lr": rate, "initial_lr": rate} for each, rate in named]
+        named = [(tensor.requires_grad_(), rates.get(name, RATE)) for name, tensor in self.raw.items()]
+        return [{"params": [tensor], "lr": rate, "initial_lr": rate} for tensor, rate in named]
 
 
 def _inside(ends: tuple[float, float] | None, raw: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ def descend(
     `texts` are the batch elements to learn from; `done` is called after each step with the share that is done.
     """
     learnt = {id(fit.learnt): fit.learnt for fit in fits}
-    groups = [group for each in learnt.values() for group in each.groups()]
+    groups = [group for tensors in learnt.values() for group in tensors.groups()]
     if not groups:
         return
     optimizer = torch.optim.Adam(groups, betas=BETAS, foreach=True)
@@ -202,8 +202,8 @@ def descend(
             group["lr"] = group["initial_lr"] * (0.5 + 0.5 * math.cos(math.pi * step / steps))
         optimizer.step()
         done((step + 1) / steps)
-    for each in learnt.values():
-        each.raw = {name: value.detach() for name, value in each.raw.items()}
+    for tensors in learnt.values():
+        tensors.raw = {name: value.detach() for name, value in tensors.raw.items()}
     for fit in fits:
         fit.put()
 
@@ -289,18 +289,19 @@ def measure(fit: LayerFit, texts: Tensor) -> dict[str, list[float | None]]:
         output, own_output = weights @ part.values.double(), target @ own.values.double()
         largest = (weights == weights.amax(-1, keepdim=True)) & part.valid
         agreeing = largest.gather(-1, target.argmax(-1, keepdim=True))[..., 0] / largest.sum(-1).clamp(min=1)
-        each = (
+        figures = (
             divergences(weights, target, own.valid),
             (output - own_output).square().sum(-1),
             own_output.square().sum(-1),
             agreeing,
             torch.ones(weights.shape[:-1], dtype=torch.bool),
         )
-        sums = [total + (one * part.counted).double().sum((0, 2)) for total, one in zip(sums, each, strict=True)]
+        sums = [total + (one * part.counted).double().sum((0, 2)) for total, one in zip(sums, figures, strict=True)]
     kl, changes, sizes, same, count = sums
     l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)
     names = ("kl", "output_l2", "top1_agreement")
-    columns = (each.tolist() for each in (kl / count, l2, same / count))
+    columns = (tensor.tolist() for tensor in (kl / count, l2, same / count))
     return {
-        name: [None if each != each else each for each in column] for name, column in zip(names, columns, strict=True)
+        name: [None if math.isnan(figure) else figure for figure in column]
+        for name, column in zip(names, columns, strict=True)
     }

@@ -59,7 +59,7 @@ class PreparedFit:
     capture: CaptureFacts | None = None
 
     def __post_init__(self) -> None:
-        sizes = {(each.inputs.queries.shape[-1], each.inputs.keys.shape[-1]) for each in self.calls}
+        sizes = {(calls.inputs.queries.shape[-1], calls.inputs.keys.shape[-1]) for calls in self.calls}
         if self.options.per == "all" and len(sizes) > 1:
             cure = "use per: layer, or choose `layers` of one size"
             raise InputError.of(got("all", "the layers have queries and keys of different sizes", cure), ["per"])
@@ -77,7 +77,7 @@ class PreparedFit:
     @property
     def layers(self) -> dict[str, int]:
         """The number of each layer by name."""
-        return {each.name: each.number for each in self.calls}
+        return {calls.name: calls.number for calls in self.calls}
 
 
 def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
@@ -96,7 +96,7 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
         captured, inputs = read_calls(options.data, torch.float32, CPU)
     count = len(inputs[0].queries)
     texts = [*captured.texts] if len(captured.texts) == count else []  # a text may be cut into several batch elements
-    calls = [_joined([each], captured.numbers, [count]) for each in inputs]
+    calls = [_joined([layer], captured.numbers, [count]) for layer in inputs]
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
     parts = _split(options, count, texts, "data", progress)
@@ -123,8 +123,8 @@ def prepare_loaded(
             for record in seen.records:
                 if record.problem is None:
                     captured.setdefault(record.name, []).append(inputs_of(record, torch.float32, CPU))
-            problems |= {each.name: str(each.problem) for each in seen.records if each.problem is not None}
-            problems |= {each.layer: each.problem for each in seen.missed}
+            problems |= {call.name: str(call.problem) for call in seen.records if call.problem is not None}
+            problems |= {call.layer: call.problem for call in seen.missed}
         for name, problem in problems.items():
             progress.note(f"warning: {name} is left out: {problem}")
             captured.pop(name, None)
@@ -135,13 +135,13 @@ def prepare_loaded(
             if len(inside):
                 batches.append(_taken(batch, inside, count))
         originals = [runner.run(batch) for batch in batches]
-    heads = {name: each[0].queries.shape[1] for name, each in captured.items()}
+    heads = {name: inputs[0].queries.shape[1] for name, inputs in captured.items()}
     numbers = {name: number for number, name in enumerate(captured)}
     calls = [
-        _joined([_of_heads(options, each) for each in captured[name]], numbers, counts)
+        _joined([_of_heads(options, part) for part in captured[name]], numbers, counts)
         for name in chosen_calls(options.layers, options.heads, heads, problems)
     ]
-    device = next((each.device for each in loaded.model.parameters()), CPU)
+    device = next((parameter.device for parameter in loaded.model.parameters()), CPU)
     parts = (training, held_out, model, texts, batches, originals, runner, device)
     return PreparedFit(options, calls, *parts)
 
@@ -171,7 +171,7 @@ def _split(
 def _count(batch: Any) -> int:
     """Return the number of texts in a batch: the first size of its first tensor."""
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
-    first = next((each for each in parts if isinstance(each, Tensor) and each.ndim), None)
+    first = next((part for part in parts if isinstance(part, Tensor) and part.ndim), None)
     if first is None:
         raise InputError.of(
             f"got a batch of {type(batch).__name__} without a tensor; expected tensors with the texts on the first axis"
@@ -185,7 +185,7 @@ def _taken(batch: Any, texts: Tensor, count: int) -> Any:
         return batch[texts.to(batch.device)] if batch.ndim and len(batch) == count else batch
     if isinstance(batch, Mapping):
         return {key: _taken(value, texts, count) for key, value in batch.items()}
-    return type(batch)(_taken(each, texts, count) for each in batch) if type(batch) in (tuple, list) else batch
+    return type(batch)(_taken(part, texts, count) for part in batch) if type(batch) in (tuple, list) else batch
 
 
 def _of_heads(options: FitOptions, inputs: Inputs) -> Inputs:
@@ -213,7 +213,7 @@ def expected_rows(prepared: PreparedFit) -> Rows:
 
 
 def _places(prepared: PreparedFit) -> list[Row]:
-    places = [{"by": "head", "layer": each.name, "head": head} for each in prepared.calls for head in each.heads]
+    places = [{"by": "head", "layer": calls.name, "head": head} for calls in prepared.calls for head in calls.heads]
     return [*places, *([{"by": "all", "layer": None, "head": None}] if prepared.originals else [])]
 
 
@@ -279,13 +279,13 @@ def _facts(prepared: PreparedFit) -> FittedFacts:
         trained_on=[hashes[text] for text in prepared.training.tolist()] if hashes else [],
         entries={written["label"]: written for written in config["scorers"]},
         layers={
-            each.name: FittedLayer(
-                number=each.number,
-                heads=[*each.heads],
-                query_size=each.inputs.queries.shape[-1],
-                key_size=each.inputs.keys.shape[-1],
+            calls.name: FittedLayer(
+                number=calls.number,
+                heads=[*calls.heads],
+                query_size=calls.inputs.queries.shape[-1],
+                key_size=calls.inputs.keys.shape[-1],
             )
-            for each in prepared.calls
+            for calls in prepared.calls
         },
     )
 
@@ -299,8 +299,8 @@ def _fitted(
     drops = may_drop_keys(entry)
     by_output = options.objective == "output" or (options.objective == "auto" and drops)
     texts = [
-        [torch.isin(each.texts, some).nonzero()[:, 0] for some in (prepared.training, prepared.held_out)]
-        for each in prepared.calls
+        [torch.isin(calls.texts, some).nonzero()[:, 0] for some in (prepared.training, prepared.held_out)]
+        for calls in prepared.calls
     ]
     before = [measure(fit, held_out) for fit, (_, held_out) in zip(fits, texts, strict=True)]
     groups = [[*range(len(fits))]] if options.per == "all" else [[index] for index in range(len(fits))]
@@ -313,10 +313,10 @@ def _fitted(
         new, trained = measure(fit, held_out), measure(fit, training)
         calls, heads = fit.calls.calls, len(fit.calls.calls.heads)
         values = {
-            name: each.detach().expand(heads, *each.shape[1:]).clone() for name, each in fit.learnt.values.items()
+            name: tensor.detach().expand(heads, *tensor.shape[1:]).clone() for name, tensor in fit.learnt.values.items()
         }
-        learnt |= {f"{entry.label}/{calls.name}/{name}": each for name, each in values.items()}
-        count = sum(each[0].numel() for each in values.values())
+        learnt |= {f"{entry.label}/{calls.name}/{name}": tensor for name, tensor in values.items()}
+        count = sum(tensor[0].numel() for tensor in values.values())
         for head in range(heads):
             row: Row = {"parameters": count, "top1_agreement": new["top1_agreement"][head]}
             row |= {"output_l2": new["output_l2"][head], "output_l2_before": old["output_l2"][head]}

@@ -58,7 +58,7 @@ def _summary(result: Result, main: str | None) -> list[Row]:
         whole = [row for row in of_label if row["by"] == "all"]
         row: Row = {"label": label, "parameters": heads[0]["parameters"]}
         row |= {key: median_of(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
-        row |= {"worst": max(finite(each["kl"] for each in heads), default=None)}
+        row |= {"worst": max(finite(head["kl"] for head in heads), default=None)}
         row |= {"top1_agreement": median_of(heads, "top1_agreement")}
         for key in (main + BEFORE, main) if main is not None and whole else ():
             row[key] = whole[0][key]

@@ -42,19 +42,19 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     shown = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
     for label, (share, dash) in REFERENCES.items():
         shown[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
-    for each, by in zip(axes, kinds, strict=True):
-        name(each, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
+    for panel, by in zip(axes, kinds, strict=True):
+        name(panel, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
         for index, (label, rows) in enumerate(by_label(result.records).items()):
             shown_rows = [row for row in rows if row["by"] == by and row[column.key] is not None]
             if label == MODEL or not shown_rows:
                 continue
             x = [index] if by == "all" else [layers[row["layer"]] for row in shown_rows]
-            each.plot(x, [row[column.key] for row in shown_rows], zorder=3, **shown[label])
-        low, high = each.get_ylim()
-        each.set_ylim(min(0.0, low), max(0.0, high))
-        each.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+            panel.plot(x, [row[column.key] for row in shown_rows], zorder=3, **shown[label])
+        low, high = panel.get_ylim()
+        panel.set_ylim(min(0.0, low), max(0.0, high))
+        panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
         if by == "all":
-            each.set_xticks([])
+            panel.set_xticks([])
     legend(figure, shown)
     return figure
 

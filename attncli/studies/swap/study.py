@@ -152,7 +152,7 @@ def prepare_loaded(
             heads, problems = heads | survey.counts, problems | survey.problems | missed
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
-    device = next((each.device for each in loaded.model.parameters()), torch.device("cpu"))
+    device = next((parameter.device for parameter in loaded.model.parameters()), torch.device("cpu"))
     chosen = chosen_calls(options.layers, options.heads, heads, problems)
     _check_plans(options, heads, problems)
     prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, device)
@@ -175,8 +175,8 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
 
 def expected_rows(prepared: PreparedSwap) -> Rows:
     """Return the rows that the result will have: each entry and reference at each place."""
-    names = [names for names, _ in _entries(prepared.options)]
-    rows = [{**each, **target.record} for each in names for target in prepared.targets]
+    entries = _entries(prepared.options)
+    rows = [{**names, **target.record} for names, _ in entries for target in prepared.targets]
     layers = {number: name for name, number in prepared.numbers.items()}
     measured = output_columns(prepared.originals[0].kind, prepared.runner.metric is not None)
     return Rows((*PLACE, *measured, SECONDS), rows, layers=layers)
@@ -203,7 +203,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
                 for position, target in enumerate(targets):
-                    text = " ".join(str(each) for each in (names["label"], *target.record.values()) if each is not None)
+                    text = " ".join(str(part) for part in (names["label"], *target.record.values()) if part is not None)
                     started = time.perf_counter()
                     changes, scorers = _measure(prepared, entry, target, partial(counter.step, text))
                     references += [changes] if index == 0 else []
