@@ -250,12 +250,12 @@ def test_what_a_module_prints_as_it_is_imported_stays_out_of_json(site: Path) ->
 
 COUNT = """
 import importlib.metadata as metadata, sys
-found = metadata.entry_points
+found = metadata.distributions
 def counted(**named):
     if sys._getframe(1).f_globals["__name__"].startswith("attncli"):  # others look for plugins of their own
         print("scanned", file=sys.stderr)
     return found(**named)
-metadata.entry_points = counted
+metadata.distributions = counted
 from attncli.cli import app
 app(sys.argv[1:], prog_name="attncli")
 """
