@@ -139,9 +139,7 @@ def sweep(
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
-    if finished.problem:
-        failures = [*failures, f"stopped: {finished.problem}"]
-    for failure in failures:
+    for failure in [*failures, *([f"stopped: {finished.problem}"] if finished.problem else [])]:
         Warnings().note(f"warning: {failure}")
     more: Any = {"look": loaded.options.figure, "config": loaded.plan.config}
     more |= {"folder": None if out is None else finished.folder}
