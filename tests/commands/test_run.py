@@ -187,11 +187,16 @@ def test_json_of_what_is_complete_where_others_fail(
     assert others == ["not run: c.yaml, d.yaml", last]
 
 
-def test_an_unwritable_place_fails_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["outputs", "outputs/own"])
+def test_a_file_in_place_of_a_folder_of_runs_fails_before_the_work(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment(here / "own.yaml")
-    (here / "outputs").touch()
+    (here / name).parent.mkdir(exist_ok=True)
+    (here / name).touch()
     work_of_attention(monkeypatch, lambda *args: pytest.fail("the work began"))
-    assert "cannot write there: Not a directory; expected a writable place" in refusal("run", "own.yaml", "--no-plots")
+    message = f"{name}: got a file; expected a folder for the runs; move the file, or use --out"
+    assert message in refusal("run", "own.yaml", "--no-plots")
 
 
 def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,8 +85,10 @@ def free_place(name: str, to: Destination) -> Path:
     if ".." in target.parts:  # resolve it, since its last part must be a name
         target = Path(os.path.realpath(target))
     with writing(to.out or target, to.words):
-        if to.out is None and OUTPUTS.exists() and not OUTPUTS.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        for folder in (OUTPUTS, OUTPUTS / name) if to.out is None else ():
+            if os.path.lexists(folder) and not folder.is_dir():
+                expected = f"expected a folder for the runs; move the file, or use {to.words.out}"
+                raise InputError.of(f"got a file; {expected}", where=str(folder))
         if to.out is not None and (refused := _refusal(target, to)):
             raise InputError.of(f'got "{to.out}", {refused}', where=to.words.out)
     return target
