@@ -21,7 +21,8 @@ class Valid:
 
     For scores of `shape` = (..., n, m). Masks are made tile by tile, so all but `mask` take hardly any memory. With a
     `window`, query i at position `first` + i attends only to keys less than `window` positions away, and to the first
-    `first_keys` keys. The constructor checks nothing; use `of` for lengths and masks from users.
+    `first_keys` keys that its text `sees`. The constructor checks nothing; use `of` for lengths and masks from
+    users.
     """
 
     shape: tuple[int, ...]
@@ -59,7 +60,10 @@ class Valid:
         below = below_limits(limits, self.shape[-1], keys)
         if self._window is not None:
             key = torch.arange(self.shape[-1], device=self.device)[keys]
-            below = below & ((key >= self._window[0][rows]) | (key < self.first_keys))
+            start, end = (limit[rows] for limit in self._window)  # rows 1
+            firsts = cut(self._firsts, self.shape, elements, rows)
+            assert firsts is not None, "of a window"
+            below = below & (((key >= start) & (key < end)) | firsts[..., keys])
         return below if mask is None else below & mask
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
@@ -139,9 +143,35 @@ class Valid:
             diagonal = (torch.arange(1, n + 1, device=self.device) + shift).clamp(0, m)[:, None]  # n 1
             limits = diagonal if limits is None else torch.minimum(limits, diagonal)
         if self._window is not None:
-            ends = self._window[1].clamp(min=self.first_keys, max=m)
+            firsts = (torch.arange(1, m + 1, device=self.device) * self._firsts).amax(-1, keepdim=True)  # ... 1 1
+            ends = torch.maximum(self._window[1], firsts).clamp(max=m)
             limits = ends if limits is None else torch.minimum(limits, ends)
         return limits
+
+    @cached_property
+    def _firsts(self) -> Tensor:
+        """The mask of the `first_keys` first keys that each text sees, (..., 1, m)."""
+        seen = self.sees()
+        return seen & (seen.cumsum(-1) <= self.first_keys)
+
+    def sees(self, padding: Tensor | None = None) -> Tensor:
+        """Return the mask (..., 1, m) of the keys that any query of a text may attend to, without the window.
+
+        Queries at padding do not count, where there are as many queries as keys: those whose own key no query sees, and
+        those at `padding` (b, m), if it is known.
+        """
+        (*leading, n, m), whole = self.shape, replace(self, window=None)
+        if padding is not None and n == m:
+            mask = ~padding.to(self.device).reshape(-1, *[1] * len(leading[1:]), n, 1)
+            whole = replace(whole, mask=mask if whole.mask is None else whole.mask & mask)
+        if whole.mask is None:  # the keys before the greatest limit
+            most = torch.full((1, 1), m) if whole._limits is None else whole._limits.amax(-2, keepdim=True)
+            return below_limits(most.to(self.device), m)
+        valid = whole.joined
+        assert valid is not None, "a mask"
+        valid = valid.expand(*valid.shape[:-1], m)
+        seen = valid.any(-2, keepdim=True)  # ... 1 m
+        return (valid & seen.mT).any(-2, keepdim=True) if valid.shape[-2] == n == m else seen
 
     @cached_property
     def _window(self) -> tuple[Tensor, Tensor] | None:

@@ -106,7 +106,9 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     window: Annotated[
         Count | None, Field(description="a query attends to keys less than this many positions away only")
     ] = None
-    first_keys: Annotated[Count | None, Field(description="beside `window`: and to this many first keys")] = None
+    first_keys: Annotated[
+        Count | None, Field(description="beside `window`: and to this many first keys of its text, padding aside")
+    ] = None
 
     dtype: Annotated[
         Literal["float16", "bfloat16", "float8_e4m3", "float8_e5m2"] | None,

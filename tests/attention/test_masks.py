@@ -135,8 +135,31 @@ VALIDS = {
     "window from the end": Valid((2, 3, 8), causal="bottom_right", window=2, first_keys=2, first=5),
     "queries beyond the keys": Valid((2, 8, 3), window=2, first_keys=1),
     "window of a cache": Valid((4, 1, 2, 9), window=3, first=7),
+    "window behind padding": Valid((6, 6), causal="top_left", mask=torch.arange(6)[None] > 1, window=2, first_keys=1),
+    "window between padding": Valid(
+        (2, 1, 5, 7),
+        None,
+        "bottom_right",
+        torch.tensor([[2, 3, 5], [0, 1, 6]])[:, None, None, :1] <= torch.arange(7),
+        None,
+        2,
+        2,
+        2,
+    ),
+    "window and holes": Valid((5, 5), mask=torch.arange(5)[None] % 2 == 1, window=1, first_keys=2),
+    "a query at padding": Valid(
+        (3, 3), mask=torch.tensor([[1, 0, 0], [0, 1, 1], [0, 1, 1]]) == 1, window=1, first_keys=1
+    ),
+    "an unseen query": Valid((3, 3), mask=torch.tensor([[0, 1, 0], [0, 0, 1], [0, 0, 1]]) == 1, window=1, first_keys=1),
     "window and all": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3]), "top_left", torch.rand(5, 6) < 0.7, None, 2, 1),
 }
+
+
+def seen_keys(mask: torch.Tensor) -> list[bool]:
+    """Return whether any query sees each key of a mask (n, m); a query whose own key no query sees is padding."""
+    n, m = mask.shape
+    seen = [any(mask[i, j] for i in range(n)) for j in range(m)]
+    return [any(mask[i, j] for i in range(n) if n != m or seen[i]) for j in range(m)]
 
 
 @pytest.mark.parametrize("name", VALIDS)
@@ -149,8 +172,13 @@ def test_valid_against_loops(name: str) -> None:
         lengths = valid.lengths if valid.lengths is None or not leading else valid.lengths[place[0]]
         length = m if lengths is None else int(lengths.expand(n)[i])
         last = {None: m, "top_left": i, "bottom_right": i + m - n}[valid.causal]
-        near = valid.window is None or abs(valid.first + i - j) < valid.window or j < valid.first_keys
-        mask[(*place, i, j)] &= j < length and j <= last and near
+        mask[(*place, i, j)] &= j < length and j <= last
+    for place in itertools.product(*map(range, leading)):
+        assert valid.sees().expand(*leading, 1, m)[place][0].tolist() == seen_keys(mask[place])
+        firsts = [j for j, is_seen in enumerate(seen_keys(mask[place])) if is_seen][: valid.first_keys]
+        for i, j in itertools.product(range(n), range(m)):
+            near = valid.window is None or abs(valid.first + i - j) < valid.window or j in firsts
+            mask[(*place, i, j)] &= near
     assert torch.equal(valid.whole, mask)
     assert torch.equal(valid.empty_rows, ~mask.any(-1))
     assert valid.is_full == (name == "nothing")
@@ -163,6 +191,22 @@ def test_valid_against_loops(name: str) -> None:
         assert not part[..., reach:].any()
         tile = valid.tile(elements, rows, slice(1, 4))
         assert tile is None or torch.equal(tile.expand(part[..., 1:4].shape), part[..., 1:4])
+
+
+def test_first_keys_are_not_padding() -> None:
+    """Behind two masked keys the first key is the third."""
+    whole = Valid((6, 6), causal="top_left", mask=torch.arange(6)[None] > 1, window=2, first_keys=1).whole
+    assert [whole[i].nonzero()[:, 0].tolist() for i in (0, 2, 3, 5)] == [[], [2], [2, 3], [2, 4, 5]]
+
+
+def test_queries_at_known_padding_see_no_first_key() -> None:
+    """A query at padding may see everything, as some models let it."""
+    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
+    mask[0, 0, 1:, 0] = False
+    padding = torch.tensor([[True, False, False], [False, False, False]])
+    valid = Valid((2, 2, 3, 3), mask=mask)
+    assert valid.sees()[:, 0, 0, 0].tolist() == [True, True]
+    assert valid.sees(padding)[:, 0, 0].tolist() == [[False, True, True], [True, True, True]]
 
 
 @pytest.mark.parametrize("shape", [(), (4,)])
