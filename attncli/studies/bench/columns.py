@@ -36,6 +36,7 @@ COLUMNS = (
     _word("device", "Device that it was measured on."),
     measured("seconds", "time", "Median time per call.", "s", duration),
     measured("seconds_iqr", "IQR", "Interquartile range of the time.", "s", duration),
+    _word("noisy", "Whether it took longer than a larger size, by more than both interquartile ranges.", "measured"),
     measured("peak_bytes", "memory", "Peak memory without the inputs, results included.", "bytes", in_bytes),
     measured(
         "gflops",

@@ -26,6 +26,7 @@ STROKES: tuple[Any, ...] = (
     (0, (4, 1.3, 1, 1.3)),
     (0, (8, 2)),
 )  # by index in IMPLEMENTATIONS
+RING = 120  # area around the marker of a noisy time, in square points
 FILLS = ("full", "left", "none", "bottom", "top")  # of markers, likewise
 
 
@@ -50,6 +51,8 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     looks = _looks(list(lines_of(result.records)), sheet)
     measures = list(dict.fromkeys(record["measure"] for record in shown))
     facts = [", ".join(conditions(result, shown)), "bars: lower to upper quartile", "memory: without the inputs"]
+    if any(record.get("noisy") for record in shown):
+        facts.append("circled: noisy, slower than at a larger size")
     figure, drawn = panels(sheet, len(PANELS) * len(measures), "Time and memory", facts)
     axes_left = iter(drawn)
     for measure in measures:
@@ -76,6 +79,9 @@ def _draw_panel(
         if key == "seconds":
             points[1:] = np.transpose([quartiles(result, record) for record in known])
         draw_line(panel, x, points, looks[line], gid=key)
+        noisy = [bool(record.get("noisy")) for record in known]
+        if key == "seconds" and any(noisy):
+            panel.scatter(x[noisy], y[noisy], RING, "none", edgecolors=looks[line]["color"], zorder=4, clip_on=False, gid="noisy")
     if single:
         panel.set_xlim(-1, len(lines))
         panel.xaxis.set_major_locator(NullLocator())

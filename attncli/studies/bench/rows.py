@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from attncli.errors import in_bytes, printable
+from attncli.errors import in_bytes, listed, printable
 from attncli.numbers import duration, number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.bench.columns import AXES, SIZES, BenchFacts
@@ -52,6 +52,25 @@ def lines_of(records: Sequence[Row]) -> dict[Line, list[Row]]:
     return lines
 
 
+def mark_noisy(records: Sequence[Row]) -> None:
+    """Set `noisy` of each timed row: whether it took longer than a row of the same line with larger sizes.
+
+    The line is of one label, implementation and measure; sizes are larger if one is, and no other is smaller. Both
+    interquartile ranges are smaller than the difference.
+    """
+    lines: dict[tuple[str, ...], list[Row]] = {}
+    for record in records:
+        if record["seconds"] is not None:
+            lines.setdefault((record["label"], record["implementation"], record["measure"]), []).append(record)
+    for rows in lines.values():
+        for row in rows:
+            row["noisy"] = any(
+                row["seconds"] - other["seconds"] > max(row["seconds_iqr"], other["seconds_iqr"])
+                for other in rows
+                if all((other[size] or 0) >= (row[size] or 0) for size in SIZES)
+            )
+
+
 def conditions(result: Result, records: Sequence[Row]) -> list[str]:
     """Return the conditions of measurement, and the sizes common to all rows."""
     facts, axes = BenchFacts.of(result), changing(records, SIZES)
@@ -70,9 +89,9 @@ def conditions(result: Result, records: Sequence[Row]) -> list[str]:
 def growth(records: Sequence[Row], axis: str) -> float | None:
     """Return the exponent p of the best fit time ~ size^p over the larger half of the sizes; None for a single size.
 
-    At small sizes the overhead of a call dominates, which does not depend on the size.
+    At small sizes the overhead of a call dominates, which does not depend on the size. Noisy rows do not count.
     """
-    known = [(record[axis], record["seconds"]) for record in records if record["seconds"]]
+    known = [(record[axis], record["seconds"]) for record in records if record["seconds"] and not record.get("noisy")]
     sizes = sorted({size for size, _ in known})
     if len(sizes) < 2:
         return None
@@ -131,6 +150,10 @@ def _finding(row: Row, records: Sequence[Row], comparisons: Sequence[Row], rando
             numbers |= {key: beside[key] for key in ("times_as_fast", "times_as_fast_ci")}
             if baseline != f"{label}/textbook":
                 text += _times(beside["times_as_fast"], beside["times_as_fast_ci"], "as fast as textbook code")
+    if noisy := [other for other in records if other["label"] == label and other.get("noisy")]:
+        numbers["noisy"] = len(noisy)
+        places = listed(list(dict.fromkeys(size_words(other, axes) for other in noisy)))
+        text += f". Slower than at larger sizes, so noisy (repeat it on a quiet machine): {places}"
     return Finding(f"{text}.", label, numbers)
 
 

@@ -47,7 +47,7 @@ from attncli.studies.bench.measure import (
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
-from attncli.studies.bench.rows import findings_of
+from attncli.studies.bench.rows import findings_of, mark_noisy
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Study
 from attncli.threads import on_threads
@@ -136,6 +136,7 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
             time_all(group, prepared.device)
             finished.append(group)
     records = [_row(trial, group, options) for group in finished for trial in group]
+    mark_noisy(records)
     comparisons = [row for group in finished for row in _comparisons(group)]
     timed = [trial for group in finished for trial in group if trial.seconds]
     random = list(dict.fromkeys(trial.record["label"] for group in finished for trial in group if trial.is_random))

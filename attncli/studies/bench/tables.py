@@ -14,12 +14,14 @@ from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFact
 from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, size_of, size_words
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
-DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
+(TIME,) = pick(COLUMNS, ["seconds"])
+DETAILS = pick(COLUMNS, ["seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
 MEASURES = {
     "scores": "scores (from queries and keys)",
     "weights": "weights (and output)",
     "output": "output (without weights)",
 }
+NOISY = " !"
 LEGEND = (
     "time: median per call. IQR: interquartile range of the time. memory: peak without the inputs, results included. "
     "ratio: time / time of {} in the same round; if its interval contains 1, there is no measurable difference."
@@ -34,6 +36,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     records, axes = result.records, changing(result.records)
     yield Text(", ".join(conditions(result, records)))
     yield Text(LEGEND.format(printable(BenchFacts.of(result).baseline)))
+    if any(record.get("noisy") for record in records):
+        yield Text(f"{NOISY.strip()}: noisy, since a larger size took less time; repeat it on a quiet machine.")
     for measure in dict.fromkeys(record["measure"] for record in records):
         rows = [record for record in records if record["measure"] == measure]
         sizes = sorted(set(map(size_of, rows)))
@@ -47,7 +51,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
             lines = lines_of([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
             title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
-            yield from titled(title, blocks(_names(lines), cells(DETAILS, first), width))
+            figures = [Cells(TIME.heading, [_time(record) for record in first]), *cells(DETAILS, first)]
+            yield from titled(title, blocks(_names(lines), figures, width))
         if len(sizes) > 1 and most is not None:
             yield from remark("memory and ratios at other sizes: --full")
     beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], most)
@@ -71,7 +76,7 @@ def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterato
     """Yield tables with a column for each size, and the growth of the time if only one size changes."""
     lines = lines_of(records)
     times = [
-        {size_of(record): duration(record["seconds"]) if record["seconds"] else record["status"] for record in of_line}
+        {size_of(record): _time(record) if record["seconds"] else record["status"] for record in of_line}
         for of_line in lines.values()
     ]
     columns = [
@@ -83,6 +88,11 @@ def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterato
         texts = [MISSING if power is None else f"{power:.2f}" for power in powers]
         columns.append(Cells(f"power\nof {axes[0]}", texts))
     return blocks(_names(lines), columns, width)
+
+
+def _time(record: Row) -> str:
+    """Return the time of a row, with a mark if it is noisy."""
+    return duration(record["seconds"]) + (NOISY if record.get("noisy") else "")
 
 
 def _names(lines: Iterable[Line]) -> list[Cells]:

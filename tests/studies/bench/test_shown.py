@@ -11,7 +11,7 @@ from attncli.config.looks import Look
 from attncli.results import Finding, Result, Row
 from attncli.studies.bench.columns import COLUMNS, BenchFacts, raw_name
 from attncli.studies.bench.figure import figures
-from attncli.studies.bench.rows import findings_of, growth
+from attncli.studies.bench.rows import findings_of, growth, mark_noisy
 from tests.show.samples import drawn, shown
 
 BASELINE = "scaled_dot/textbook"
@@ -38,7 +38,7 @@ def row_of(label: str, implementation: str, measure: str, n: int) -> Row:
             "measure": measure,
         },
         **{"n": n, "m": n, "d": 64, "batch": 1, "heads": 1, "num_hiddens": 64 if label == "additive" else None},
-        **{"status": "timed", "reason": None, "rounds": 5},
+        **{"status": "timed", "reason": None, "rounds": 5, "noisy": False},
         **{"seconds": ratio * n**2 * 1e-9, "seconds_iqr": ratio * n**2 * 1e-10, "peak_bytes": 4 * n * n * vectors},
         **{"gflops": 128 / ratio, "gbytes_per_second": 4 / ratio, "ratio": ratio},
         "ratio_ci": [1.0, 1.0] if name == BASELINE else [ratio * 0.95, ratio * 1.05],
@@ -82,7 +82,7 @@ def crossed(result: Result, key: str, values: Sequence[int]) -> Result:
 
 def not_timed(result: Result, where: Callable[[Row], bool]) -> Result:
     """Return the result with some records not timed."""
-    figures = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "rounds")
+    figures = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "rounds", "noisy")
     return changed(result, where, **dict.fromkeys(figures), status="too large", reason="needs 32.0 GiB\nor more")
 
 
@@ -176,6 +176,51 @@ def test_several_numbers_of_hidden_units_are_several_lines() -> None:
     assert found == ["additive (num_hiddens 8)", "additive (num_hiddens 256)"]
     numbers = finding(result, "additive").numbers
     assert (numbers["num_hiddens"], numbers["growth"]) == (256, pytest.approx(2.0))
+
+
+def timed(seconds: float, spread: float = 1e-5, **places: Any) -> Row:
+    """Return a row with a time and its interquartile range."""
+    return row_of("dot", "attncli", "scores", 128) | {"seconds": seconds, "seconds_iqr": spread} | places
+
+
+@pytest.mark.parametrize(
+    ("rows", "noisy"),
+    [
+        ([timed(0.0146), timed(0.0159, n=256, m=256), timed(0.0004, n=512, m=512)], [True, True, False]),
+        ([timed(0.0146, d=64), timed(0.0004, d=128)], [True, False]),
+        ([timed(0.0146, num_hiddens=8), timed(0.0004, num_hiddens=16)], [True, False]),
+        ([timed(0.0146, n=256, d=64), timed(0.0004, n=128, d=128)], [False, False]),  # neither is larger
+        ([timed(0.0146), timed(0.0004, n=64)], [False, False]),
+        ([timed(0.0146), timed(0.0004, n=256, label="other")], [False, False]),
+        ([timed(0.0146), timed(0.0004, n=256, measure="output")], [False, False]),
+        ([timed(0.0146), timed(0.0004, n=256, implementation="textbook")], [False, False]),
+        ([timed(0.0020, spread=0.0009), timed(0.0010, n=256)], [True, False]),
+        ([timed(0.0020, spread=0.0011), timed(0.0010, n=256)], [False, False]),
+        ([timed(0.0020), timed(0.0010, spread=0.0011, n=256)], [False, False]),
+    ],
+)
+def test_a_row_that_took_longer_than_a_larger_size_is_noisy(rows: list[Row], noisy: list[bool]) -> None:
+    mark_noisy(rows)
+    assert [row["noisy"] for row in rows] == noisy
+
+
+def test_noisy_times_are_marked_everywhere_and_do_not_count_as_growth() -> None:
+    quiet, result = sample(SIZES, FEW, ["scores"]), sample(SIZES, FEW, ["scores"])
+    assert "noisy" not in shown(quiet, 120) + " ".join(each.text for each in quiet.findings)
+    for record in result.records:
+        if record["label"] == "dot" and record["n"] == 512:
+            record["seconds"] = 0.1
+    mark_noisy(result.records)
+    result = result_of(result.records)
+    text = shown(result, 120)
+    assert rows(text, "dot")[0] == "dot attncli 16.5 µs 66.2 µs 100 ms ! 1.06 ms 2.00"
+    assert "!: noisy, since a larger size took less time; repeat it on a quiet machine." in text
+    dot = finding(result, "dot")
+    assert dot.text.endswith(" Slower than at larger sizes, so noisy (repeat it on a quiet machine): n = 512.")
+    assert (dot.numbers["noisy"], dot.numbers["growth"]) == (1, pytest.approx(2.0))
+    figure, _ = drawn(result)
+    (ring,) = (part for axes in figure.axes for part in axes.collections if part.get_gid() == "noisy")
+    assert ring.get_offsets().tolist() == [[512, 0.1]]  # type: ignore[union-attr]
 
 
 def points_of(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
