@@ -101,7 +101,10 @@ def sweep(
     overwrite: bool = False,
     **keys: Any,
 ) -> InteractiveSweep:
-    """Run a grid of experiments in processes of this machine. Failed points are left out, with a warning.
+    """Run a grid of experiments on this machine. Failed points are left out, with a warning.
+
+    Points run in processes, which import the script that calls this function: it needs `if __name__ == "__main__":`
+    around the call. With `jobs=1` and no `timeout`, or where they cannot import it, points run in this process.
 
     Args:
         config: an experiment, as in `attncli.run`.
@@ -120,9 +123,12 @@ def sweep(
     """
     from attncli.engine.sweeps.findings import failures_of
     from attncli.engine.sweeps.points import plan_of
+    from attncli.engine.sweeps.processes import is_importing_script
     from attncli.engine.sweeps.running import LoadedSweep
 
     where = "attncli.sweep"
+    if is_importing_script():
+        raise SystemExit(1)  # the sweep that started this process then runs its points itself
     for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
         if number is not None and (not isinstance(number, kind) or isinstance(number, bool) or not number > 0):
             raise InputError.of(got(number, "expected a number above 0"), where=f"{where}: {name}")
@@ -134,7 +140,7 @@ def sweep(
     document = document_of(config, keys, where)
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
-        loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout)
+        loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout, in_python=True)
         finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))
     result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
     if not result.records:

@@ -187,22 +187,48 @@ def test_mistakes_in_a_sweep(arguments: dict[str, Any], message: str) -> None:
         attncli.sweep(SMALL, **arguments)
 
 
-SWEPT = """import attncli
+SWEPT = """import attncli, multiprocessing, sys
 
-{}print(len(attncli.sweep("d2l", {{"seed": [0, 1]}}, jobs=1).records))
+{}print(len(attncli.sweep("d2l", {{"seed": [0, 1]}}{}).records), len(multiprocessing.active_children()))
 """
+GUARD = "if __name__ == '__main__': "
+HERE = "points run in this process, one at a time: others cannot import its script; they need `if __name__"
+NO_TIMEOUT = "attncli.sweep: timeout: got 60, for which points need other processes, which cannot import this script"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("guard", "code", "text"),
-    [("if __name__ == '__main__': ", 0, "4\n"), ("", 1, "a script needs `if __name__ == '__main__':`")],
+    ("guard", "options", "from_stdin", "code", "warning"),
+    [
+        (GUARD, ", jobs=2", False, 0, None),
+        (GUARD, ", timeout=60", False, 0, None),
+        ("", ", jobs=2", False, 0, HERE),
+        ("", ", jobs=1", False, 0, None),
+        ("", ", timeout=60", False, 1, NO_TIMEOUT),
+        (GUARD, "", True, 0, HERE),
+        (GUARD, ", jobs=1", True, 0, None),
+        (GUARD, ", timeout=60", True, 1, NO_TIMEOUT),
+    ],
 )
-def test_a_sweep_in_a_script_needs_a_guard(guard: str, code: int, text: str, tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SWEPT.format(guard))
-    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+def test_a_sweep_in_a_script_that_other_processes_may_not_import(
+    guard: str, options: str, from_stdin: bool, code: int, warning: str | None, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SWEPT.format(guard, options))
+    command = [sys.executable, *([] if from_stdin else [str(script)])]
+    with script.open() as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=False)
     assert done.returncode == code
-    assert text in done.stdout + done.stderr
+    assert done.stdout == ("4 0\n" if code == 0 else "")
+    assert (warning is None) == (done.stderr == "")
+    assert (warning or "") in done.stderr
+
+
+def test_ctrl_c_ends_a_sweep_in_this_process_and_keeps_its_finished_points() -> None:
+    scorer = {"scorer": "tests.engine.sweeps.jobs:IsInterrupted", "at": 0}
+    result = attncli.sweep(SMALL | {"scorers": [scorer]}, {"scorers[0].at": [0, 1, 2]}, jobs=1)
+    assert result.interrupted
+    assert [row["scorers[0].at"] for row in result.records] == [0]
 
 
 def variants() -> dict[str, Any]:

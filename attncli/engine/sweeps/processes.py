@@ -1,4 +1,4 @@
-"""Compute the points of a sweep in processes of this machine; a process that dies loses only its own point."""
+"""Compute the points of a sweep on this machine: in processes, of which a death loses only one point, or in this one."""
 
 import multiprocessing
 import os
@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
@@ -21,7 +22,7 @@ from attncli.stopping import signals
 
 PATIENCE = 0.5  # seconds between checks for a signal to stop
 PRELOADED = ["attncli.engine.sweeps.work", "attncli.studies.attention.study"]
-BROKEN = "its process ended before its work; a script needs `if __name__ == '__main__':` around attncli.sweep"
+BROKEN = "its process ended before its work"
 
 
 def on_processes(
@@ -36,6 +37,38 @@ def on_processes(
         Interrupted: the user has stopped the sweep.
     """
     yield from tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
+
+
+def in_this_process(jobs: Iterable[Job]) -> Generator[Row]:
+    """Compute points one after another in this process, and yield their rows; a KeyboardInterrupt ends it."""
+    for job in jobs:
+        yield run_point(job)
+
+
+def is_importing_script() -> bool:
+    """Whether this is a new process that still imports the script of its parent, and so cannot start processes."""
+    return getattr(multiprocessing.current_process(), "_inheriting", False)  # as multiprocessing itself asks
+
+
+def can_import_script() -> bool:
+    """Whether a new process can import the script that runs here, as `multiprocessing` has each of them do.
+
+    It cannot if the script is read from stdin, or calls `attncli.sweep` without `if __name__ == "__main__"`.
+    """
+    file = getattr(sys.modules["__main__"], "__file__", None)  # a notebook and `python -c` have none
+    if file is not None and not Path(file).exists():
+        return False
+    process = _context().Process(target=signals.check)
+    try:
+        with _signals_blocked():
+            process.start()
+        while process.is_alive():
+            process.join(PATIENCE)
+            signals.check()
+        return bool(process.exitcode == 0)
+    finally:
+        process.kill()
+        process.join()
 
 
 def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Row]:

@@ -20,15 +20,18 @@ from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.engine.sweeps.findings import findings_of
 from attncli.engine.sweeps.journal import STATES, Journal, PointRow, rows_of
 from attncli.engine.sweeps.points import GridPoint, SweepPlan
-from attncli.engine.sweeps.processes import on_processes
+from attncli.engine.sweeps.processes import can_import_script, in_this_process, on_processes
 from attncli.engine.sweeps.summary import summary
 from attncli.engine.sweeps.views import drawers_of
 from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
+from attncli.errors import InputError
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
 from attncli.stopping import Progress, keep_finished
 
 MISSING = "missing"  # the status of a point that was not computed
+GUARD = "they need `if __name__ == '__main__':` around attncli.sweep"
+UNGUARDED = f"warning: points run in this process, one at a time: others cannot import its script; {GUARD}"
 NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
 
 
@@ -37,7 +40,9 @@ class LoadedSweep:
     """A sweep with valid points, and where to compute them; the counterpart of `LoadedExperiment`.
 
     `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
-    `jobs` processes of this machine, each point for at most `timeout` seconds.
+    `jobs` processes of this machine, each point for at most `timeout` seconds. If `in_python`, the process of the sweep
+    runs a script or a notebook of the user: it computes the points itself if one at a time is wanted, or if other
+    processes cannot import the script.
     """
 
     is_sweep: ClassVar[Literal[True]] = True
@@ -47,6 +52,7 @@ class LoadedSweep:
     cluster: str | None = None
     timeout: float | None = None
     fail_fast: bool = False
+    in_python: bool = False
 
     @property
     def document(self) -> Document:
@@ -63,9 +69,9 @@ class LoadedSweep:
         """Run all points that are not done, and write the results; a sweep has no page.
 
         Raises:
-            InputError: the folder or the journal cannot be written, or is in use.
+            InputError: the folder or the journal cannot be written, or is in use; or as `_is_here`.
         """
-        plan = self.plan
+        plan, is_here = self.plan, self._is_here(progress)
         folder = (self.resume or begin_sweep(plan.options.name, to, plan.config)).absolute()
         problem = None
         journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
@@ -84,7 +90,7 @@ class LoadedSweep:
                 texts.append(f"{journal.outdated} done by another version of attncli, which run again")
             progress.note("; ".join(texts))
             if waiting:
-                problem = journal_rows(self._rows(waiting, progress), journal, progress, self.fail_fast)
+                problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)
         progress.step(0, 1, "writing the results")
         result, points = result_of(plan, folder, kept.interrupted)
         verdicts = judge(result, plan.options.expect, plan.rows)
@@ -95,8 +101,26 @@ class LoadedSweep:
         picture = next((folder / name for name in drawn if name in content["files"]), None)
         return FinishedRun(result, content, folder, plan.document, verdicts, picture, problem)
 
-    def _rows(self, points: Sequence[GridPoint], progress: Progress) -> Generator[Row]:
-        """Compute points on this machine or on a cluster, and yield their rows."""
+    def _is_here(self, progress: Progress) -> bool:
+        """Whether this process computes the points; `progress` gets a note if it does so for want of others.
+
+        Raises:
+            InputError: there is a timeout, which needs other processes, and they cannot import the script.
+        """
+        if not self.in_python:
+            return False
+        if self.timeout is None and self.jobs == 1:
+            return True
+        if can_import_script():
+            return False
+        if self.timeout is not None:
+            message = f"got {self.timeout:g}, for which points need other processes, which cannot import this script"
+            raise InputError.of(f"{message}; {GUARD}, or no timeout", where="attncli.sweep: timeout")
+        progress.note(UNGUARDED)
+        return True
+
+    def _rows(self, points: Sequence[GridPoint], is_here: bool, progress: Progress) -> Generator[Row]:
+        """Compute points in this process, on this machine or on a cluster, and yield their rows."""
         code, plan = code_version(), self.plan
         heads = plan.keeps_heads
         jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
@@ -110,6 +134,8 @@ class LoadedSweep:
             return on_cluster(jobs, self.cluster, alone, self.fail_fast)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         wanted = 1 if alone else self.jobs or cores or 1
+        if is_here:
+            return in_this_process(jobs)
         return on_processes(jobs, min(wanted, len(jobs)), self.timeout, self.fail_fast)
 
 

@@ -58,6 +58,8 @@ def run_point(job: Job) -> Row:
         status, error, rows = "done", None, dict[str, list[Any]]()
         try:
             rows = _rows(job)
+        except KeyboardInterrupt:  # of the user, where points run in the process of the sweep
+            raise
         except BaseException as reason:  # the user's own scorer may raise anything
             status, error = "failed", in_one_line(reason)
         seconds = time.perf_counter() - begun
@@ -121,6 +123,8 @@ def _rows(job: Job) -> dict[str, list[Any]]:
     with on_threads(None if options_model(name).measures_time else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
+    if result.interrupted:
+        raise KeyboardInterrupt
     random = list(result.random)
     rows = {"records": nan_to_null(result.rows[study.swept]), "random": random}
     keeps_heads = study.swept == "records" and job.get("heads", True)

@@ -93,6 +93,19 @@ class IsKilledOnce(Dot):
         return super().forward(queries, keys)
 
 
+class IsInterrupted(Dot):
+    """Presses Ctrl-C at the point with the number 1 under `at`."""
+
+    def __init__(self, query_size: int, key_size: int, *, at: int) -> None:
+        super().__init__(query_size, key_size)
+        self.at = at
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        if self.at == 1:
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(queries, keys)
+
+
 class EatsMemory(Dot):
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return torch.empty(2**50)

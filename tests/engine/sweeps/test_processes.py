@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attncli.engine.sweeps.processes import on_processes
+from attncli.engine.sweeps.processes import in_this_process, on_processes
 from tests.engine.sweeps.jobs import bad, config, figures, job, jobs
 
 DEATHS = {
@@ -25,6 +25,11 @@ def test_the_number_of_processes_changes_no_figure() -> None:
     assert {row["key"] for row in one} == {each["key"] for each in points}
     assert figures(one) == figures(two)
     assert len({str(figure) for figure in figures(one).values()}) == 6
+
+
+def test_this_process_gives_the_same_figures() -> None:
+    assert figures(list(in_this_process(jobs(3)))) == figures(list(on_processes(jobs(3), 2)))
+    assert [row["status"] for row in in_this_process([bad("Raises"), *jobs(1)])] == ["failed", "done"]
 
 
 def test_what_is_wrong_with_points_is_theirs_alone() -> None:
