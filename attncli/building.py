@@ -26,6 +26,7 @@ from attncli.inputs.seeding import seeded
 from attncli.masks import Valid
 from attncli.models.call import AttentionCall
 from attncli.normalizers import NORMALIZERS, Normalizer
+from attncli.numbers import several
 from attncli.results import NORMALIZER, Row
 from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS, Scorer, is_built_in
@@ -175,15 +176,17 @@ def rules_of(
         bias: added to the scores, beside ALiBi.
         empty_row: weights of a query with no valid key.
         sinks: scores of an additional key.
-        first: the position of the first query; by default from the causal mask, 0 without one.
+        first: the position of the first query; by default from the causal mask, or 0 for as many queries as keys.
         slopes: the slope of ALiBi for each head; by default `alibi_slopes` of their number.
 
     Raises:
-        InputError: as in `build_normalizer`.
+        InputError: as in `build_normalizer`, or the entry needs positions and they are unknown.
     """
-    n, m = valid.shape[-2:]
-    if first is None:
-        first = m - n if valid.causal == "bottom_right" else 0
+    first = valid.first_query() if first is None else first
+    if first is None and entry.position_key is not None:
+        cure = "expected `mask: {align: bottom_right}` if the queries are the last of the keys, or top_left"
+        raise _unknown_positions(entry, entry.position_key, valid, cure)
+    first = first or 0
     has_bias = bias is not None or entry.position_bias is not None
     added = Bias(valid.shape, bias, entry.position_bias == "alibi", first, slopes) if has_bias else None
     if entry.window is not None:
@@ -197,12 +200,13 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> 
     Raises:
         InputError: as in `rules_of`, or the slopes of ALiBi are unknown.
     """
-    call, (n, m) = inputs.call, inputs.valid.shape[-2:]
+    call, first, slopes = inputs.call, inputs.first_query, None
     if call is None:
-        return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row)
+        return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, first=first)
+    if first is None and entry.position_key is not None:
+        cure = f"choose other `layers`: {call.name} has no common positions, as in cross-attention"
+        raise _unknown_positions(entry, entry.position_key, inputs.valid, cure)
     sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
-    first = max(m - n, 0)  # a model that keeps keys of earlier tokens has queries of the last ones
-    slopes = None
     if entry.position_bias == "alibi" and call.heads is not None:
         if call.num_heads is None:
             reason = "its slopes depend on the model's number of heads, which the captured file does not have"
@@ -210,6 +214,13 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> 
         slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
     empty_row = call.empty_row
     return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, sinks=sinks, first=first, slopes=slopes)
+
+
+def _unknown_positions(entry: ScorerEntry, key: str, valid: Valid, cure: str) -> InputError:
+    """Return the error of an entry whose option `key` needs positions of queries and keys that are unknown."""
+    n, m = valid.shape[-2:]
+    sizes = f"{several(n, 'query')} and {several(m, 'key')}"
+    return InputError.of(f"got {getattr(entry, key)} for {sizes}, whose positions are unknown; {cure}", [key])
 
 
 def build_for_inputs(

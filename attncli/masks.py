@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncli.errors import InputError, below, got
 
-Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix where the diagonal begins or ends
+Corner = Literal["top_left", "bottom_right"]  # of the (n, m) matrix, where the diagonal begins or ends
 ALL = slice(None)
 
 
@@ -27,7 +27,7 @@ class Valid:
 
     shape: tuple[int, ...]
     lengths: Tensor | None = None  # int64 (b,) or (b, n)
-    causal: Causal | None = None
+    causal: Corner | None = None
     mask: Tensor | None = None  # boolean, broadcastable to `shape`, on `device`
     device: torch.device | None = None
     window: int | None = None
@@ -109,6 +109,25 @@ class Valid:
         shortens = self.lengths is not None and bool((self.lengths < m).any())
         is_plain = self.mask is None and self.window is None and not shortens
         return is_plain and (self.causal == "top_left" or bool(self.causal and n == m))
+
+    def first_query(self, align: Corner | None = None) -> int | None:
+        """Return the position of the first query among the keys; None if the ends that agree are unknown.
+
+        `align` is the corner of the matrix of scores where the diagonal begins or ends. A causal mask has its own.
+        """
+        n, m = self.shape[-2:]
+        positions = {"top_left": 0, "bottom_right": m - n}
+        return 0 if n == m else positions.get(self.causal or align or "")
+
+    @property
+    def is_causal_at_end(self) -> bool:
+        """Whether the mask is causal with the last query at the last key, as with a cache of earlier keys.
+
+        No query sees a later key, and each sees the key at its own position in some batch element or head.
+        """
+        n, m = self.shape[-2:]
+        seen = self.whole.flatten(0, -3).any(0) if len(self.shape) > 2 else self.whole  # n m
+        return bool(seen.diagonal(m - n).all()) and not bool(seen.triu(m - n + 1).any())
 
     @property
     def lengths_alone(self) -> bool:

@@ -58,7 +58,8 @@ def cell_decimals(largest: float) -> int | None:
 
 def several(value: int, name: str) -> str:
     """Return a count with its noun, in the plural unless the count is 1: `1 step`, `800 steps`."""
-    return f"{number(value)} {name}{'' if value == 1 else 's'}"
+    plural = f"{name[:-1]}ies" if name.endswith("ry") else f"{name}s"
+    return f"{number(value)} {name if value == 1 else plural}"
 
 
 def percent(share: float) -> str:

@@ -11,7 +11,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
-from attncli.building import build_scorer, inputs_of_entry, rules_of, scorer_of_module, scoring_of, with_model_defaults
+from attncli.building import (
+    build_scorer,
+    inputs_of_entry,
+    rules_of_inputs,
+    scorer_of_module,
+    scoring_of,
+    with_model_defaults,
+)
 from attncli.config.models import Experiment
 from attncli.config.plans import PLAN, PlanEntry, is_plan
 from attncli.config.plans import ZERO as ZERO
@@ -219,14 +226,13 @@ class Swap(Watch):
             return new
         inputs = inputs_of(call, call.queries.dtype, call.queries.device)
         gradient = call.scale_gradient if entry.has_models_scale else None
-        entry, (n, m) = with_model_defaults(entry, call), inputs.valid.shape[-2:]
+        entry = with_model_defaults(entry, call)
         d, dtype = inputs.queries.shape[-1], computing_dtype(call.queries.dtype)
         key: tuple[Any, ...] = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options))
         key += (call.name, *call.head_numbers) if entry.is_fitted else ()
         if key not in self._scorers:
             self._scorers[key] = self._built(entry, d, inputs.keys.shape[-1], dtype).to(inputs.queries.device)
-        first = max(m - n, 0)  # with a cache, the queries belong to the last tokens
-        rules = rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=call.sinks, first=first)
+        rules = rules_of_inputs(entry, inputs, call.empty_row)
         queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
         queries = queries if gradient is None else queries * gradient
         scorer = scoring_of(entry, self._scorers[key])

@@ -168,6 +168,11 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         """The bias of the scores that depends on positions, if any."""
         return None if isinstance(self.bias, bool) else self.bias
 
+    @property
+    def position_key(self) -> str | None:
+        """The key of the entry that needs the positions of queries and keys, if any."""
+        return BIAS if self.position_bias is not None else "window" if self.window is not None else None
+
     @model_serializer(mode="wrap")
     def _fitted_alone(self, handler: SerializerFunctionWrapHandler) -> Any:
         """Return a fitted entry with its folder and label only: everything else is in the folder."""

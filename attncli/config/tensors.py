@@ -263,6 +263,10 @@ class Mask(Model):
         Literal["top_left", "bottom_right"] | bool,
         Field(description="causal mask, aligned `top_left` or `bottom_right`; `true` only if n = m"),
     ] = False
+    align: Annotated[
+        Literal["top_left", "bottom_right"] | None,
+        Field(description="without `causal`: whether the first queries and keys agree, or the last; for positions"),
+    ] = None
     file: Annotated[
         FileName | SkipJsonSchema[GivenMask] | None,
         chosen(lambda value: FileName | None),
@@ -272,6 +276,12 @@ class Mask(Model):
     empty_row: Annotated[
         Literal["zero", "uniform", "nan", "error"], Field(description="the weights of a query with no valid key")
     ] = "zero"
+
+    @model_validator(mode="after")
+    def _one_alignment(self) -> "Mask":
+        if self.align is not None and self.causal:
+            raise problem(f"got {self.align} together with `causal`; expected one of the two", under=["align"])
+        return self
 
     @model_validator(mode="after")
     def _tensor_of_a_file(self) -> "Mask":

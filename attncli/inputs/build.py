@@ -30,7 +30,7 @@ from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
 from attncli.inputs.masks import bias_shape, broadcasts, read_mask, without_infinities
 from attncli.inputs.seeding import generator
-from attncli.masks import Causal, Valid, checked_lengths
+from attncli.masks import Corner, Valid, checked_lengths
 from attncli.models.call import AttentionCall
 
 ROLES = ("queries", "keys", "values")
@@ -46,7 +46,8 @@ class Inputs:
     if any, is added to the scores (b, ..., n, m); it is finite, has their dtype and rank, and broadcasts to them.
     `call` is the attention call of a real model from which the tensors come, if any; `queries` are then divided by the
     call's `pre_scale`. `tokens` maps `queries` and `keys` to the names of their rows, if known: one list for all batch
-    elements, or a list for each.
+    elements, or a list for each. `align` is the corner of the matrix of scores where its diagonal begins or ends, if
+    the config says so.
     """
 
     queries: Tensor
@@ -56,6 +57,19 @@ class Inputs:
     bias: Tensor | None = None
     call: AttentionCall | None = None
     tokens: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    align: Corner | None = None
+
+    @property
+    def first_query(self) -> int | None:
+        """The position of the first query among the keys; None if the ends that agree are unknown.
+
+        In a model with fewer queries than keys the queries are the last of the keys, as a cache has them. In
+        cross-attention, with more queries or without a causal mask, they have no positions among the keys.
+        """
+        n, m = self.valid.shape[-2:]
+        if self.call is None or n == m:
+            return self.valid.first_query(self.align)
+        return m - n if n == 1 or (n < m and self.valid.is_causal_at_end) else None
 
     @property
     def heads(self) -> Sequence[int | None]:
@@ -123,11 +137,11 @@ def build_inputs(
             tensors[role] = tensors[role].repeat_interleave(leading[-1] // shapes[role][-3], dim=-3)
     queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
     if "bias" not in tensors:
-        return Inputs(queries, keys, values, valid)
+        return Inputs(queries, keys, values, valid, align=mask.align)
     with below("data", "bias"):
         bias = tensors["bias"].reshape(full["bias"]).to(device)
         bias, valid = without_infinities(bias, valid, shapes["bias"], note)
-    return Inputs(queries, keys, values, valid, bias)
+    return Inputs(queries, keys, values, valid, bias, align=mask.align)
 
 
 def tensors_of(inputs: Inputs) -> dict[str, Tensor]:
@@ -269,7 +283,7 @@ def _lengths(source: LengthSource | None, shape: tuple[int, ...], seed: int) -> 
     return checked_lengths(source, shape)
 
 
-def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
+def _causal(mask: Mask, shape: tuple[int, ...]) -> Corner | None:
     n, m = shape[-2:]
     if mask.causal is True and n != m:
         expected = "expected top_left or bottom_right, since the numbers differ"

@@ -58,13 +58,18 @@ def test_tiles_are_parts_of_the_whole(given: tuple[int, ...]) -> None:
     assert torch.equal(scores, own)
 
 
-MASKS: list[tuple[Any, int]] = [(None, 0), ("top_left", 0), ("bottom_right", 3)]
+MASKS: list[tuple[dict[str, str], int]] = [
+    ({"align": "top_left"}, 0),
+    ({"align": "bottom_right"}, 3),
+    ({"causal": "top_left"}, 0),
+    ({"causal": "bottom_right"}, 3),
+]
 
 
-@pytest.mark.parametrize(("causal", "first"), MASKS)
+@pytest.mark.parametrize(("mask", "first"), MASKS)
 @pytest.mark.parametrize("heads", [(), (3,), (2, 2)])
-def test_every_stage_of_an_experiment(causal: Any, first: int, heads: tuple[int, ...]) -> None:
-    """A softcap comes before both biases. With `causal: bottom_right` query i has position i + m - n."""
+def test_every_stage_of_an_experiment(mask: dict[str, str], first: int, heads: tuple[int, ...]) -> None:
+    """A softcap comes before both biases. With `bottom_right` query i has position i + m - n."""
     n, m, shape = 3, 6, (2, *heads, 3, 6)
     data: dict[str, Any] = {
         "queries": {"shape": [2, *heads, n, 4]},
@@ -73,8 +78,7 @@ def test_every_stage_of_an_experiment(causal: Any, first: int, heads: tuple[int,
         "valid_lens": [4, 6],
     }
     entry = {"scorer": "dot", "label": "all", "softcap": 0.7, "bias": "alibi", "normalizer": "sparsemax"}
-    rules: dict[str, Any] = {} if causal is None else {"mask": {"causal": causal}}
-    found = result_of(data=data, scorers=[entry, {"scorer": "dot"}], dtype="float64", **rules)
+    found = result_of(data=data, scorers=[entry, {"scorer": "dot"}], dtype="float64", mask=mask)
     scores, valid = found.tensors["all/scores"], found.inputs["valid"]
     slow = reference.alibi(torch.Size(heads).numel(), n, m, first).view(*heads, n, m)
     given = torch.tensor(data["bias"], dtype=torch.float64)

@@ -196,7 +196,7 @@ MODELS_OWN = [  # entries, their labels, and whether they repeat the model's com
     ({"scorer": "scaled_dot", "scale": "model", "softcap": CAP, "label": "one_over_d"}, "one_over_d", True),
     ("scaled_dot:scale=model,softcap=null", "model_null", False),
     ("scaled_dot:scale=model,normalizer=sparsemax", "model_sparsemax", False),
-    ({"scorer": "scaled_dot", "scale": "model", "bias": "alibi"}, "model", False),
+    ({"scorer": "scaled_dot", "scale": "model", "qk_norm": "rms"}, "model", False),
     ({"scorer": "scaled_dot", "label": "model", "scale": 0.4}, "model", False),
 ]
 

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.attention import at_least_float32
-from attncli.building import build_scorer, rules_of
+from attncli.building import build_scorer, rules_of, rules_of_inputs
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.build import Inputs
 from attncli.pooling import pool_by_rules
@@ -44,7 +44,7 @@ def oracle(entry: ScorerEntry, inputs: Inputs, seed: int = 0) -> tuple[Tensor, T
 
     scores, valid = reference.for_each_matrix(score, queries, keys), inputs.valid.whole.clone()
     n, m = scores.shape[-2:]
-    first = m - n if inputs.valid.causal == "bottom_right" else 0
+    first = m - n if "bottom_right" in (inputs.valid.causal, inputs.align) else 0
     for i in range(n):
         for j in range(m):
             is_far = entry.window is not None and abs(first + i - j) >= entry.window and j >= (entry.first_keys or 0)
@@ -69,7 +69,12 @@ def test_norms_of_every_scorer(scorer: str, norm: str, weights: bool) -> None:
     assert_run(result_of(data=DATA, scorers=[keys], weights=weights), entry_of(**keys), inputs_of(data=DATA))
 
 
-MASKS: dict[str, dict[str, Any]] = {"none": {}, "top left": {"causal": "top_left"}, "end": {"causal": "bottom_right"}}
+MASKS: dict[str, dict[str, Any]] = {
+    "top left": {"align": "top_left"},
+    "end": {"align": "bottom_right"},
+    "causal": {"causal": "top_left"},
+    "causal end": {"causal": "bottom_right"},
+}
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -84,7 +89,8 @@ def test_windows(window: dict[str, int], mask: str, weights: bool) -> None:
 @pytest.mark.parametrize("weights", [True, False])
 def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
     """Metrics of scores and of empty rows: the last queries of the second batch element see only padding."""
-    (record,) = result_of(data=DATA, scorers=[{"scorer": "dot", "window": 2}], weights=weights).records
+    entry, mask = {"scorer": "dot", "window": 2}, {"align": "top_left"}
+    (record,) = result_of(data=DATA, scorers=[entry], mask=mask, weights=weights).records
     scores, _ = oracle(entry_of(scorer="dot"), inputs_of(data=DATA))
     near = (torch.arange(6)[:, None] - torch.arange(7)).abs() < 2
     seen = near & inputs_of(data=DATA).valid.whole
@@ -158,7 +164,7 @@ OF_M: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("mask", [{}, {"causal": "top_left"}])
+@pytest.mark.parametrize("mask", [{"align": "top_left"}, {"causal": "top_left"}])
 @pytest.mark.parametrize("keys", [*OF_M, {**OF_M[0], "window": 3}, {**OF_M[2], "window": 3}], ids=str)
 def test_m_is_the_same_number_in_every_computation(keys: dict[str, Any], mask: dict[str, Any]) -> None:
     """With and without weights, in one query worked out, pooled and inside a model: of scales all keys, else valid."""
@@ -169,7 +175,7 @@ def test_m_is_the_same_number_in_every_computation(keys: dict[str, Any], mask: d
     wanted = reference.for_each_matrix(reference.weighted_sum, weights, inputs.values.double()).float()
     config = {"data": DATA, "mask": mask, "scorers": [{**keys, "label": "it"}]}
     result = attncli.run(config)
-    given, rules = (inputs.queries, inputs.keys), rules_of(entry, inputs.valid)
+    given, rules = (inputs.queries, inputs.keys), rules_of_inputs(entry, inputs, "zero")
     outputs = {
         "run": result.tensors["it/output"],
         "without weights": attncli.run(config, weights=False).tensors["it/output"],

@@ -252,7 +252,7 @@ def test_one_screen(name: str, normalizer: str) -> None:
     for m, d in [(1024, 256), (10, 2), (1, 1)]:
         data = {"queries": {"shape": [1, 1, d]}, "keys": {"shape": [1, m, d]}}
         tokens = {"keys": [f"a long token, the {key}th" for key in range(m)]} if d == 2 else {}
-        found = result_of(entry, data, train=True, tokens=tokens).explain()
+        found = result_of(entry, data, train=True, tokens=tokens, mask={"align": "bottom_right"}).explain()
         text = screen(found)
         assert len(found.keys) == min(m, 10)
         assert len(text) <= SCREEN

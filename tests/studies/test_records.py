@@ -115,7 +115,8 @@ def test_pairs_are_compared_by_their_saved_weights(
     monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", at_a_time)
     shapes = {"queries": [2, 2, 7, 3], "keys": [2, 2, 8, 3], "values": [2, 2, 8, 4]}
     data = {**{name: {"shape": shape} for name, shape in shapes.items()}, "valid_lens": [2, 6]}
-    keys: dict[str, Any] = {"data": data, "scorers": WINDOWS, "mask": {"empty_row": empty_row}, "dtype": "float64"}
+    keys: dict[str, Any] = {"data": data, "scorers": WINDOWS, "dtype": "float64"}
+    keys["mask"] = {"empty_row": empty_row, "align": "top_left"}
     result, alone = result_of(**keys), result_of(**keys, weights=False)
     empty = [sees_nothing(entry, result.inputs["valid"].expand(2, 2, 7, 8)) for entry in WINDOWS]
     assert [int(each.sum()) for each in empty] == [record["empty_rows"] for record in result.records] == [0, 12, 8, 0]

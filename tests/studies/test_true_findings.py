@@ -258,8 +258,7 @@ def configs(draw: Any) -> dict[str, Any]:
             "softmax" if entry["normalizer"] == "sum" else entry["normalizer"]
         )  # scores may be negative
     mask: dict[str, Any] = {"empty_row": draw(st.sampled_from(["zero", "uniform", "nan"]))}
-    if draw(st.integers(0, 3)) == 0:
-        mask["causal"] = "top_left"
+    mask["causal" if draw(st.integers(0, 3)) == 0 else "align"] = "top_left"
     return {"data": data, "scorers": scorers, "mask": mask}
 
 

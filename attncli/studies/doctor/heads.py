@@ -26,7 +26,7 @@ class Call:
 
     `largest` is the largest absolute score of each head, before or after scaling, whichever is larger. `padding` is
     True at keys that are padding; if there are as many queries as keys, it applies to the queries as well. Query i has
-    the position of key `first` + i.
+    the position of key `first` + i; None if positions are unknown.
     """
 
     weights: Tensor  # b h n m
@@ -34,7 +34,7 @@ class Call:
     valid: Tensor  # b h n m
     largest: Tensor  # h
     padding: Tensor | None = None  # b m
-    first: int = 0
+    first: int | None = 0
 
     @property
     def live(self) -> Tensor:
@@ -103,17 +103,17 @@ def heads_of(call: Call) -> list[Head]:
     return all_heads
 
 
-def _of_weights(start: int, shares: Tensor, valid: Tensor, judged: Tensor) -> Head:
+def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor) -> Head:
     """Return the numbers of one head that follow from its weights.
 
     `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over, and
-    `start` is the position of the first query.
+    `start` is the position of the first query, None if it is unknown.
     """
     b, n, _ = shares.shape
     w, seen = shares[judged].double(), valid[judged]  # rows m
     count = seen.sum(-1).double()  # rows
     first = valid.any(-2).int().argmax(-1)  # b; the first key that any query sees
-    position = torch.arange(start, start + n).expand(b, n)[judged]
+    position = None if start is None else torch.arange(start, start + n).expand(b, n)[judged]
     is_judged = len(w) >= FEWEST_QUERIES and float(count.max()) >= FEWEST_KEYS
     if not is_judged:
         return Head(dict.fromkeys(("uniform", "saturated", "first_key", "previous_key", "next_key")), 0.0, None, False)
@@ -121,10 +121,15 @@ def _of_weights(start: int, shares: Tensor, valid: Tensor, judged: Tensor) -> He
         "uniform": (-torch.xlogy(w, w).sum(-1) / count.log()).mean(),
         "saturated": (w.amax(-1) > SATURATED).double().mean(),
         "first_key": w.gather(-1, first[:, None].expand(b, n)[judged][:, None]).mean(),
-        "previous_key": _share_at(w, seen, position - 1),
-        "next_key": _share_at(w, seen, position + 1),
+        "previous_key": None if position is None else _share_at(w, seen, position - 1),
+        "next_key": None if position is None else _share_at(w, seen, position + 1),
     }
-    return Head({key: float(number) for key, number in numbers.items()}, float((1 / count).mean()), None, True)
+    return Head(
+        {key: None if share is None else float(share) for key, share in numbers.items()},
+        float((1 / count).mean()),
+        None,
+        True,
+    )
 
 
 def _share_at(w: Tensor, seen: Tensor, key: Tensor) -> Tensor:

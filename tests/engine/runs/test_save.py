@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("sketches")
 
 KEYS: dict[str, Any] = {
     "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}},
+    "mask": {"align": "top_left"},
     "scorers": [{"scorer": "dot", "softcap": 1.0, "bias": "alibi"}, {"scorer": "gaussian", "dropout": 0.5}],
     "train": True,
     "expect": [{"where": {"label": "dot"}, "metric": "entropy", "above": 0}],
