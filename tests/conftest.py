@@ -11,6 +11,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
+pytest_plugins = ["tests.margins"]
+
 # Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
 gc.disable()
 

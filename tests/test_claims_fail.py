@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import mistakes
 from tests.claims import LONG, PATHS, with_model
 from tests.cli import attncli
+from tests.mutants import mistakes
 
 SMALLER = {"04_variance": ["samples=40000"]}  # smaller settings for the same claim, to save time
 TRAIN = "train=true"  # turns dropout on, although the experiment is about its absence
