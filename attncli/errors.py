@@ -12,7 +12,7 @@ LONGEST_VALUE = 60  # characters of a value
 LONGEST_NAME = 120  # characters of a name, of a key, and of a library's message
 LONGEST_MESSAGE = 2000  # characters of a problem
 MOST_LISTED = 25  # names
-MOST_PROBLEMS = 20  # of one file
+MOST_PROBLEMS = 20  # in one message
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "storage size calculation overflowed")
 JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
@@ -32,14 +32,17 @@ class Problem:
 
 
 class InputError(ValueError):
-    """The input of the user is wrong. The error has all problems, not only the first."""
+    """The input of the user is wrong. The error has all problems; as text it has MOST_PROBLEMS, and how many more."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
+        lines, rest = [*map(str, self.problems[:MOST_PROBLEMS])], len(self.problems) - MOST_PROBLEMS
+        if rest > 0:
+            lines.append(f"and {rest:,} more problem{'' if rest == 1 else 's'}")
+        return "\n".join(lines)
 
     @classmethod
     def of(cls, message: str, path: Sequence[str | int] = (), where: str = "") -> "InputError":
@@ -49,14 +52,6 @@ class InputError(ValueError):
     def under(self, *prefix: str | int) -> "InputError":
         """Return an error with the same problems, and `prefix` before their paths."""
         return InputError(replace(problem, path=(*prefix, *problem.path)) for problem in self.problems)
-
-
-def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
-    """Return the first MOST_PROBLEMS problems; if there are more, add a problem with their number."""
-    if len(problems) <= MOST_PROBLEMS:
-        return [*problems]
-    more = f"and {len(problems) - MOST_PROBLEMS:,} more problems"
-    return [*problems[:MOST_PROBLEMS], Problem(more, where=where)]
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,7 @@ import typer
 from attncli.commands.scorers import scorer_names
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.overrides import Override, override, parse_override, typed
-from attncli.errors import Collector, InputError, os_errors_as_input_errors
+from attncli.errors import Collector, InputError, os_errors_as_input_errors, shortened
 
 Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
@@ -121,7 +121,7 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:
     """Return the overrides for --scorer, which replace the scorers and remove expectations about the old scorers."""
-    text = " ".join(typed("--scorer", scorer) for scorer in scorers)
+    text = shortened(" ".join(typed("--scorer", scorer) for scorer in scorers))
     return [Override(("scorers",), [*scorers], text), without_expectations()]
 
 

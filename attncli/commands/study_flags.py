@@ -19,7 +19,7 @@ from attncli.config.looks import Look
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override, typed
 from attncli.config.strict import Flag
-from attncli.errors import Collector, InputError, show
+from attncli.errors import Collector, InputError, shortened, show
 from attncli.studies import options_model
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class StudyFlag:
         if value is True:
             return Override(path, True, self.option)
         texts = [str(item) for item in (value if isinstance(value, list) else [value])]
-        whole = " ".join(typed(self.option, text) for text in texts)
+        whole = shortened(" ".join(typed(self.option, text) for text in texts))
         if self.is_list and not self.is_scorers:
             texts = [part for text in texts for part in _split(text)]
         is_text = self.is_scorers or (self.kind is str and self.name != "device")

@@ -22,7 +22,7 @@ from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
-from attncli.errors import InputError, Problem, below, dotted, not_too_many, refusal
+from attncli.errors import InputError, Problem, below, dotted, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
 CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
@@ -64,6 +64,24 @@ class Document:
         """The overrides with full paths by the index of the override, in the order of application."""
         return self._applied[1]
 
+    @cached_property
+    def _applied_overrides(self) -> list[tuple[int, Override]]:
+        """The overrides with full paths, in the order of application, each with its index."""
+        return [(index, override) for index, full in self.full_overrides.items() for override in full]
+
+    @cached_property
+    def _overrides_by_path(self) -> tuple[dict[errors.Path, int], dict[errors.Path, list[int]]]:
+        """The last override with this stem, and all overrides at or under this path; by path, as numbers in order.
+
+        So the place of a problem takes the same time however many overrides there are.
+        """
+        deciding, under = dict[errors.Path, int](), dict[errors.Path, list[int]]()
+        for number, (_, override) in enumerate(self._applied_overrides):
+            deciding[override.stem] = number
+            for length in range(1, len(override.path) + 1):
+                under.setdefault(override.path[:length], []).append(number)
+        return deciding, under
+
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """Return the problem with its path relative to the flag: without the keys that the flag stands for.
 
@@ -79,9 +97,7 @@ class Document:
     def located(self, error: InputError) -> InputError:
         """Return the error with a place for every problem, sorted by position in the file, then in override order."""
         located = sorted((self._located(problem) for problem in error.problems), key=lambda entry: entry[0])
-        problems = [problem for _, problem in located]
-        is_new = any(not problem.where for problem in error.problems)  # errors with a place have been shortened already
-        return InputError(not_too_many(problems, str(self.path)) if is_new else problems)
+        return InputError(problem for _, problem in located)
 
     def _located(self, problem: Problem) -> tuple[tuple[int, int], Problem]:
         """Return a sort key, and the problem with its place: `file:line:column`, an override, or both."""
@@ -90,16 +106,18 @@ class Document:
         line, column, depth = position(self.root, problem.path, problem.at_key)
         if not depth and problem.path[:1] == (SCORERS,):
             line, column, depth = position(self.root, (SCORER, *problem.path[1:]), problem.at_key)
-        there = problem.path[:depth]  # the path of the enclosing mapping, if the key is missing
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
-        overrides = [(index, override) for index, full in self.full_overrides.items() for override in full]
-        for index, override in reversed(overrides):
-            made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
-            if override.decides(problem.path) or made:
-                decided = replace(problem, where=override.described(self.path))
-                return (sys.maxsize, index), self._in_flag(decided, override) if self.flags_only else decided
-            if there and override.path[:depth] == there:
-                where = f"{self.path}:{line}:{column}, with {override.text}"
+        deciding, under = self._overrides_by_path
+        last = max((deciding.get(problem.path[:length], -1) for length in range(1, len(problem.path) + 1)), default=-1)
+        if depth < len(problem.path) and problem.path in under:  # no such key in the file: an override has made it
+            last = max(last, under[problem.path][-1])
+        if last >= 0:
+            index, override = self._applied_overrides[last]
+            located = replace(problem, where=override.described(self.path))
+            return (sys.maxsize, index), self._in_flag(located, override) if self.flags_only else located
+        if depth and problem.path[:depth] in under:  # in the mapping that lacks the key
+            first = under[problem.path[:depth]][0]
+            where = f"{self.path}:{line}:{column}, with {self._applied_overrides[first][1].text}"
         return (line, column), replace(problem, where=where)
 
     @contextmanager

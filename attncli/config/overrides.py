@@ -39,15 +39,17 @@ class Override:
         """Return the place of the override for messages: `where`, or `source` (the config's path) and the input."""
         return self.where or f"{source}: {self.text}"
 
-    def decides(self, path: errors.Path) -> bool:
-        """Whether the value at `path` comes from this override: the override's path is a beginning of `path`.
-
-        Indices at the end of the override's path do not count: an entry stands for its whole list.
-        """
+    @property
+    def stem(self) -> errors.Path:
+        """The path without indices at its end: an entry stands for its whole list."""
         stem = self.path
         while isinstance(stem[-1], int):
             stem = stem[:-1]
-        return path[: len(stem)] == stem
+        return stem
+
+    def decides(self, path: errors.Path) -> bool:
+        """Whether the value at `path` comes from this override: the override's stem is a beginning of `path`."""
+        return path[: len(self.stem)] == self.stem
 
 
 def typed(option: str, value: str) -> str:

@@ -1,6 +1,7 @@
 """The base class of all pydantic models of YAML, and pydantic's errors reworded as `path: got X; expected Y; cure`."""
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -57,18 +58,25 @@ def _keys_of(model: type[Model]) -> list[str]:
 class KnownKeys:
     """The models of all mappings in the validated data, by the `id` of the mapping.
 
-    `options` returns the paths of the scorers' options by name.
+    `options` returns the paths of the scorers' options by name. `unknown` counts the unknown keys by the path
+    of their mapping.
     """
 
     options: Callable[[], Mapping[str, str]] = dict
     models: dict[int, type[Model]] = field(default_factory=dict)
+    unknown: Counter[errors.Path] = field(default_factory=Counter)
 
-    def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
-        """Return a hint about the unknown `key` of `parent`: the most similar allowed key there or one level below.
+    def cure(self, path: errors.Path, parent: Mapping[str, Any]) -> str:
+        """Return a hint about the unknown key at `path`: the most similar allowed key of `parent`, or one level below.
 
         If no key is similar, the hint lists the allowed keys of `parent`, and at the top the options of the scorers.
-        The model of `parent` may know better.
+        The model of `parent` may know better. The hint is empty for the keys of `parent` beyond MOST_PROBLEMS, since it
+        takes a look at all of its values, and a message has only the first problems.
         """
+        *above, key = path
+        self.unknown[tuple(above)] += 1
+        if self.unknown[tuple(above)] > errors.MOST_PROBLEMS:
+            return ""
         model = self.models.get(id(parent), Model)
         hints = ["scale is 1 / temperature" if key == TEMPERATURE else "", model.cure_of_key(str(key))]
         if any(hints):
@@ -222,7 +230,7 @@ def _problem(path: errors.Path, details: Sequence[Mapping[str, Any]], parent: An
         message = first["ctx"]["message"]
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
     if kind == "extra_forbidden":
-        return Problem(f"unknown key; {known.cure(path[-1], parent)}", path, at_key=True)
+        return Problem("; ".join(filter(None, ["unknown key", known.cure(path, parent)])), path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
     expected = " or ".join(dict.fromkeys(_expected(detail) for detail in details))

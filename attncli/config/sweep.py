@@ -21,6 +21,7 @@ RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(?::(x|lin|log)?({NUMBER}))?")
 LIKE_A_RANGE = re.compile(rf"{NUMBER}\.\.")
 FORMS = "A..B, A..B:STEP, A..B:xFACTOR, A..B:linN or A..B:logN"
 MOST_VALUES = 100_000
+MOST_KEYS = 100  # of all axes
 
 
 def values_of(text: str) -> list[Any]:
@@ -145,6 +146,8 @@ class Sweep(Model):
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Sweep":
+        if (count := sum(map(len, self.over))) > MOST_KEYS:
+            raise problem(f"got {count:,} keys to sweep over; expected at most {MOST_KEYS}", under=["over"])
         first = dict[str, int]()
         for index, axis in enumerate(self.over):
             counts = {key: len(values) for key, values in axis.items()}
@@ -245,8 +248,8 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
 
 
 def _of_option(problem: Problem, texts: Sequence[Mapping[str, str]]) -> Problem:
-    _, index, key, *_ = problem.path
-    return Problem(problem.message, where=texts[int(index)][str(key)])
+    _, *path = problem.path
+    return Problem(problem.message, where=texts[int(path[0])][str(path[1])] if path else "--over")
 
 
 def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> list[Axis]:

@@ -79,10 +79,11 @@ def _listed(value: object, info: ValidationInfo) -> Any:
 
 def each_once(values: list[Any]) -> list[Any]:
     """Return the values; raise a `problem` if a value appears twice. True and 1 count as different."""
-    kinds = [(isinstance(value, bool), value) for value in values]
-    for index, kind in enumerate(kinds):
-        if kind in kinds[:index]:
-            raise problem(f"got {errors.show(values[index])} twice; expected each once", under=[index])
+    earlier = set[tuple[bool, Any]]()
+    for index, value in enumerate(values):
+        if (isinstance(value, bool), value) in earlier:
+            raise problem(f"got {errors.show(value)} twice; expected each once", under=[index])
+        earlier.add((isinstance(value, bool), value))
     return values
 
 

@@ -105,7 +105,7 @@ def test_many_problems_are_counted(here: Path) -> None:
     lines = str(problems_of_keys(1020, here)).splitlines()
     assert len(lines) == MOST_PROBLEMS + 1
     assert lines[0].startswith(f"{here}/x.yaml:3:1: other0: unknown key")
-    assert lines[-1] == f"{here}/x.yaml: and 1,000 more problems"
+    assert lines[-1] == "and 1,000 more problems"
     assert len(str(problems_of_keys(MOST_PROBLEMS, here)).splitlines()) == MOST_PROBLEMS
 
 

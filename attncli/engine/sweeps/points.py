@@ -19,7 +19,7 @@ from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_of
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
-from attncli.errors import InputError, Problem, below, did_you_mean, dotted, got, not_too_many, show
+from attncli.errors import InputError, Problem, below, did_you_mean, dotted, got, show
 from attncli.results import INTERVAL, Row, Rows
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
@@ -138,7 +138,8 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
             raise InputError.of(f"{message}; expected another key of the config", where=where)
     count = math.prod(len(axis.changes) for axis in axes)
     if count > MOST_POINTS:
-        raise InputError.of(f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}", where=where)
+        points = f"{count:,}" if count < 10**15 else "10^15 or more"
+        raise InputError.of(f"got a sweep of {points} points; expected at most {MOST_POINTS:,}", where=where)
 
 
 def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridPoint], Experiment]:
@@ -169,7 +170,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
             problems[message] = Problem(message, where=str(base.path))
         points[index] = point
     if problems:
-        raise InputError(not_too_many([*problems.values()], str(base.path)))
+        raise InputError(problems.values())
     assert options is not None, "every point is valid, and there is one"
     return points, options
 
@@ -251,8 +252,9 @@ def _tried(
             continue
         devices.append(prepared.device)
     if problems:
-        located = [replace(problem, where=f"{problem.where}, at {point.text}") for problem, point in problems.items()]
-        raise InputError(not_too_many(located, str(base.path)))
+        raise InputError(
+            replace(problem, where=f"{problem.where}, at {point.text}") for problem, point in problems.items()
+        )
     return rows, next(iter(devices), torch.device("cpu"))
 
 
