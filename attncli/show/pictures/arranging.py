@@ -9,7 +9,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import HeatmapLook
-from attncli.show.pictures.cells import DIGIT, FLAT, MOST_NUMBERS, NUMBER_POINTS, DrawnPanel
+from attncli.show.pictures.cells import DIGIT, MOST_NUMBERS, NUMBER_POINTS, DrawnPanel
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import Size, columns_of, folded, lay_out
@@ -69,9 +69,6 @@ def panel_size(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> Size:
     wider = max(1.0, 1.05 * DIGIT * digits * NUMBER_POINTS / 72 / CELL) if is_numbered else 1.0
     least = [max(sheet.unit * CELL, ROOMIER * _least_side(cells) * sheet.em) for cells in (m, n)]
     width = wider * max(sheet.unit * m * side / longest, least[0])
-    if content.has_bars:
-        width = max(width, sheet.unit * SIDE / 2)
-        return width, FLAT * width
     return width, max(sheet.unit * n * side / longest, least[1])
 
 
@@ -88,7 +85,7 @@ def name_and_lay_out(
     Names of keys, and labels above columns, stand upright in all panels if any two of them would overlap.
     """
     n, m = _sides(content.panels)
-    least = _least_side(m), LEAST_LONG if content.has_bars else _least_side(n)
+    least = _least_side(m), _least_side(n)
     sizes = [wanted if figure.sheet.size is None else (wanted[0] / SLOT, wanted[1] / SLOT)] * len(tiles)
     upright, steps, notes, page = set[str](), _steps(figure, tiles, sizes), list[str](), figure.get_size_inches()
     is_one_row = _is_table(content.panels) or not any(tile.row for tile in tiles)
@@ -153,11 +150,8 @@ def _name(
         if is_table and (left is None or left.panel.row_name != panel.row_name):
             axes.set_ylabel(panel.row_name.replace(", ", "\n"), rotation=0, ha="right", va="center")
         axes.set_xlabel("" if below_ else folded(content.sides[1], width, sheet))
-        if content.has_bars:
-            axes.tick_params(labelleft=left is None or left.group != tile.group)
-        else:
-            is_labelled = left is None or left.panel.queries != panel.queries
-            _set_ticks(axes.yaxis, panel.queries if is_labelled else (), steps["queries"])
+        is_labelled = left is None or left.panel.queries != panel.queries
+        _set_ticks(axes.yaxis, panel.queries if is_labelled else (), steps["queries"])
         is_labelled = below_ is None or below_.panel.keys != panel.keys
         _set_ticks(axes.xaxis, panel.keys if is_labelled else (), steps["keys"])
         axes.tick_params(axis="x", labelrotation=90 if "keys" in upright else 0)

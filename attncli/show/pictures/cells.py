@@ -1,6 +1,5 @@
-"""The cells of a heatmap: coloured, hatched where masked, with numbers; of a single query as bars."""
+"""The cells of a heatmap: coloured, hatched where masked, with numbers."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,21 +8,18 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, to_rgb
-from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError, did_you_mean, got
 from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.figures import Hint
 from attncli.show.pictures.matrices import Heatmap, Panel
-from attncli.show.pictures.panels import PlainFormatter, Size
+from attncli.show.pictures.panels import Size
 from attncli.show.pictures.scales import ColourScale
 from attncli.show.pictures.themes import THEMES, Sheet
 
 Cells = np.ma.MaskedArray[Any, Any]
 NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
-FLAT = 0.4  # height to width of a panel with bars
-HEADROOM = 0.25  # share of the height of bars that is free above them
 NUMBER_POINTS, DIGIT = 8.0, 0.64  # size of numbers in cells, and width of a digit relative to it
 MOST_NUMBERS = {"auto": 400, "yes": 5000, "no": 0}  # in a picture; each takes a millisecond to draw
 
@@ -104,28 +100,6 @@ def hints_of(content: Heatmap, tile: DrawnPanel) -> Iterator[Hint]:
         yield Hint(tile.axes, f"{names}: {panel.quantity} {number(float(tile.cells[i, j]))}", (j, i), (1.0, 1.0))
 
 
-def draw_bars(sheet: Sheet, tiles: Sequence[DrawnPanel]) -> None:
-    """Draw single queries as bars, hatched where keys are masked; panels of a group share their axis."""
-    lines, first = sheet.lines(tile.panel.label for tile in tiles), dict[Any, Axes]()
-    for tile in tiles:
-        axes, keys, across, (values,) = tile.axes, tile.panel.keys, tile.block[1], tile.cells
-        if first.setdefault(tile.group, axes) is not axes:
-            axes.sharey(first[tile.group])
-        left = keys.start if isinstance(keys, range) else 0
-        middles = left - 0.5 + across * (np.arange(len(values)) + 0.5)
-        shown = np.clip(values.filled(np.nan), tile.scale.low, tile.scale.high)
-        axes.bar(middles, shown, 0.8 * across, color=lines[tile.panel.label]["color"])
-        hidden = middles[np.ma.getmaskarray(values)]
-        axes.bar(hidden, 1.0, across, transform=axes.get_xaxis_transform(), linewidth=0.0, **masked_look(sheet))
-        axes.axhline(0.0, color=sheet.ink(), linewidth=sheet.settings["axes.linewidth"])
-        axes.margins(y=HEADROOM)
-        if not np.any(shown[np.isfinite(shown)]):
-            axes.set_ylim(-1.0, 1.0)  # of zeros alone, limits would be rounding errors
-        axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
-        axes.yaxis.set_major_formatter(PlainFormatter())
-        axes.set_xlim(left - 0.5, left + len(keys) - 0.5)
-
-
 def masked_look(sheet: Sheet) -> dict[str, Any]:
     """Return the hatching of masked cells."""
     return {"facecolor": sheet.ink(0.1), "edgecolor": sheet.ink(0.38), "hatch": "/////"}
@@ -165,13 +139,8 @@ def _number_text(value: float, spec: str) -> str:
 
 
 def write_numbers(tile: DrawnPanel, spec: str, points: float) -> None:
-    """Write numbers above bars, or into cells in black or white for the higher contrast (WCAG 2.2)."""
+    """Write numbers into cells, in black or white for the higher contrast (WCAG 2.2)."""
     axes, cells = tile.axes, tile.cells
-    if not axes.images:
-        texts = ["" if math.isnan(value) else _number_text(value, spec) for value in cells[0].filled(np.nan).tolist()]
-        drawn: Any = axes.containers[0]
-        axes.bar_label(drawn, texts, fontsize=points, padding=1.0)
-        return
     image: Any = axes.images[0]
     rgb = np.asarray(image.to_rgba(image.get_array()))[..., :3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)

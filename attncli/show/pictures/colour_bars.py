@@ -51,7 +51,7 @@ def draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], panel: Size) 
             ax=[tile.axes for tile in group],
             label=folded(label, length + sheet.unit * AROUND[0], sheet),
             extend=scale.extend,
-            ticks=None if scale.kind == "log" else MaxNLocator("auto", steps=[1, 2, 5, 10]),
+            ticks=scale.ticks if is_beside else None if scale.kind == "log" else MaxNLocator(steps=[1, 2, 5, 10]),
             format=PlainFormatter(),
             pad=width / across / 2,
             location="right" if is_beside else "bottom",

@@ -1,4 +1,4 @@
-"""Heatmaps: the matrices of a stage as panels that can be compared. A single query is drawn as bars."""
+"""Heatmaps: the matrices of a stage as panels that can be compared."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -19,7 +19,6 @@ from attncli.show.pictures.cells import (
     NUMBER_POINTS,
     DrawnPanel,
     colour_map,
-    draw_bars,
     draw_cells,
     hints_of,
     masked_look,
@@ -33,8 +32,10 @@ from attncli.show.pictures.matrices import (
     Panel,
     block_means,
     differences,
+    limited,
     part_shown,
     select,
+    single_queries_joined,
     subtracted,
     zoom,
 )
@@ -75,7 +76,7 @@ def heatmap_figure(
         if look.minus not in matrices.tensors:
             raise InputError.of(got(look.minus, "unknown label", did_you_mean(look.minus, matrices.tensors)), ["minus"])
         labels = None if labels is None else list(dict.fromkeys([*labels, look.minus]))
-    panels = select(matrices, labels, batches, heads, indices, note)
+    panels = limited(zoom(select(matrices, labels, batches, heads, indices), look), note)
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
     about = [matrices.layer, part_shown(matrices, panels)]
     return stage_figure(panels, matrices.stage, look, note, before_dropout=before, about=about)
@@ -100,7 +101,6 @@ def stage_figure(
         before_dropout: labels of panels that show weights before dropout, which the picture then mentions.
         about: the end of the title.
     """
-    panels = zoom(panels, look)
     if {panel.label for panel in panels} <= before_dropout:
         panels = [replace(panel, quantity=f"{panel.quantity} before dropout") for panel in panels]
         before_dropout = frozenset()
@@ -108,15 +108,16 @@ def stage_figure(
     if look.minus is not None:
         panels = differences(panels, look.minus)
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
+    queries = {str(panel.queries[0]) for panel in panels if len(panel.queries) == 1}
+    panels, side = single_queries_joined(panels)
     labels, rows = ([*{getattr(panel, name) for panel in panels}] for name in ("label", "row_name"))
     names = rows if len(rows) == 1 else labels if len(labels) == 1 else []
     if look.minus is not None:
         of = f", {labels[0]} − " if len(labels) == 1 else " − that of "
         title, names = f"{title}{of}{printable(look.minus)}", [name for name in names if name not in labels]
-    queries = {str(panel.queries[0]) for panel in panels if len(panel.queries) == 1}
     names += [f"query {name}" for name in queries - {"0"} if len(queries) == 1]
     title = ", ".join(filter(None, (title, *about[:1], *names, *about[1:])))
-    return draw_heatmap(Heatmap(panels, title, stage), look, note)
+    return draw_heatmap(Heatmap(panels, title, stage, (side, "Keys")), look, note)
 
 
 def _title(panels: Sequence[Panel], stage: str) -> str:
@@ -136,11 +137,11 @@ def runs_figure(
 
     `labels` must have matrices of the same shape in both runs; `indices` are pairs of batch element and head.
     """
-    sides = ((a, ignore_note), (b, note))
-    ours, theirs = (zoom(select(matrices, labels, None, None, indices, of), look) for matrices, of in sides)
+    ours, theirs = (zoom(select(matrices, labels, None, None, indices), look) for matrices in (a, b))
     title = f"{_title(theirs, b.stage)}, {printable(names[1])} − {printable(names[0])}"
-    panels = [subtracted(q, p) for p, q in zip(ours, theirs, strict=True)]
-    return draw_heatmap(Heatmap(panels, title, b.stage), look, note)
+    changes = limited([subtracted(q, p) for p, q in zip(ours, theirs, strict=True)], note)
+    panels, side = single_queries_joined(changes)
+    return draw_heatmap(Heatmap(panels, title, b.stage, (side, "Keys")), look, note)
 
 
 def check_look(look: Look, config: Row | None = None, columns: Iterable[Column] = ()) -> None:
@@ -176,17 +177,12 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     with drawing([look.title or content.title, *map(str, texts)], note, look) as sheet, matplotlib.rc_context(FRAMED):
         figure, axes, wanted, widest = _page(content, look, sheet)
         tiles = _tiles(content, look, axes, wanted, sheet)
-        side_text = panels[0].shown_quantity if content.has_bars else content.sides[0]
         rows = 1 + max(tile.row for tile in tiles)
-        side = figure.supylabel(folded(side_text, rows * wanted[1], sheet), fontsize=sheet.points)
-        below_panels = list[tuple[Axes, list[Axes]]]()
-        if content.has_bars:
-            draw_bars(sheet, tiles)
-        else:
-            for tile in tiles:
-                draw_cells(sheet, look, tile)
-                figure.hints += [] if content.stage else hints_of(content, tile)
-            below_panels = draw_colour_bars(figure, tiles, wanted)
+        side = figure.supylabel(folded(content.sides[0], rows * wanted[1], sheet), fontsize=sheet.points)
+        for tile in tiles:
+            draw_cells(sheet, look, tile)
+            figure.hints += [] if content.stage else hints_of(content, tile)
+        below_panels = draw_colour_bars(figure, tiles, wanted)
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
         thinned = name_and_lay_out(figure, content, tiles, wanted, widest, note)
@@ -253,7 +249,7 @@ def _draw_legend(figure: Picture, tiles: Sequence[DrawnPanel], footnote: str) ->
     handles, ink = [], figure.sheet.ink(0.85)
     if any(tile.cells.mask.any() for tile in tiles):
         handles.append(Patch(label="masked", linewidth=0.6, **masked_look(figure.sheet)))
-    if any(np.isnan(tile.cells.compressed()).any() for tile in tiles) and tiles[0].axes.images:
+    if any(np.isnan(tile.cells.compressed()).any() for tile in tiles):
         bad: Any = tiles[0].axes.images[0].get_cmap().get_bad()
         handles.append(Patch(label="NaN", facecolor=bad, edgecolor=ink, linewidth=0.6))
     if handles or footnote:

@@ -68,13 +68,11 @@ def select(
     batches: Sequence[int] | None,
     heads: Sequence[int] | None,
     indices: Sequence[tuple[int, int]] | None,
-    note: Note,
 ) -> list[Panel]:
     """Return the requested panels by batch element, then head, then label; None selects all.
 
     Axes between the first and the last two all count as heads. Heads are chosen by their numbers. `indices` are pairs
-    of batch element and head, instead of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out,
-    with a call of `note`.
+    of batch element and head, instead of all pairs of `batches` and `heads`.
 
     Raises:
         InputError: a label, batch element or head does not exist, or a tensor has no matrices.
@@ -98,13 +96,61 @@ def select(
     ]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
-    most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a head or none
-    shown = there if len(there) <= MOST_PANELS else there[:most]
-    if len(shown) < len(there):
-        last, batch, head = shown[-1]
-        upto = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}"
-        note(f"{upto}; attncli heatmap with --scorer, --batch or --head draws others")
-    return [_panel(matrices, name, stacks[name], b, h, numbers) for name, b, h in shown]
+    return [_panel(matrices, name, stacks[name], b, h, numbers) for name, b, h in there]
+
+
+def limited(panels: Sequence[Panel], note: Note) -> list[Panel]:
+    """Return at most MOST_PANELS panels, all labels of a head or none, with a call of `note` if some are left out.
+
+    Panels of single queries are all returned, as they become rows.
+    """
+    if len(panels) <= MOST_PANELS or all(len(panel.queries) == 1 for panel in panels):
+        return list(panels)
+    count = len({panel.label for panel in panels})
+    shown = panels[: MOST_PANELS - MOST_PANELS % count or MOST_PANELS]
+    batch, head = shown[-1].index
+    upto = (
+        f"{len(shown)} of {len(panels)} panels are shown, up to {shown[-1].label}, batch element {batch}, head {head}"
+    )
+    note(f"{upto}; attncli heatmap with --scorer, --batch or --head draws others")
+    return list(shown)
+
+
+def single_queries_joined(panels: Sequence[Panel]) -> tuple[list[Panel], str]:
+    """Return panels of single queries joined into one map for each label, and the name of the rows of all panels.
+
+    The rows are batch elements, or heads if there is one batch element. With several of both, each batch element has
+    a map, whose rows are heads. Other panels stay as they are, with queries as rows, and so do single queries whose
+    keys have different tokens.
+    """
+    batches, heads = ({panel.index[axis] for panel in panels} for axis in (0, 1))
+    groups = dict[tuple[str, str], dict[str, Panel]]()  # panels by the name of their row
+    for panel in panels:
+        batch = f"batch {panel.index[0]}"
+        batch = batch if panel.row_name.startswith(batch) else ""
+        head = panel.row_name.removeprefix(batch).removeprefix(", ")
+        row_name, row = (head, str(panel.index[0])) if len(heads) == 1 else (batch, head.removeprefix("head "))
+        groups.setdefault((panel.label, row_name), {})[row] = panel
+    is_single = all(len(panel.queries) == 1 for panel in panels) and max(len(batches), len(heads)) > 1
+    if not is_single or any(len({panel.keys for panel in rows.values()}) > 1 for rows in groups.values()):
+        return list(panels), "Queries"
+    joined = [_joined(rows, row_name) for (_, row_name), rows in groups.items()]
+    return joined, "Batch elements" if len(heads) == 1 else "Heads"
+
+
+def _joined(rows: Mapping[str, Panel], row_name: str) -> Panel:
+    """Return the panels of single queries as one panel with their rows, named by batch element or head, and token."""
+    panels = list(rows.values())
+    first, tokens = panels[0], [str(panel.queries[0]) for panel in panels]
+    names = [*rows] if len({*tokens}) == 1 else [f"{row} {token}" for row, token in zip(rows, tokens, strict=True)]
+    is_range = names == list(map(str, range(len(names))))
+    values, valid, minus = (
+        None if getattr(first, name) is None else torch.cat([getattr(panel, name) for panel in panels])
+        for name in ("values", "valid", "minus")
+    )
+    assert values is not None
+    queries = range(len(names)) if is_range else tuple(names)
+    return replace(first, row_name=row_name, values=values, valid=valid, minus=minus, queries=queries)
 
 
 def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
@@ -244,11 +290,6 @@ class Heatmap:
     stage: str = ""
     sides: tuple[str, str] = ("Queries", "Keys")
     name: str = "heatmaps"
-
-    @property
-    def has_bars(self) -> bool:
-        """Whether panels are drawn as bars, because each has a single query."""
-        return bool(self.stage) and all(len(panel.queries) == 1 for panel in self.panels)
 
     @property
     def is_difference(self) -> bool:

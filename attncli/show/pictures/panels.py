@@ -358,8 +358,8 @@ class PlainFormatter(Formatter):
     """Formatter of all ticks of an axis as plain numbers, or as powers of ten if some ticks are small or large."""
 
     def __call__(self, value: float, pos: int | None = None) -> str:
-        """Return the label of a single number."""
-        return f"{value:g}".replace("-", "−")
+        """Return the label of a single number, with three digits where it has decimals."""
+        return f"{value:{'g' if abs(value) >= 1000 else '.3g'}}".replace("-", "−")
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
         """Return the labels of all ticks."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.colors import CenteredNorm, FuncNorm, LogNorm, Normalize, PowerNorm, SymLogNorm
+from matplotlib.ticker import MaxNLocator
 
 Numbers = np.ndarray[Any, Any]
 Kind = Literal["linear", "root", "log"]
@@ -25,8 +26,8 @@ HALF = 0.5  # colours are by the square root if a larger share of the values is 
 FEW = 0.05  # share of the positive values below logarithmic colours
 SHORTEST, LONGEST = 10.0, 1e6  # ratio of the ends of logarithmic colours
 SIGNED_DECADES = 1e3  # ratio of the end of signed logarithmic colours to their linear part
-SMALL_WEIGHTS = 0.1  # colours of weights end at 1, unless all weights are smaller than this
 SPAN = 100.0  # ratio of values that makes an axis logarithmic
+NEXT_TICK = 0.12  # least distance of a number from the ends of a colour bar, relative to its length
 ROUNDING = 1e-5  # share of the range; values this close to the ends count as within
 
 
@@ -62,6 +63,18 @@ class ColourScale:
             return LogNorm(self.low, self.high)
         return PowerNorm(0.5, self.low, self.high) if self.kind == "root" else Normalize(self.low, self.high)
 
+    @property
+    def ticks(self) -> list[float] | None:
+        """Numbers beside the colour bar: the ends and round numbers between them; None leaves it to matplotlib."""
+        if self.kind == "log":
+            return None
+        ends = [self.low, self.high]
+        round_numbers = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(*ends)
+        places, at_ends = np.asarray(self.norm(round_numbers)), np.array([[0.0], [1.0]])
+        apart = np.abs(places - at_ends).min(0) > NEXT_TICK
+        inside = (round_numbers > self.low) & (round_numbers < self.high) & apart
+        return sorted([*ends, *round_numbers[inside].tolist()])
+
     def label(self, quantity: str) -> str:
         """Return the label of the colour bar: the quantity and, unless it is linear, the scale."""
         return f"{quantity}{WORDS[self.kind]}"
@@ -86,7 +99,7 @@ def colour_scale(
 
     Args:
         values: numbers of any shape.
-        stage: the stage of attention, if any. Scores are diverging; weights end at 1 unless all are small.
+        stage: the stage of attention, if any. Scores are diverging.
         is_difference: values are differences, which are diverging.
         kind: the kind of scale. By default diverging colours are linear, and others linear or by the square root.
         high: the end of the colours.
@@ -98,7 +111,7 @@ def colour_scale(
     if stage in SCORES or is_difference or least < 0:
         top = high or max(-least, most) or 1.0
         return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), known)
-    top = high or (1.0 if stage in WEIGHTS and SMALL_WEIGHTS <= most <= 1 + ROUNDING else most) or 1.0
+    top = high or most or 1.0
     if kind is None:
         is_pale = finite.size > 0 and float((finite < PALE * most).mean()) > HALF
         kind = "root" if is_pale else "linear"

@@ -11,7 +11,7 @@ from attncli.errors import printable
 from attncli.results import Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture, ignore_note
 from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_figure
-from attncli.show.pictures.matrices import Heatmap, Panel, select
+from attncli.show.pictures.matrices import Heatmap, Panel, select, zoom
 from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_heads
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
@@ -48,6 +48,8 @@ def heads_drawn(
     If there are many, the heads with the largest differences between scorers, or from the scorer `minus`, come first.
     """
     shown = shown_heads(result, max(MOST_PANELS // scorers, 1), minus, layer)
+    if result.inputs[tensor_name("queries", layer=layer)].shape[-2] == 1:  # heads are rows, and so there is room
+        return shown_heads(result, len(result.heads)).heads
     if shown.ranked and not shown.note:
         note("the heatmaps show the largest difference first")
     elif shown.note and not shown.is_chosen:
@@ -85,10 +87,11 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     shown = changed[: max(MOST_PANELS // len(result.labels), 1)]
     for layer, (batch, head), _ in shown:
         weights = result.matrices("weights", layer)
-        for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
-            panels.append(replace(panel, row_name=f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"))
+        for panel in select(weights, None, None, None, [(batch, head)]) if weights.tensors else []:
+            row_name = f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"
+            panels.append(replace(panel, row_name=row_name, index=(0, len(panels))))
     about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
-    return stage_figure(panels, "weights", look, note, about=[about])
+    return stage_figure(zoom(panels, look), "weights", look, note, about=[about])
 
 
 def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:

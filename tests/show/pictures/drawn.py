@@ -92,11 +92,6 @@ def titles(figure: Figure) -> list[str]:
     return found
 
 
-def bar_panels(figure: Figure) -> list[Axes]:
-    """Return the axes with bars, one for each key."""
-    return [axes for axes in figure.axes if axes.containers]
-
-
 def labels(axes: Axes, axis: str) -> list[str]:
     """Return the labels of the ticks along `x` or `y`."""
     figure: Any = axes.figure

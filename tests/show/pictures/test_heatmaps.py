@@ -15,7 +15,6 @@ from attncli.results import Matrices, Tokens
 from attncli.show.pictures.heatmaps import heatmap_figure, runs_figure
 from tests.show.pictures.drawn import (
     above,
-    bar_panels,
     bars,
     beside,
     check_texts,
@@ -225,40 +224,63 @@ def test_labels_above_columns_have_one_orientation_and_do_not_collide(size: Any)
 
 
 @pytest.mark.usefixtures("laid_out")
-def test_one_query_is_drawn_as_bars() -> None:
+def test_batch_elements_of_one_query_are_the_rows_of_a_map_for_each_scorer() -> None:
+    """The picture of the chapter: reds from 0 to the largest weight, masked keys hatched, numbers in the cells."""
     a, b = weights(2, 1, 10, seed=1), weights(2, 1, 10, seed=2)
     valid = torch.arange(10) < torch.tensor([4, 10]).reshape(2, 1, 1)
-    figure = heatmap(a, b, valid=valid, look=HeatmapLook(annotate="no")).figure
-    assert panels(figure) == bars(figure) == []
-    shown = bar_panels(figure)
-    assert [axes.get_title() for axes in shown] == ["a", "b", "", ""]
-    assert [axes.get_ylabel() for axes in shown] == ["batch 0", "", "batch 1", ""]
-    assert (figure.get_supylabel(), shown[-1].get_xlabel(), legend(figure)) == ("weight", "Keys", ["masked"])
-    for axes, row, inside in zip(shown, [a[0, 0], b[0, 0], a[1, 0], b[1, 0]], [4, 4, 10, 10], strict=True):
-        heights, hatched = ([*each] for each in axes.containers)
-        assert [each.get_height() for each in heights[:inside]] == row[:inside].tolist()
-        assert [each.get_x() + each.get_width() / 2 for each in heights] == pytest.approx(range(10))
-        assert all(np.isnan(each.get_height()) for each in heights[inside:])
-        assert [each.get_x() for each in hatched] == [key - 0.5 for key in range(inside, 10)]
-        assert all(each.get_hatch() for each in hatched)
-        assert axes.get_ylim() == shown[0].get_ylim()
-        assert axes.get_ylim()[0] == 0
-    assert shown[0].patches[0].get_facecolor() == shown[2].patches[0].get_facecolor()
-    assert shown[0].patches[0].get_facecolor() != shown[1].patches[0].get_facecolor()
+    figure = heatmap(a, b, valid=valid).figure
+    assert (titles(figure), beside(figure)) == (["a", "b"], ["", ""])
+    assert (figure.get_supylabel(), legend(figure)) == ("Batch elements", ["masked"])
+    largest = float(torch.cat([a, b])[valid.expand(2, 1, 10).repeat(2, 1, 1)].max())
+    for axes, matrix in zip(panels(figure), (a, b), strict=True):
+        np.testing.assert_array_equal(values(axes).filled(-1), matrix[:, 0].where(valid[:, 0], -1))
+        assert (labels(axes, "y"), axes.images[0].get_clim()) == (["0", "1"], (0.0, largest))
+        assert [text.get_text() for text in axes.texts] == [f"{value:.2f}" for value in matrix[valid].tolist()]
+    assert {axes.get_xlabel() for axes in panels(figure)} == {"", "Keys"}
     check_texts(figure)
 
 
-def test_bars_of_scores_have_an_axis_for_each_label_and_show_signs() -> None:
-    scores = torch.tensor([[3.0, -1.0, 2.0]])
-    first, second = bar_panels(heatmap(scores, scores / 100, stage="scores").figure)
-    assert [each.get_height() for each in first.containers[0]] == [3.0, -1.0, 2.0]
-    assert first.get_ylim()[0] < -1 < 3 < first.get_ylim()[1]
-    assert second.get_ylim() == pytest.approx([end / 100 for end in first.get_ylim()])
-    (alone,) = bar_panels(heatmap(scores, scores / 100, stage="scores", look=HeatmapLook(minus="a")).figure)
-    assert [each.get_height() for each in alone.containers[0]] == pytest.approx([-2.97, 0.99, -1.98])
-    zoomed = heatmap(weights(5, 9), look=HeatmapLook(queries="3:4", keys="2:8")).figure
-    assert bar_panels(zoomed)[0].get_xlim() == (1.5, 7.5)
+def test_heads_of_one_query_are_the_rows_of_a_map_for_each_scorer_and_batch_element() -> None:
+    one = weights(1, 3, 1, 5)
+    figure = heatmap(one, one).figure
+    assert (titles(figure), figure.get_supylabel(), labels(panels(figure)[0], "y")) == (["a", "b"], "Heads", [*"012"])
+    several = weights(2, 3, 1, 5)
+    figure = heatmap(several, several / 2).figure
+    assert titles(figure) == ["a, batch 0", "b, batch 0", "a, batch 1", "b, batch 1"]
+    for axes, matrix in zip(panels(figure), [several[0], several[0] / 2, several[1], several[1] / 2], strict=True):
+        np.testing.assert_array_equal(values(axes), matrix[:, 0])
+    chosen = heatmap(several, several, heads=[2, 1], batches=[1]).figure
+    assert (chosen.get_suptitle(), labels(panels(chosen)[0], "y")) == (
+        "attention weight, batch 1, 2 of 6 heads",
+        ["2", "1"],
+    )
+    chosen = heatmap(several, several, heads=[2]).figure
+    assert (chosen.get_suptitle(), chosen.get_supylabel().replace("\n", " ")) == (
+        "attention weight, head 2, 2 of 6 heads",
+        "Batch elements",
+    )
+
+
+def test_as_many_rows_as_there_are_batch_elements() -> None:
+    heat = heatmap(weights(100, 1, 4), weights(100, 1, 4))
+    assert heat.notes == []
+    assert [values(axes).shape for axes in panels(heat.figure)] == [(100, 4)] * 2
+
+
+def test_rows_of_single_queries_have_differences_ranges_and_names() -> None:
+    scores = torch.tensor([[[3.0, -1.0, 2.0]], [[1.0, 0.0, 4.0]]])
+    (axes,) = panels(heatmap(scores, scores / 100, stage="scores", look=HeatmapLook(minus="a")).figure)
+    np.testing.assert_allclose(values(axes), -0.99 * scores[:, 0])
+    zoomed = heatmap(weights(2, 5, 9), look=HeatmapLook(queries="3:4", keys="2:8")).figure
+    (axes,) = panels(zoomed)
+    assert (axes.get_xlim(), values(axes).shape) == ((1.5, 7.5), (2, 6))
     assert zoomed.get_suptitle() == "attention weight, query 3"
+    named = heatmap(weights(2, 1, 3), tokens=Tokens([["cat"], ["dog"]], [["a", "b", "c"]] * 2)).figure
+    assert labels(panels(named)[0], "y") == ["0 cat", "1 dog"]
+    assert labels(panels(named)[0], "x") == ["a", "b", "c"]
+    other = heatmap(weights(2, 1, 2), tokens=Tokens(None, [["a", "b"], ["c", "d"]])).figure
+    assert [labels(axes, "x") for axes in panels(other)] == [["a", "b"], ["c", "d"]]  # a row each, as tokens differ
+    assert other.get_supylabel() == "Queries"
 
 
 def test_of_two_runs_it_is_the_second_minus_the_first() -> None:

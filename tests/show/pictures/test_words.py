@@ -138,8 +138,9 @@ def test_words_may_be_of_any_picture() -> None:
     result = attncli.run(run, figure={"words": {"Queries": "Anfragen", "Heads": "Köpfe", "masked": "maskiert"}})
     assert result.figure().get_supylabel() == "Anfragen"
     assert "Köpfe" in texts_of(result.figure("heads"))
-    bars = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
-    assert bars.figure(words={"Queries": "Anfragen", "masked": "maskiert", "Keys": "Tasten"}).axes[0].containers
+    one = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
+    figure = one.figure(words={"Queries": "Anfragen", "masked": "maskiert", "Keys": "Tasten"})
+    assert (figure.get_supylabel(), figure.axes[1].get_xlabel()) == ("Anfragen", "Tasten")
     names = ["accuracy after 500 steps", "head 11", "0.5", "scorers fitted to its heads", "texts held out", "KL (nats)"]
     check_words(Look(words=dict.fromkeys(names, "x")), {"variance"})
 
