@@ -39,9 +39,9 @@ class Sampled(float):
 
 
 def sampled(bound: float, standard_error: float) -> Sampled:
-    """Return `bound` with the standard error of what it bounds; printed digits have that of their last one.
+    """Return `bound` with the standard error of what it bounds.
 
-    Such an error is as large on every processor, since seeds are fixed; it may come closer to its bound than rounding.
+    Since seeds are fixed such an error is as large on every processor, and may come closer to its bound than rounding.
 
     Raises:
         ValueError: The standard error is not positive, or above the bound.
@@ -53,6 +53,11 @@ def sampled(bound: float, standard_error: float) -> Sampled:
     result = Sampled(bound)
     result.standard_error = standard_error
     return result
+
+
+def printed(unit: float) -> Sampled:
+    """Return a bound on the error of a number that was rounded to a multiple of `unit`, for its last digit."""
+    return sampled(0.6 * unit, unit / math.sqrt(12))
 
 
 ARITHMETIC: dict[type, Callable[..., Any]] = {
@@ -248,6 +253,8 @@ def errors(actual: Any, expected: Any, relative: float | None, absolute: float |
         for one, other in zip(actual, expected, strict=True):
             yield from errors(one, other, relative, absolute)
         return
+    if not all(isinstance(each, torch.Tensor | np.ndarray | Complex | list | tuple) for each in (actual, expected)):
+        return  # None and texts are equal
     # A list is of float64 for numpy, of float32 for torch.
     pair = [
         each if isinstance(each, torch.Tensor) else torch.as_tensor(np.asarray(each)) for each in (actual, expected)

@@ -247,6 +247,15 @@ def slopes(function: Callable[[list[float]], Sequence[float]], point: Sequence[f
     return found
 
 
+def rounding(operations: float, dtype: torch.dtype = torch.float32) -> float:
+    """Return a bound on the error of a result after so many operations, relative to the sizes that enter.
+
+    Each operation errs by at most half of eps, in whatever order they are done, fused or not: a sum of n products has
+    2 n. An exponential, logarithm or tanh counts as four, since libraries are right to two units in the last place.
+    """
+    return operations * torch.finfo(dtype).eps
+
+
 def inner(a: Vector, b: Vector) -> float:
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 

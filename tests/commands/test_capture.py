@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from attncli.inputs.captured import read_captured
 from attncli.models import loading
 from tests.cli import good, names_in, refusal
+from tests.models.rounding import output_rounding
 
 OWN = """
 import torch
@@ -256,7 +257,8 @@ def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
     assert (content["text"], content["model"]) == (TEXT, minilm)
     captured = read_captured(Path("mini.safetensors"))
     assert len(captured.usable) == 6
-    assert all(0 <= captured.layers[name]["error"] <= 1e-5 for name in captured.usable)
+    for name in captured.usable:
+        assert 0 <= captured.layers[name]["error"] <= output_rounding(captured.read(name))
     record = captured.read("encoder.layer.0.attention.self")
     assert record.how == ("steps" if attention == "eager" else "function")
     assert tensors["encoder.layer.0.attention.self.queries"].shape == (1, 12, len(tokens), 32)

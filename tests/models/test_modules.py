@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.errors import InputError
+from tests.models.rounding import output_rounding
 from tests.models.written import normal
 
 X = normal(2, 5, 16)
@@ -32,7 +33,7 @@ def test_multihead_attention(weights: bool, masked: bool) -> None:
     assert record.how == ("steps" if weights else "kernel")
     assert (record.layer, record.queries.shape) == ("MultiheadAttention", (2, 4, 5, 4))
     assert record.scale * record.pre_scale == pytest.approx(0.5)
-    assert record.error <= 1e-6
+    assert record.error <= output_rounding(record)
     projected = (X @ model.in_proj_weight.T).view(2, 5, 3, 4, 4)  # its bias is 0
     assert_close(record.queries / record.pre_scale, projected[:, :, 0].transpose(1, 2).detach())
     _, want = model(X, X, X, average_attn_weights=False, **masks)
@@ -70,7 +71,8 @@ def test_encoder_and_decoder() -> None:
     names = ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn", "decoder.layers.0.self_attn"]
     assert [record.name for record in seen.records] == [*names, "decoder.layers.0.multihead_attn"]
     assert [record.keys.shape[-2] for record in seen.records] == [5, 5, 3, 5]
-    assert max(record.error for record in seen.records) <= 1e-5
+    for record in seen.records:
+        assert record.error <= output_rounding(record)
     first, _, third, _ = seen.records
     assert_close(first.valid, ~PADDING[:, None, None])
     assert_close(third.valid, torch.ones(1, 1, 3, 3, dtype=torch.bool).tril())
