@@ -294,14 +294,13 @@ class Comparison:
     """The differences between two runs, `a` and `b`, as rows.
 
     `verdict` is `identical`, `rounding` (equal up to rounding) or `different`; `sentence` gives the verdict in words,
-    with the largest difference. `settings`, `environment` and `inputs` have a row `key, a, b` for each that differs.
-    `differences` has a row for each number that differs, the largest first:
-    `rows, where, metric, a, b, difference, relative, verdict`, and `a_ci, b_ci, overlap` for numbers with intervals.
-    `rows` is the kind of rows, or `inputs`, `stages` (of attention) or `arrays`. A row that only one run has is listed
-    with the metric `row`. The verdict of a time is `measured`, unless the intervals do not overlap. `weights` has the
-    distance of weights and outputs by label, batch element and head. `counted` has the number of rows of `a`, and of
-    tensors. `rounding` is the largest relative difference that rounding may cause, and `largest` the largest in the
-    results, infinite for values that cannot be subtracted; `largest_of` names it.
+    with the first difference. `settings` and `inputs` have a row `key, a, b` for each that differs. `only` has a row
+    `key, a, b, both` for each column with values that only one run has, such as labels, with the values of both runs.
+    `differences` has a row for each number that differs in rows and tensors of both, the largest first:
+    `rows, where, metric, a, b, difference, relative, verdict`. `rows` is the kind of rows, or `inputs`, or `stages` (of
+    attention). `weights` has the distance of weights and outputs by label, batch element and head. `rounding` is the
+    largest relative difference that rounding may cause, and `largest` the largest in the results, infinite for values
+    that cannot be subtracted and for rows of one run alone; `largest_of` names it.
     """
 
     study: str
@@ -310,11 +309,10 @@ class Comparison:
     verdict: str
     sentence: str
     settings: Sequence[Row] = ()
-    environment: Sequence[Row] = ()
     inputs: Sequence[Row] = ()
+    only: Sequence[Row] = ()
     differences: Sequence[Row] = ()
     weights: Sequence[Row] = ()
-    counted: Row = field(default_factory=dict)
     rounding: float = 0.0
     largest: float = 0.0
     largest_of: str = ""

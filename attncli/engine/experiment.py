@@ -172,4 +172,5 @@ def run_in_memory(result: Result) -> StoredRun:
 
 def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
     """Return the differences between two stored runs, by the columns of their study."""
-    return compare_runs(a, b, columns_of(a.result), load_study(a.result.study).between)
+    columns = chain.from_iterable(chain(*(columns_of(run.result).values() for run in (a, b))))
+    return compare_runs(a, b, columns, load_study(a.result.study).between)

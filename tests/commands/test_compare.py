@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_verdict_stands_above_what_differs(runs: Path) -> None:
     shown = good("compare", runs / "a", runs / "scale").split("\n")
-    titles = ("Settings, A -> B", "Weights and outputs of A and B", "Differences, largest first")
+    titles = ("Settings, A -> B", "Differences, largest first")
     places = [next(index for index, line in enumerate(shown) if text in line) for text in ("different: first", *titles)]
     assert places == sorted(places)
     assert "Inputs, A -> B" not in shown
@@ -104,7 +104,7 @@ def test_the_answer_is_one_screen(runs: Path, width: int, size: int) -> None:
     found = attncli.compare(runs / "a", runs / "scale")
     row = {**found.differences[0], "where": {"label": "a long name of a layer " * 3}}
     changes = [{"key": f"key{index}", "a": "long " * 50, "b": None} for index in range(size)]
-    many = replace(found, differences=[row] * size, settings=changes, environment=changes, inputs=changes)
+    many = replace(found, differences=[row] * size, settings=changes, inputs=changes)
     lines = recorded(tables(many, width), width).export_text().split("\n")
     assert len(lines) <= 61
     assert any(f"{row['relative']:.2g}" in line for line in lines)

@@ -1,16 +1,15 @@
-"""Compare two runs; the verdict is identical, equal up to rounding, or different.
+"""Compare two runs: their settings, inputs, rows and stages of attention. The verdict is one of three words.
 
-Rows are matched by the columns that identify them, tensors by name. `relative_difference` measures how far numbers
-are apart, and `rounding_of` returns the largest such difference that counts as rounding.
+Rows are merged by the columns that identify them, tensors by name. `relative_difference` measures how far numbers are
+apart, and `rounding_of` returns the largest such difference that counts as rounding.
 """
 
-import itertools
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ from torch import Tensor
 from attncli.config.yaml_loader import parse_yaml
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.errors import dotted, plain
-from attncli.numbers import distinct, row_name
+from attncli.numbers import distinct, row_name, several
 from attncli.results import (
-    INTERVAL,
     LABEL,
     LAYER,
     PAIR,
@@ -32,80 +30,88 @@ from attncli.results import (
     Comparison,
     Result,
     Row,
-    RowKind,
     SweepResult,
     in_sentence,
     nan_to_null,
+    single_numbers,
     tensor_name,
 )
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of float16 and bfloat16: a result is rounded to them only once
-MOVED = 4  # counts that rounding may move to the next bin, even in a small histogram
-CHUNK = 2**22  # numbers of a tensor that are held in float64 at the same time
 MOST_NAMED = 3  # changed settings named in the sentence
+MOST_VALUES = 6  # values of a column that the sentence lists
 NO_SETTINGS = ("name", "about", "figure", "expect", "from")  # keys that do not change results
 FILE_KEYS = ("file", "capture")  # keys with paths, ignored at any depth
 DIGEST = 12  # hexadecimal digits of an input's fingerprint
-OUTCOMES = ("histograms", "configurations", "random", "summary")  # keys of `settings` that are outcomes
-NAMES = ("label", "a", "b")
+PAIRED = ("a", "b")  # columns with the labels of a pair
+NAMES = ("label", *PAIRED)
 ONE_WAY = "output_difference"  # metric of a pair that changes if the two are swapped
-VERDICTS = ("measured", "rounding", "different")
+VERDICTS = ("rounding", "different")
 
-Columns = Mapping[RowKind, Sequence[Column]]  # columns of a study by kind of row, such as `records`
+Pair = tuple[Tensor, Tensor]
 Between = Callable[[Result, Result], Sequence[Row]]
 
 
-def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between | None = None) -> Comparison:
+def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: Between | None = None) -> Comparison:
     """Return the differences between two runs.
 
-    `columns` maps each kind of rows, such as `records`, to its known columns in the study of `a`. `between`, given for
-    studies with weights and outputs, returns rows with the distances between the weights and outputs of two results.
-    Names, figure options, expectations and paths do not count as settings.
+    `stated` has the columns of their study. `between`, given for studies with weights and outputs, returns rows with
+    the distances between the weights and outputs of two results. Names, figure options, expectations and paths do not
+    count as settings, and columns that depend on a clock are not compared.
 
     Raises:
         InputError: files of a run folder are damaged.
     """
+    empty = Comparison(a.result.study, str(a.path), str(b.path), "different", "")
     if reason := _incomparable(a.result, b.result):
-        sentence = f"different: {reason}"
-        return Comparison(
-            a.result.study, str(a.path), str(b.path), "different", sentence, largest=math.inf, largest_of="the study"
-        )
+        return replace(empty, sentence=f"different: {reason}", largest=math.inf, largest_of="the study")
+    columns = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
+    places = [key for key, column in columns.items() if column.kind == "place"]
+    rounding = max(rounding_of(a), rounding_of(b))
     with reading(Path(f"{a.path} or {b.path}")):  # damaged files are found when tensors are read
-        rounding, inputs = max(rounding_of(a), rounding_of(b)), list(_changes(_fingerprints(a), _fingerprints(b)))
-        changed = list(_changes(_settings(a, b), _settings(b, a)))
-        environment = list(_changes(_environment(a), _environment(b)))
-        rows = (_rows(kind, a.result, b.result, columns.get(kind, ()), rounding) for kind in a.result.rows)
-        differences = list(chain(_tensors(a.result, b.result, inputs, columns, rounding), *rows))
+        only = list(_one_sided(*(_values(run.result, places) for run in (a, b))))
+        lacking = {row["key"]: {*row["a"], *row["b"]} for row in only}
+        changes = _changes(_fingerprints(a), _fingerprints(b))
+        inputs = [row for row in changes if row["key"].rpartition("/")[0] not in lacking.get("layer", ())]
+        named = product(a.result.layer_names, a.result.labels, STAGES)
+        stages = [(layer, tensor_name(label, stage, layer=layer)) for layer, label, stage in named]
+        stages = [pair for pair in stages if pair[1] in a.result.tensors and pair[1] in b.result.tensors]
+        differences = [*_inputs(a.result, b.result, inputs, rounding), *_stages(a.result, b.result, stages, rounding)]
+        count, single = 0, dict[str, list[str]](a=[], b=[], both=[])
+        for kind, where, of_a, of_b in _merged(a.result, b.result, places):
+            if any(key not in where for key in lacking if key != "label"):
+                continue  # a mean over heads, for example, of which one run has others
+            if of_a is not None and of_b is not None:
+                count += 1
+                differences += _figures(kind, where, of_a, of_b, columns, rounding)
+            elif not any(value in lacking.get(_axis(key), ()) for key, value in where.items()):
+                single["b" if of_a is None else "a"].append(row_name(where))
+        if single["a"] or single["b"]:
+            only.append({"key": "the row of", **single})
         weights = [] if between is None else between(a.result, b.result)
-        counts = {"rows": sum(map(len, a.result.rows.values()))}
-        counts["tensors"] = len(a.result.tensors.keys() & b.result.tensors.keys())
-    differences.sort(key=lambda row: row["rows"] == "arrays")  # arrays mostly repeat the numbers of rows
-    judged = [row for row in differences if row["verdict"] != "measured"]
-    results = [row for row in judged if row["rows"] not in ("inputs", "arrays")]
+    results = [row for row in differences if row["rows"] != "inputs"]
     largest = max(results, key=lambda row: row["relative"], default=None)
-    comparison = Comparison(
-        a.result.study,
-        str(a.path),
-        str(b.path),
-        max((row["verdict"] for row in judged), key=VERDICTS.index, default="identical"),
-        "",
+    changed = list(_changes(_settings(a, b), _settings(b, a)))
+    comparison = replace(
+        empty,
+        verdict="different"
+        if only
+        else max((row["verdict"] for row in differences), key=VERDICTS.index, default="identical"),
         settings=[row for row in changed if row["key"] != "seed" or None not in row.values()],
-        environment=environment if a.content["environment"] and b.content["environment"] else [],
         inputs=inputs,
-        differences=sorted(
-            differences, key=lambda row: (-VERDICTS.index(row["verdict"]), row["rows"] == "arrays", -row["relative"])
-        ),
+        only=only,
+        differences=sorted(differences, key=lambda row: (-VERDICTS.index(row["verdict"]), -row["relative"])),
         weights=weights,
-        counted=counts,
         rounding=rounding,
-        largest=largest["relative"] if largest else 0.0,
-        largest_of=_name(largest) if largest else "",
-        notes=list(_notes(a, b)),
+        largest=math.inf if only else largest["relative"] if largest else 0.0,
+        largest_of=_listed(only, "a") or _listed(only, "b") or (_name(largest) if largest else ""),
+        notes=list(_notes(a, b, columns.values())),
     )
+    counts = [several(count, name) for count, name in ((count, "row"), (len(stages), "tensor")) if count]
+    same = ["the inputs"] if a.content["inputs"] and not inputs else []
     random = {label for run in (a, b) for label in run.result.random}
-    same_inputs = bool(a.content["inputs"]) and not inputs
-    return replace(comparison, sentence=_sentence(comparison, differences, same_inputs, random))
+    return replace(comparison, sentence=_sentence(comparison, differences, same, counts, random))
 
 
 def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
@@ -122,7 +128,7 @@ def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
 def rounding_of(run: StoredRun) -> float:
     """Return the largest relative difference that counts as rounding, given the run's dtype."""
     inputs = [tensor["dtype"] for tensor in run.content["inputs"].values() if "float" in tensor["dtype"]]
-    name = config_in(run).get("dtype") or _stored_settings(run).get("dtype") or [*inputs, "float32"][0]
+    name = config_in(run).get("dtype") or [*inputs, "float32"][0]
     eps = torch.finfo(getattr(torch, name)).eps
     return max(ULPS * min(eps, torch.finfo(torch.float32).eps), ULPS_STORED * eps)
 
@@ -143,42 +149,63 @@ def _incomparable(a: Result, b: Result) -> str:
     return f"{'A' if is_sweep else 'B'} alone is a sweep of {a.study}; compare a sweep with a sweep"
 
 
-def _sentence(comparison: Comparison, differences: Sequence[Row], same_inputs: bool, random: Collection[str]) -> str:
-    """Return the verdict as a sentence, with the first difference beyond rounding, or else the largest within it.
+def _sentence(
+    comparison: Comparison,
+    in_order: Sequence[Row],
+    same: Sequence[str],
+    counts: Sequence[str],
+    random: Collection[str],
+) -> str:
+    """Return the verdict as a sentence: what only one run has, the first difference, or the largest by rounding.
 
-    `random` has the labels with random parameters.
+    `in_order` has the differences in the order of the computation. `same` are the inputs, if they are the same,
+    `counts` the rows and tensors that were compared, and `random` the labels with random parameters.
     """
-    beyond = [row for row in differences if row["verdict"] == "different"]
-    rounded = [row for row in differences if row["verdict"] == "rounding"]
+    beyond = [row for row in in_order if row["verdict"] == "different"]
+    verdict = f"identical, bit for bit: {', '.join([*same, *counts])}"
     if beyond:
         (in_a, in_b), more = distinct(beyond[0]["a"], beyond[0]["b"]), len(beyond) - 1
-        sentence = f"different: first in {_name(beyond[0], random)} ({in_a} -> {in_b})"
-        sentence += f"; {more} more {'differs' if more == 1 else 'differ'}" * bool(more)
-        sentence += "; the inputs are the same" * same_inputs
-    elif rounded:
-        most = max(rounded, key=lambda row: row["relative"])
-        sentence = f"equal up to rounding: the largest relative difference is {most['relative']:.1e}"
-        sentence += f", in {_name(most, random)}"
-        sentence += f"; up to {comparison.rounding:.1e} counts as rounding"
-    elif differences:
-        sentence = "identical but for times, whose intervals overlap where there are any"
-    else:
-        counts = [f"{count} {name}" for name, count in comparison.counted.items() if count]
-        sentence = f"identical, bit for bit: {', '.join(['the inputs'] * same_inputs + counts)}"
+        verdict = f"different: first in {_name(beyond[0], random)} ({in_a} -> {in_b})"
+        if more:
+            verdict += f"; {more} more {'differs' if more == 1 else 'differ'}"
+        if same:
+            verdict += "; the inputs are the same"
+    elif in_order:
+        most = max(in_order, key=lambda row: row["relative"])
+        verdict = f"equal up to rounding: the largest relative difference is {most['relative']:.1e}"
+        verdict += f", in {_name(most, random)}; up to {comparison.rounding:.1e} counts as rounding"
+    if comparison.only:
+        sides = [f"only in {side.upper()}: {text}" for side in PAIRED if (text := _listed(comparison.only, side))]
+        if counts or in_order:
+            result = verdict.removeprefix("different: ") if in_order else "equal"
+            sides.append(f"{_listed(comparison.only, 'both') or 'all else'}: {result}")
+        verdict = f"different: {'; '.join(sides)}"
     keys = [row["key"] for row in comparison.settings]
     named = f"; changed settings: {', '.join(keys[:MOST_NAMED])}{', ...' if len(keys) > MOST_NAMED else ''}"
-    return sentence + named * bool(keys)
+    return verdict + named if keys else verdict
+
+
+def _listed(only: Sequence[Row], side: str) -> str:
+    """Return the values of columns that one side has alone, or `both` have, as text: `dot, Negative, d 16, 64`."""
+    texts = list[str]()
+    for row in only:
+        values = list(map(plain, row[side]))
+        more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+        name = "" if row["key"] == "label" else f"{row['key']} "
+        if values:
+            texts.append(f"{name}{', '.join(values[:MOST_VALUES])}{more}")
+    return ", ".join(texts)
 
 
 def _name(difference: Row, random: Collection[str] = ()) -> str:
     """Return words for the place of a difference, such as `entropy of scaled_dot, batch 1`."""
-    before = "the input " if difference["rows"] == "inputs" else "the " * (difference["metric"] == "row")
-    between = " of " if {"label", "a"} & difference["where"].keys() else ", " * bool(difference["where"])
+    before = "the input " if difference["rows"] == "inputs" else ""
+    between = " of " if {"label", "a"} & difference["where"].keys() else ", " if difference["where"] else ""
     where = {key: in_sentence(value, random) if key in NAMES else value for key, value in difference["where"].items()}
     return f"{before}{difference['metric']}{between}{row_name(where)}"
 
 
-def _notes(a: StoredRun, b: StoredRun) -> Iterator[str]:
+def _notes(a: StoredRun, b: StoredRun, columns: Iterable[Column]) -> Iterator[str]:
     if a.result is b.result or ("files" in a.content and a.path.resolve() == b.path.resolve()):
         yield "both are the same run"
     for name, run in (("A", a), ("B", b)):
@@ -186,25 +213,16 @@ def _notes(a: StoredRun, b: StoredRun) -> Iterator[str]:
             yield f"{name} is results.json alone, without tensors"
         if run.result.interrupted:
             yield f"{name} was interrupted: rows are missing"
+    if timed := [column.key for column in columns if column.kind == "measured"]:
+        yield f"not compared, since they vary from run to run: {', '.join(timed)}"
 
 
 def _settings(run: StoredRun, other: StoredRun) -> Row:
-    """Return the settings in config.yaml of `run`; from results.json if either run has no config."""
-    settings, seed = config_in(run), run.content.get("seed")
+    """Return the settings in config.yaml of `run`; only the seed if either run has no config."""
     if run.config is None or other.config is None:
-        seed = settings.get("seed", seed)
-        settings = {"seed": seed, **_stored_settings(run)}
-    return {key: value for key, value in settings.items() if key not in (*NO_SETTINGS, *OUTCOMES)}
-
-
-def _stored_settings(run: StoredRun) -> Row:
-    """Return the key `settings` of results.json."""
-    settings: Row = run.content.get("settings", {})
-    return settings
-
-
-def _environment(run: StoredRun) -> Row:
-    return {"attncli": run.content.get("attncli"), **run.content["environment"]}
+        seed = config_in(run).get("seed", run.content.get("seed"))
+        return {} if seed is None else {"seed": seed}
+    return {key: value for key, value in config_in(run).items() if key not in NO_SETTINGS}
 
 
 def _fingerprints(run: StoredRun) -> Row:
@@ -215,9 +233,11 @@ def _fingerprints(run: StoredRun) -> Row:
     }
 
 
-def _changes(a: object, b: object, path: tuple[str, ...] = ()) -> Iterator[Row]:
-    """Yield the values that differ in nested data, with their paths. Scorers are matched by label, not by order."""
-    a, b = (_by_label(value) for value in (a, b))
+def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
+    """Yield the values that differ in nested data, with their paths. Scorers that both have are matched by label."""
+    if _are_entries(a) and _are_entries(b):
+        a, b = ({entry["label"]: entry for entry in entries} for entries in (a, b))
+        a, b = ({label: a[label] for label in a if label in b}, {label: b[label] for label in a if label in b})
     if isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys([*a, *b]):
             if key not in FILE_KEYS:
@@ -226,126 +246,128 @@ def _changes(a: object, b: object, path: tuple[str, ...] = ()) -> Iterator[Row]:
         yield {"key": dotted(path), "a": a, "b": b}
 
 
-def _by_label(value: Any) -> Any:
-    is_entries = isinstance(value, list) and value and all(isinstance(item, dict) and "label" in item for item in value)
-    return {item["label"]: item for item in value} if is_entries else value
+def _are_entries(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "label" in item for item in value)
 
 
-def _tensors(a: Result, b: Result, inputs: Sequence[Row], columns: Columns, rounding: float) -> Iterator[Row]:
-    """Yield the differences between the inputs, then between all other tensors that both runs have.
+def _axis(key: str) -> str:
+    """Return the name of a column, `label` for the labels of a pair."""
+    return "label" if key in PAIRED else key
 
-    `inputs` has a row for each input with different fingerprints. The values are compared if both runs have the tensor.
+
+def _values(result: Result, places: Sequence[str]) -> dict[str, dict[Any, None]]:
+    """Return the values in rows of any kind of each column that identifies rows."""
+    values = dict[str, dict[Any, None]]()
+    for row, key in product(chain(*result.rows.values()), places):
+        if row.get(key) is not None:
+            values.setdefault(_axis(key), {})[row[key]] = None
+    return values
+
+
+def _one_sided(a: Mapping[str, Collection[Any]], b: Mapping[str, Collection[Any]]) -> Iterator[Row]:
+    """Yield a row `key, a, b, both` for each column with values that only one run has: these, and the common ones."""
+    for key in dict.fromkeys([*a, *b]):
+        in_a, in_b = a.get(key, ()), b.get(key, ())
+        row = {"key": key, "a": [value for value in in_a if value not in in_b]}
+        row |= {"b": [value for value in in_b if value not in in_a], "both": [value for value in in_a if value in in_b]}
+        if row["a"] or row["b"]:
+            yield row
+
+
+def _merged(a: Result, b: Result, places: Sequence[str]) -> Iterator[tuple[str, Row, Row | None, Row | None]]:
+    """Yield the outer merge of the rows of each kind: the kind, the values of `places`, and the rows of A and B.
+
+    Rows with the same values are matched in their order. The two labels of a pair may come in either order.
     """
-    for change in inputs:
+    for kind in a.rows:
+        sides = list[dict[tuple[str, int], Row]]()
+        for run in (a, b):
+            seen, side = Counter[str](), dict[tuple[str, int], Row]()
+            for row in run.rows[kind]:
+                pair = sorted(row[key] for key in PAIRED if key in row)
+                at = json.dumps([pair, *(row.get(key) for key in places if key not in PAIRED)])
+                side[at, seen[at]] = row
+                seen[at] += 1
+            sides.append(side)
+        for place, row in (sides[1] | sides[0]).items():
+            where = {key: row[key] for key in places if row.get(key) is not None}
+            yield kind, where, sides[0].get(place), sides[1].get(place)
+
+
+def _figures(kind: str, where: Row, a: Row, b: Row, columns: Mapping[str, Column], rounding: float) -> Iterator[Row]:
+    """Yield the differences between the figures of two rows; the two ends of an interval are figures, too."""
+    is_turned = a.get("a") != b.get("a")
+    first, second = single_numbers(a), single_numbers(b)
+    for key in dict.fromkeys([*first, *second]):
+        stem = key.removesuffix("_low").removesuffix("_high")
+        column = columns.get(key) or columns.get(stem) or Column(key, key, "")
+        x, y = nan_to_null(first.get(key)), nan_to_null(second.get(key))
+        if column.kind == "figure" and x != y and not (is_turned and key == ONE_WAY):
+            numbers = torch.tensor([_number(x), _number(y)], dtype=torch.float64)
+            relative = float(relative_difference(numbers[0], numbers[1], column.least)) or math.inf
+            is_rounded = isinstance(x, float) or isinstance(y, float)  # counts and words have no rounding
+            yield _difference(kind, where, key, (x, y), relative, rounding if is_rounded else 0.0)
+
+
+def _inputs(a: Result, b: Result, changes: Sequence[Row], rounding: float) -> Iterator[Row]:
+    """Yield the differences between inputs with other fingerprints: of their numbers if both runs have the tensor."""
+    for change in changes:
         name = change["key"]
         if name in a.inputs and name in b.inputs:
-            yield from _tensor("inputs", name, a.inputs[name], b.inputs[name], rounding)
+            layer = name.rpartition("/")[0] or None
+            yield from _tensor("inputs", name, _common_heads(a, b, layer, (a.inputs[name], b.inputs[name])), rounding)
         else:
             yield _difference("inputs", {}, name, (change["a"], change["b"]), math.inf, rounding)
-    numbers = [column for column in columns.get("records", ()) if not column.text and column.kind != "place"]
-    if numbers and all(column.kind == "measured" for column in numbers):  # the tensors are raw times
-        return
-    named = itertools.product(a.layer_names, a.labels, STAGES)
-    stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in named)
-    least = {column.key + end: column.least for column in numbers for end in ("", "_low", "_high")}
-    for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters)):
-        for name in (name for name in [*(stages | dict.fromkeys(first))] if name in first and name in second):
-            tensor, last = first[name], name.rpartition("/")[2]
-            size = max(float(tensor.sum()), MOVED / rounding) if last == "counts" else least.get(last, 0.0)
-            yield from _tensor("stages" if name in stages else "arrays", name, tensor, second[name], rounding, size)
 
 
-def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Iterator[Row]:
+def _stages(a: Result, b: Result, stages: Sequence[tuple[str | None, str]], rounding: float) -> Iterator[Row]:
+    """Yield the differences between stages of attention, given with their layers."""
+    for layer, name in stages:
+        yield from _tensor("stages", name, _common_heads(a, b, layer, (a.tensors[name], b.tensors[name])), rounding)
+
+
+def _common_heads(a: Result, b: Result, layer: str | None, pair: Pair) -> Pair:
+    """Return two tensors cut to the heads that both runs have in this layer, perhaps at other positions."""
+    runs = zip((a, b), pair, strict=True)
+    numbers = [list(run.head_numbers(layer) or range(of.shape[1])) if of.ndim > 3 else [] for run, of in runs]
+    common = [head for head in numbers[0] if head in numbers[1]]
+    first, second = (
+        tensor[:, list(map(heads.index, common))]  # unless all heads share it
+        if common and common != heads and tensor.shape[1] == len(heads)
+        else tensor
+        for tensor, heads in zip(pair, numbers, strict=True)
+    )
+    return first, second
+
+
+def _tensor(kind: str, name: str, pair: Pair, rounding: float) -> Iterator[Row]:
     """Yield the largest difference between two tensors, if any, relative to the largest value in either.
 
     The key `at` in `where` of the difference is the index of the values that differ most.
     """
-    owner, _, metric = name.rpartition("/")
+    (a, b), (owner, _, metric) = pair, name.rpartition("/")
     where: Row = {"label": owner} if owner else {}
     if a.shape != b.shape or a.dtype != b.dtype:
         kinds = [f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}".removeprefix("torch.") for tensor in (a, b)]
-        yield _difference(rows, where, metric, kinds, math.inf, rounding)
-        return
-    first, second = a.contiguous().flatten(), b.contiguous().flatten()
-    if torch.equal(first.view(torch.uint8), second.view(torch.uint8)):
-        return
-    pieces = list(zip(torch.split(first, CHUNK), torch.split(second, CHUNK), strict=True))
-    sizes = [float(tensor.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) for pair in pieces for tensor in pair]
-    largest = [relative_difference(*pair, max(*sizes, least)).max(0) for pair in pieces]
-    piece = max(range(len(largest)), key=lambda index: float(largest[index].values))
-    at = piece * CHUNK + int(largest[piece].indices)
-    where["at"] = list(map(int, np.unravel_index(at, a.shape)))  # torch's loads sympy
-    values = float(first[at]), float(second[at])
-    yield _difference(rows, where, metric, values, float(largest[piece].values), rounding)
+        yield _difference(kind, where, metric, kinds, math.inf, rounding)
+    elif not torch.equal(_bits(a), _bits(b)):
+        size = max(float(tensor.double().nan_to_num(0.0, 0.0, 0.0).abs().max()) for tensor in (a, b))
+        relative = relative_difference(a, b, size)
+        at = list(map(int, np.unravel_index(int(relative.argmax()), a.shape)))  # torch's loads sympy
+        values = float(a[tuple(at)]), float(b[tuple(at)])
+        yield _difference(kind, {**where, "at": at}, metric, values, float(relative.max()), rounding)
 
 
-def _rows(rows: RowKind, a: Result, b: Result, stated: Sequence[Column], rounding: float) -> Iterator[Row]:
-    """Yield the rows that only one run has, and the metrics that differ in rows of both."""
-    known = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
-    columns = {key: known.get(key) or Column(key, key, "") for of in (a, b) for row in of.rows[rows] for key in row}
-    has_times = any(column.kind == "measured" for column in columns.values() if column.key.endswith(INTERVAL))
-    names = [key for key, column in columns.items() if column.kind == "place"]
-    kinds = ("figure", "measured") if has_times else ("figure",)
-    judged = [column for key, column in columns.items() if column.kind in kinds and not key.endswith(INTERVAL)]
-    of_a, of_b = (_by_place(of.rows[rows], names) for of in (a, b))
-    both = {**of_a, **of_b}
-    changing = [key for key in names if key in NAMES or len({plain(row.get(key)) for row in both.values()}) > 1]
-    unequal = list[tuple[Row, Column, list[Any], list[Any]]]()
-    for at, row in both.items():
-        where = {key: row[key] for key in changing if row.get(key) is not None}
-        if at not in of_a or at not in of_b:
-            there = ["present" if at in of else "missing" for of in (of_a, of_b)]
-            yield _difference(rows, where, "row", there, math.inf, 0.0)
-            continue
-        is_turned = of_a[at].get("a") != of_b[at].get("a")
-        for column in judged:
-            x, y = (_cells(of[at], column.key) for of in (of_a, of_b))
-            if x != y and not (is_turned and column.key == ONE_WAY):
-                unequal.append((where, column, x, y))
-    if not unequal:
-        return
-    first, second = _matrix(x for _, _, x, _ in unequal), _matrix(y for _, _, _, y in unequal)
-    least = _matrix([[column.least] for _, column, _, _ in unequal])
-    relative = relative_difference(first, second, least).amax(1).tolist()
-    for (where, column, x, y), apart in zip(unequal, relative, strict=True):
-        is_rounded = isinstance(x[0], float) or isinstance(y[0], float)  # counts and words have no rounding
-        difference = _difference(rows, where, column.key, (x[0], y[0]), apart or math.inf, rounding * is_rounded)
-        if None not in (*x[1:], *y[1:]):
-            difference |= {"a_ci": x[1:], "b_ci": y[1:], "overlap": x[1] <= y[2] and y[1] <= x[2]}
-        if column.kind == "measured":  # times differ if their intervals do not overlap
-            difference["verdict"] = "measured" if difference.get("overlap", True) else "different"
-        yield difference
-
-
-def _by_place(rows: Sequence[Row], names: Sequence[str]) -> dict[tuple[str, int], Row]:
-    """Return rows by their values in the columns `names`, and by a count from 0 of rows with the same values.
-
-    The two labels `a` and `b` of a pair may come in either order.
-    """
-    seen, by_name = Counter[str](), {}
-    for row in rows:
-        pair = sorted(row[key] for key in ("a", "b") if key in row)
-        at = json.dumps([pair, *(row.get(key) for key in names if key not in ("a", "b"))])
-        by_name[at, seen[at]] = row
-        seen[at] += 1
-    return by_name
-
-
-def _cells(row: Row, key: str) -> list[Any]:
-    """Return [value, low, high] of a metric and its interval; None for numbers that are missing, NaN or infinite."""
-    return [nan_to_null(row.get(key)), *(nan_to_null(row.get(key + INTERVAL)) or (None, None))]
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)
 
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
-def _matrix(rows: Iterable[Iterable[Any]]) -> Tensor:
-    return torch.tensor([list(map(_number, row)) for row in rows], dtype=torch.float64)
-
-
-def _difference(rows: str, where: Row, metric: str, of: Sequence[Any], relative: float, rounding: float) -> Row:
-    row = {"rows": rows, "where": where, "metric": metric, "a": of[0], "b": of[1]}
+def _difference(kind: str, where: Row, metric: str, of: Sequence[Any], relative: float, rounding: float) -> Row:
+    row = {"rows": kind, "where": where, "metric": metric, "a": of[0], "b": of[1]}
     are_numbers = not any(map(math.isnan, map(_number, of)))
     row |= {"difference": of[1] - of[0] if are_numbers else None, "relative": relative}
     return {**row, "verdict": "rounding" if relative <= rounding else "different"}

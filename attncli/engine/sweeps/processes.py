@@ -1,4 +1,4 @@
-"""Compute the points of a sweep on this machine: in processes, of which a death loses only one point, or in this one."""
+"""Compute the points of a sweep on this machine: in processes, where a death loses one point alone, or in this one."""
 
 import multiprocessing
 import os

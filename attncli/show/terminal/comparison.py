@@ -8,20 +8,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.errors import plain, printable
-from attncli.numbers import MISSING, distinct, number, row_name, several
+from attncli.numbers import MISSING, distinct, row_name, several
 from attncli.results import Comparison, Row
 from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
 
-MOST = 20  # rows of a table, without --full
+MOST = 10  # rows of a table, without --full
 MOST_LISTED = 6  # rows of the short lists
-INTERVALS = {True: "overlap", False: "apart", None: MISSING}
-WEIGHTS = ("label", "layer", "batch", "head")
-APART = {
-    "js_divergence": "JS divergence\n(bits)",
-    "top1_agreement": "top-1\nagreement",
-    "max_abs_difference": "max abs\ndifference",
-    "output_difference": "output\ndifference",
-}
 
 
 @dataclass(frozen=True)
@@ -35,28 +27,23 @@ class Section:
 
 
 def sections(comparison: Comparison, most: int | None = MOST) -> Iterator[Section]:
-    """Yield tables of all differences beyond rounding, each with at most `most` rows.
+    """Yield short lists of what differs, and the table of differences beyond rounding, with at most `most` rows.
 
     If `most` is None, all rows are shown, differences by rounding included.
     """
-    is_full = most is None
-    listed = None if most is None else min(most // 3, MOST_LISTED)
-    lists = {"Settings": comparison.settings, "Environment": comparison.environment, "Inputs": comparison.inputs}
+    listed = None if most is None else min(most, MOST_LISTED)
+    lists = {"Settings": comparison.settings, "Inputs": comparison.inputs}
+    if most is None:  # the sentence has them, shortened
+        lists["In one run alone"] = comparison.only
     for title, rows in lists.items():
         if rows:
             words = [_words(heading, rows[:listed], heading.lower()) for heading in ("key", "A", "B")]
             yield Section(title, words, (), _left_out(rows, listed))
-    if rows := [row for row in comparison.weights if row["js_divergence"] or row["output_difference"]]:
-        rows.sort(key=lambda row: -(row["js_divergence"] or row["output_difference"] or 0.0))
-        words = [_words(key, rows[:listed], key) for key in WEIGHTS if rows[0].get(key) is not None]
-        if is_full or comparison.verdict == "different":
-            numbers = [Cells(heading, [number(row[key]) for row in rows[:listed]]) for key, heading in APART.items()]
-            yield Section("Weights and outputs of A and B", words, numbers, _left_out(rows, listed))
-    rows = [row for row in comparison.differences if is_full or row["verdict"] != "rounding"]
+    rows = [row for row in comparison.differences if most is None or row["verdict"] != "rounding"]
     if comparison.differences:
         rounded = len(comparison.differences) - len(rows)
-        by_rounding = f"{several(rounded, 'difference')} by rounding alone"
-        left_out = "; ".join(filter(None, [_left_out(rows, most), by_rounding * bool(rounded)]))
+        by_rounding = f"{several(rounded, 'difference')} by rounding alone" if rounded else ""
+        left_out = "; ".join(filter(None, [_left_out(rows, most), by_rounding]))
         yield Section("Differences, largest first", *_differences(rows[:most]), left_out)
 
 
@@ -99,6 +86,4 @@ def _differences(rows: Sequence[Row]) -> tuple[list[Cells], list[Cells]]:
     ]
     numbers = [Cells(side, [pair[index] for pair in values]) for index, side in enumerate("AB")]
     numbers.append(Cells("relative", [f"{row['relative']:.2g}" for row in rows]))
-    if any("overlap" in row for row in rows):
-        numbers.append(Cells("intervals", [INTERVALS[row.get("overlap")] for row in rows]))
     return words, numbers

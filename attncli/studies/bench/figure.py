@@ -81,7 +81,9 @@ def _draw_panel(
         draw_line(panel, x, points, looks[line], gid=key)
         noisy = [bool(record.get("noisy")) for record in known]
         if key == "seconds" and any(noisy):
-            panel.scatter(x[noisy], y[noisy], RING, "none", edgecolors=looks[line]["color"], zorder=4, clip_on=False, gid="noisy")
+            panel.scatter(
+                x[noisy], y[noisy], RING, "none", edgecolors=looks[line]["color"], zorder=4, clip_on=False, gid="noisy"
+            )
     if single:
         panel.set_xlim(-1, len(lines))
         panel.xaxis.set_major_locator(NullLocator())

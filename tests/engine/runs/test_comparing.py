@@ -15,7 +15,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attncli
-from attncli.engine.runs import comparing
 from tests.cli import good
 from tests.studies.bench.small import hurry
 
@@ -63,15 +62,13 @@ def content(folder: Path) -> Any:
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
-    """Times differ, but only their intervals are compared. The name and the look of pictures are no settings."""
+    """Times are not compared. The name and the look of pictures are no settings."""
     again = attncli.run({**STUDIES[study], "name": "again", "figure": {"theme": "dark"}})
     found = attncli.compare(runs / study, again)
     assert found.settings == []
-    if study == "bench":
-        assert {row["verdict"] for row in found.differences} == {"measured"}
-    else:
-        assert (found.verdict, found.differences, found.largest) == ("identical", [], 0.0)
-        assert found.sentence.startswith("identical, bit for bit: ")
+    assert (found.verdict, found.differences, found.largest) == ("identical", [], 0.0)
+    assert found.sentence.startswith("identical, bit for bit: ")
+    assert any("not compared, since they vary" in note for note in found.notes) == (study == "bench")
     assert attncli.compare(runs / study, runs / study).verdict == "identical"
 
 
@@ -83,9 +80,9 @@ def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
 
 SCALED = [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]
 CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # study, changed keys, first difference, setting
-    "scale": ("attention", {"scorers": SCALED}, "scores of scaled_dot, at [", "scorers.scaled_dot.scale"),
-    "variance": ("variance", {"seed": 1}, "mean of additive (random parameters), d 4 (", "seed"),
-    "bench": ("bench", {"n": [8]}, "the row of scaled_dot, implementation ", "n"),
+    "scale": ("attention", {"scorers": SCALED}, "first in scores of scaled_dot, at [", "scorers.scaled_dot.scale"),
+    "variance": ("variance", {"seed": 1}, "first in mean of additive (random parameters), d 4 (", "seed"),
+    "bench": ("bench", {"n": [8]}, "only in A: n 4, m 4; only in B: n 8, m 8; changed settings: ", "n"),
 }
 
 
@@ -95,7 +92,7 @@ def test_another_config_is_different_and_what_was_changed_is_named(runs: Path, t
     stored(STUDIES[study], tmp_path / "changed", **keys)
     found = attncli.compare(runs / study, tmp_path / "changed")
     assert found.verdict == "different"
-    assert found.sentence.startswith(f"different: first in {sentence}")
+    assert found.sentence.startswith(f"different: {sentence}")
     assert key in [row["key"] for row in found.settings]
     assert len(found.settings) == 1
     assert ("the inputs are the same" in found.sentence) == (change == "scale")
@@ -137,7 +134,6 @@ def times(kind: str, index: int, key: str, factor: float) -> Callable[[Path], No
 VERDICTS = {"identical": "identical", "equal": "rounding", "different": "different"}  # by how the sentence begins
 ROUNDED = "equal up to rounding: the largest relative difference is "
 FIRST = "different: first in "
-APART: dict[str, Any] = {"ratio": 1e4, "ratio_ci": [9e3, 2e4]}
 PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "an ulp": ("attention", lambda folder: flipped(folder, "gaussian/output"), ROUNDED),
     "a score": (
@@ -154,20 +150,16 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a row less": (
         "attention",
         lambda folder: changed(folder, lambda kept: kept["records"].pop()),
-        f"{FIRST}the row of gaussian (present -> missing); the inputs are the same",
+        "different: only in A: the row of gaussian; all else: equal",
     ),
     "order": ("variance", lambda folder: changed(folder, lambda kept: kept["records"].reverse()), "identical"),
     "an interval": (
         "variance",
         figures("records", 0, variance_ci=[1e3, 2e3]),
-        f"{FIRST}variance of additive (random parameters), d 4 (",
+        f"{FIRST}variance_low of additive (random parameters), d 4 (",
     ),
-    "a time": ("bench", figures("records", -1, **APART), f"{FIRST}ratio of scaled_dot, implementation "),
-    "a wide time": (
-        "bench",
-        figures("records", -1, **(APART | {"ratio_ci": [0, 2e4]})),
-        "identical but for times, whose intervals overlap",
-    ),
+    "a time": ("bench", figures("records", -1, ratio=1e4, ratio_ci=[9e3, 2e4]), "identical"),
+    "a word": ("attention", figures("records", 1, normalizer="sum"), f"{FIRST}normalizer of scaled_dot (softmax -> "),
 }
 
 
@@ -199,10 +191,8 @@ def test_results_alone_have_settings_and_rows(runs: Path, tmp_path: Path) -> Non
     assert found.weights == []
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     changed(copy, lambda kept: kept.update(interrupted=True))
-    changed(copy, lambda kept: kept["environment"].update(cpu_capability="other"))
     found = attncli.compare(runs / "attention", copy)
     assert list(found.notes) == ["B was interrupted: rows are missing"]
-    assert [row["key"] for row in found.environment] == ["cpu_capability"]
 
 
 def test_results_in_memory_know_their_settings(runs: Path) -> None:
@@ -223,8 +213,8 @@ def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path, tmp_path: Path) -> 
         good("sweep", config, "--over", f"seed={seeds}", "--out", tmp_path / name, "--no-plots", "--quiet")
     assert attncli.compare(tmp_path / "a", tmp_path / "b").verdict == "identical"
     found = attncli.compare(tmp_path / "a", tmp_path / "c")
-    rows = {(row["metric"], row["a"], row["b"], row["where"]["seed"]) for row in found.differences}
-    assert rows == {("row", "missing", "present", 2)}
+    assert found.sentence.startswith("different: only in B: seed 2; seed 0, 1: equal; ")
+    assert (found.differences, found.largest) == ([], math.inf)
     found = attncli.compare(runs / "variance", tmp_path / "a")
     assert found.sentence == "different: B alone is a sweep of variance; compare a sweep with a sweep"
     assert (found.settings, found.differences, found.largest) == ((), (), math.inf)
@@ -232,9 +222,83 @@ def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path, tmp_path: Path) -> 
     assert other.sentence == "different: runs of the studies train and variance"
 
 
+MINILM = str(ROOT / "experiments" / "minilm.safetensors")
+LAYER = "layer encoder.layer.{}.attention.self"
+NEGATIVE = {"scorer": "scaled_dot", "scale": "1/d", "label": "Negative"}
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {  # what both have, A alone, B alone
+    "scorers": (
+        {"data": TENSORS},
+        {"scorers": [SCORERS[1], {"scorer": "dot"}, NEGATIVE]},
+        {"scorers": [{"scorer": "cosine"}, {"scorer": "dot"}, NEGATIVE]},
+        "only in A: scaled_dot; only in B: cosine; dot, Negative: equal",
+    ),
+    "one scorer more": (
+        {"data": TENSORS},
+        {"scorers": SCORERS[1:2]},
+        {"scorers": SCORERS[1:]},
+        "only in B: gaussian; scaled_dot: equal",
+    ),
+    "no common scorer": (
+        {"data": TENSORS},
+        {"scorers": SCORERS[1:2]},
+        {"scorers": SCORERS[2:]},
+        "only in A: scaled_dot; only in B: gaussian",
+    ),
+    "sizes": (
+        {"study": "variance", "samples": 100, "scorers": SCORERS[1:2]},
+        {"d": [4, 16]},
+        {"d": [16, 32, 64]},
+        "only in A: d 4; only in B: d 32, 64; d 16: equal; changed settings: d",
+    ),
+    "layers": (
+        {"scorers": [{"scorer": "dot"}]},
+        {"data": {"capture": MINILM, "layers": [1, 2]}},
+        {"data": {"capture": MINILM, "layers": [2, 5]}},
+        f"only in A: {LAYER.format(1)}; only in B: {LAYER.format(5)}; {LAYER.format(2)}: equal; changed",
+    ),
+    "heads": (  # of which the means over heads say nothing
+        {"scorers": [{"scorer": "dot"}, {"scorer": "cosine"}]},
+        {"data": {"capture": MINILM, "layer": 2, "heads": [0, 3]}},
+        {"data": {"capture": MINILM, "layer": 2, "heads": [3, 5, 7]}},
+        "only in A: head 0; only in B: head 5, 7; head 3: equal; changed settings: data.heads",
+    ),
+    "seeds": (
+        {"study": "train", "d": [4], "steps": 3, "scorers": SCORERS[1:2]},
+        {"seeds": 1},
+        {"seeds": 2},
+        "only in B: seed 1; seed 0: equal; changed settings: seeds",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_one_run_has_alone_is_named_once_and_the_rest_is_compared(kind: str) -> None:
+    both, of_a, of_b, sentence = OTHERS[kind]
+    a, b = (attncli.run(both | own) for own in (of_a, of_b))
+    found = attncli.compare(a, b)
+    assert found.sentence.startswith(f"different: {sentence}")
+    assert (found.verdict, found.differences, found.largest) == ("different", [], math.inf)
+    swapped = sentence.partition(";")[0].replace("in A", "in C").replace("in B", "in A").replace("in C", "in B")
+    assert swapped in attncli.compare(b, a).sentence
+
+
+def test_common_rows_and_heads_of_other_runs_are_compared_in_numbers(tmp_path: Path) -> None:
+    """A score of head 3, which stands at other positions in the two runs, is planted."""
+    for name, heads in (("a", [0, 3]), ("b", [3, 5])):
+        stored(
+            {"data": {"capture": MINILM, "layer": 2, "heads": heads}, "scorers": [{"scorer": "dot"}]}, tmp_path / name
+        )
+    flipped(tmp_path / "b", "dot/scores", (0, 0, 1, 1), 2.0)
+    found = attncli.compare(tmp_path / "a", tmp_path / "b")
+    first = "different: only in A: head 0; only in B: head 5; head 3: first in scores of dot, at [0, 0, 1, 1] ("
+    assert found.sentence.startswith(first)
+    score = load_file(tmp_path / "a" / "tensors.safetensors")["dot/scores"][0, 1, 1, 1].item()
+    assert [(row["a"], row["b"]) for row in found.differences] == [(score, 2 * score)]
+
+
 def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:
     """A number of one head of one layer is planted; the sentence names the layer and the head."""
-    data = {"capture": str(ROOT / "experiments" / "minilm.safetensors"), "layers": [1, 2]}
+    data = {"capture": MINILM, "layers": [1, 2]}
     stored({"data": data, "scorers": [{"scorer": "dot"}, {"scorer": "cosine"}]}, tmp_path / "a")
     copy, layer = Path(shutil.copytree(tmp_path / "a", tmp_path / "b")), "encoder.layer.2.attention.self"
     flipped(copy, f"{layer}/dot/output", (0, 7, 1, 1), 2.0)
@@ -305,9 +369,8 @@ def test_weights_are_those_of_slow_loops_over_the_tensors(runs: Path) -> None:
             assert row["output_change"] == pytest.approx(math.sqrt(distance), rel=1e-9)
 
 
-def test_tensors_are_those_of_slow_loops(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
     """A tensor has its largest difference with the place, relative to the largest number of both tensors."""
-    monkeypatch.setattr(comparing, "CHUNK", 7)
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
     rows = [row for row in found.differences if row["rows"] == "stages"]

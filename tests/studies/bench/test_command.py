@@ -11,7 +11,17 @@ from tests.cli import config, refusal, run, swept
 from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]
-MEASURED = ("seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "peak_bytes", "rounds", "noisy")
+MEASURED = (
+    "seconds",
+    "seconds_iqr",
+    "gflops",
+    "gbytes_per_second",
+    "ratio",
+    "ratio_ci",
+    "peak_bytes",
+    "rounds",
+    "noisy",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -82,7 +82,17 @@ def crossed(result: Result, key: str, values: Sequence[int]) -> Result:
 
 def not_timed(result: Result, where: Callable[[Row], bool]) -> Result:
     """Return the result with some records not timed."""
-    figures = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "rounds", "noisy")
+    figures = (
+        "seconds",
+        "seconds_iqr",
+        "peak_bytes",
+        "gflops",
+        "gbytes_per_second",
+        "ratio",
+        "ratio_ci",
+        "rounds",
+        "noisy",
+    )
     return changed(result, where, **dict.fromkeys(figures), status="too large", reason="needs 32.0 GiB\nor more")
 
 
