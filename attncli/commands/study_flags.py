@@ -43,7 +43,6 @@ class StudyFlag:
     def __init__(self, name: str, field: FieldInfo, above: tuple[str, ...] = ()) -> None:
         self.name, self.key, self.field, self.above = name, field.alias or name, field, above
         self.is_scorers = self.key == "scorers"
-        self.option = "--scorer" if self.is_scorers else f"--{self.key.replace('_', '-')}"
         self.kind = _plain_type(field.annotation)
         self.is_list = typing.get_origin(self.kind) is list
         if self.is_list:
@@ -51,6 +50,7 @@ class StudyFlag:
         self.mark = next((mark for mark in field.metadata if isinstance(mark, Flag)), Flag())
         if self.mark.is_text:
             self.kind, self.is_list = str, False
+        self.option = self.mark.option or f"--{'scorer' if self.is_scorers else self.key.replace('_', '-')}"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -128,6 +128,8 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag], cls: type[Typer
     command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
     made = typer_command(name, command, cls)
     made.choices = {value: f"{flag.option} {value}" for flag in reversed(flags) for value in flag.choices}
+    for flag in flags:
+        made.choices |= flag.mark.replaced
     return made
 
 

@@ -101,6 +101,8 @@ class Flag:
     panel: str | None = None  # the heading above the flag in the help
     is_path: bool = False
     is_text: bool = False  # the value of the flag is text even if the field is a list
+    option: str = ""  # the flag, where it is not the key
+    replaced: Mapping[str, str] = field(default_factory=dict)  # flags of earlier versions, with those to use instead
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:

@@ -89,8 +89,8 @@ ACCEPTED = [
     )),
     "{study: saturation, keys: 2, rows: 1, expect: [{metric: entropy, above: 0}, {metric: entropy, below: 9}]}",
     "{study: bench, n: 4, m: [2, 3], d: {from: 2, to: 8}, num_hiddens: 5, batch: [1], heads: null}",
-    "{study: bench, backward: true, compile: false, only: [textbook], skip: [additive/textbook]}",
-    "{study: bench, measure: [scores, weights, output], scorer: 'additive:num_hiddens=64', baseline: dot/attncli}",
+    "{study: bench, backward: true, compile: false, implementations: [textbook, linear]}",
+    "{study: bench, measure: [scores, weights, output], scorer: 'additive:num_hiddens=64'}",
     "{study: train, d: 4, test_keys: [2, 4], optimizer: sgd, lr: 0.5, dtype: float64}",
     *map(expectation, (
         "between: [0, 1]", "about: 1, within: 0",
@@ -146,7 +146,10 @@ REFUSED = [
         "scorers: [{scorer: dott}]", "valid_lens: [2]", "samples: 9", "rows: 3",
     )),
     *(f"{{study: saturation, {wrong}}}" for wrong in ("keys: 1", "rows: 1.5", "samples: 1000")),
-    *(f"{{study: bench, {wrong}}}" for wrong in ("n: null", "measure: weight", "measure: []", "only: [3]")),
+    *(f"{{study: bench, {wrong}}}" for wrong in (
+        "n: null", "measure: weight", "measure: []", "implementations: [3]",
+        "implementations: []",
+    )),
     *(f"{{study: train, {wrong}}}" for wrong in ("seeds: 0", "lr: 0", "dtype: float16")),
 ]  # fmt: skip
 ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and

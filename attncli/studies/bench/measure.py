@@ -1,22 +1,24 @@
-"""Measure the cost of calls, on copies of the inputs in turn: estimated and measured memory, and seconds."""
+"""Measure the cost of calls, on copies of the inputs in turn: memory and seconds."""
 
 import gc
 import itertools
 import math
 import os
 import statistics
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from timeit import default_timer
 
+import psutil
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from attncli.attention import computing_dtype
 from attncli.common.intervals import student_t
 from attncli.inputs.seeding import generator
-from attncli.studies.bench.implementations import BenchTask, Inputs
+from attncli.studies.bench.implementations import Inputs
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
 
@@ -50,17 +52,24 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
-def call_bytes(task: BenchTask, num_hiddens: int | None, case: Case, dtype: torch.dtype) -> int:
-    """Return the bytes of the tensors of one call, and of their gradients; the scorer may be on the meta device."""
-    is_textbook = task.implementation == "textbook"
-    kept = 2 if is_textbook or task.measure == "weights" else 1 if task.measure == "scores" else 0
-    kept += (num_hiddens or 0) if is_textbook else 0  # the hidden units of all pairs
-    kept += 1 if task.alibi and (is_textbook or task.implementation == "fused") else 0
-    inputs_and_output = 2 * (case.n + case.m) * case.d
-    numbers: int = case.matrices * (inputs_and_output + kept * case.n * case.m)
-    numbers += sum(parameter.numel() for parameter in task.scorer.parameters())
-    itemsize: int = computing_dtype(dtype).itemsize
-    return numbers * itemsize * (2 if task.backward else 1)
+@contextmanager
+def within_memory(device: torch.device) -> Iterator[None]:
+    """Context manager in which an allocation beyond the memory that is free now fails, for work on the CPU of Linux.
+
+    Without it Linux grants the allocation, and ends a process later. Other systems refuse it, or move it to the disk.
+    """
+    if sys.platform != "linux" or device.type != "cpu":
+        yield
+        return
+    import resource  # only Unix has it
+
+    own, most = resource.getrlimit(resource.RLIMIT_DATA)
+    free = psutil.Process().memory_info().data + psutil.virtual_memory().available
+    resource.setrlimit(resource.RLIMIT_DATA, (min({free, own} - {resource.RLIM_INFINITY}), most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (own, most))
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:

@@ -1,8 +1,8 @@
 """Options of the study `bench`: scorers, implementations, measures and sizes."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import ScorerEntry, Scorers
@@ -11,19 +11,20 @@ from attncli.config.values import Sizes, as_list, each_once, powers
 
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
+Implementation = Literal["attncli", "compiled", "textbook", "fused", "linear"]
+IMPLEMENTATIONS: tuple[Implementation, ...] = get_args(Implementation)  # in the order of display
 SIZE, WHAT = Flag(panel="Sizes"), Flag(panel="What is measured")
-IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused", "linear")  # in the order of display
-PATTERN = f"an implementation ({', '.join(IMPLEMENTATIONS)}), a label, or label/implementation"
+GONE = ("only", "skip", "baseline")  # keys of earlier versions
+CHOICE = Flag(panel=WHAT.panel, option="--implementation", replaced=dict.fromkeys(GONE, "--scorer, --implementation"))
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
-
-Text = Annotated[str, StringConstraints(min_length=1)]
-Patterns = Annotated[
-    list[Text], AfterValidator(each_once), BeforeValidator(as_list, json_schema_input_type=list[Text] | Text)
-]
 Several = Annotated[list[Measure], Field(min_length=1)]
 Measures = Annotated[
     Several, AfterValidator(each_once), BeforeValidator(as_list, json_schema_input_type=Several | Measure)
+]
+Chosen = Annotated[list[Implementation], Field(min_length=1)]
+Implementations = Annotated[
+    Chosen, AfterValidator(each_once), BeforeValidator(as_list, json_schema_input_type=Chosen | Implementation)
 ]
 
 
@@ -66,11 +67,16 @@ class BenchOptions(Experiment):
     measure: Annotated[Measures, Field(description="stages to compute"), WHAT] = Field(
         default_factory=lambda: [*MEASURED]
     )
-    only: Annotated[Patterns, Field(description=f"measure only {PATTERN}"), WHAT] = Field(default_factory=list)
-    skip: Annotated[Patterns, Field(description=f"leave out {PATTERN}"), WHAT] = Field(default_factory=list)
-    baseline: Annotated[Text, Field(description="baseline of all ratios, as label/implementation"), WHAT] = (
-        "scaled_dot/textbook"
-    )
+    implementations: Annotated[
+        Implementations | None, Field(description="whose code to measure; default: all but compiled"), CHOICE
+    ] = None
+
+    @classmethod
+    def cure_of_key(cls, key: str) -> str:
+        """Return what replaces the keys that chose rows by patterns, or another baseline; empty for other keys."""
+        if key == "baseline":
+            return "ratios are to scaled_dot/textbook, or to the first row if it is not among `scorers`"
+        return f"choose rows by `scorers` and `implementations` ({', '.join(IMPLEMENTATIONS)})" if key in GONE else ""
 
     def ignores_num_hiddens(self, entry: ScorerEntry) -> bool:
         """Whether the study's `num_hiddens` does not apply to an entry: it has its own, none, or is a user's scorer."""

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
-from typing import NamedTuple, get_args
+from itertools import product
+from typing import NamedTuple
 
 from attncli.building import outline
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import ScorerEntry, entry_models
-from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.errors import Collector, InputError, got
 from attncli.scorers import Scorer
-from attncli.studies.bench.options import HIDDEN, IMPLEMENTATIONS, BenchOptions, Measure
+from attncli.studies.bench.options import HIDDEN, IMPLEMENTATIONS, BenchOptions
 
+BASELINE = "scaled_dot/textbook"
 # Operations for each weight: largest score, difference, exponential, sum, quotient. Other normalisers count alike.
 SOFTMAX = 5
 BACKWARD = 3  # forward and backward together, as a multiple of forward: each product has two gradients
@@ -34,24 +35,16 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Contender:
-    """A scorer entry with one implementation to time.
-
-    `path` is the entry's path in the config, empty if the entry is not in the config but was added as the baseline.
-    """
+    """A scorer entry, the entry number `index` of the config, with one implementation to time."""
 
     entry: ScorerEntry
     implementation: str
-    path: tuple[str | int, ...] = ()
+    index: int
 
     @property
     def name(self) -> str:
         """Return `label/implementation`; contenders have the same name if they differ only in hidden units."""
         return f"{self.entry.label}/{self.implementation}"
-
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """Return the patterns by which `only` and `skip` can name this contender."""
-        return self.entry.label, self.implementation, self.name
 
     def gives(self, measure: str) -> bool:
         """Whether this implementation computes the measure.
@@ -66,33 +59,30 @@ class Contender:
 
 
 def plan_of(options: BenchOptions) -> list[Contender]:
-    """Return the contenders chosen by `scorers`, `only` and `skip`, and the baseline, in the order of the rows."""
-    collector, offered = Collector(), list[Contender]()
+    """Return the contenders in the order of the rows: of each entry, the chosen implementations that it has.
+
+    Raises:
+        InputError: no entry has one of the chosen implementations, for any of the measures.
+    """
+    collector, contenders = Collector(), list[Contender]()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
-            offered += _contenders(entry, options, "scorers", index)
+            contenders += _contenders(entry, options, index)
     collector.check()
-    labels, implementations, names = zip(*(contender.names for contender in offered), strict=True)
-    known = list(dict.fromkeys([*labels, *implementations, *names]))
-    for key in ("only", "skip"):
-        for index, pattern in enumerate(getattr(options, key)):
-            if pattern not in known:
-                cure = did_you_mean(pattern, known)
-                if pattern.rpartition("/")[2] == "compiled" and not options.compile:
-                    cure = "add --compile (in YAML `compile: true`) to measure compiled code"
-                message = got(pattern, "unknown label or implementation", cure)
-                collector.problems.append(Problem(message, (key, index)))
-    with collector.under("baseline"):
-        baseline = _baseline(options, offered)
+    given = {other.implementation for other in contenders if any(map(other.gives, options.measure))}
+    for index, implementation in enumerate(options.implementations or ()):
+        with collector.under("implementations", index):
+            if implementation not in given:
+                expected = f"none of these scorers computes {' or '.join(options.measure)} by it"
+                raise InputError.of(got(implementation, expected, "leave it out, or choose other scorers or measures"))
     collector.check()
-    only, skip = set(options.only or known), set(options.skip)
-    chosen = [offer for offer in offered if only.intersection(offer.names) and not skip.intersection(offer.names)]
-    if not chosen:
-        key = "only" if options.only else "skip"
-        raise InputError.of(got(getattr(options, key), "nothing is left to measure", "leave one of them out"), [key])
-    if baseline not in offered:
-        return [baseline, *chosen]
-    return [contender for contender in offered if contender in chosen or contender == baseline]
+    return contenders
+
+
+def baseline_of(contenders: Sequence[Contender]) -> str:
+    """Return the name of the contender that ratios are to: `BASELINE` if it is among them, else the first."""
+    names = [contender.name for contender in contenders]
+    return BASELINE if BASELINE in names else names[0]
 
 
 def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
@@ -105,9 +95,9 @@ def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Con
 
 
 def cases_of(options: BenchOptions) -> Iterator[Case]:
-    """Yield all combinations of sizes, ordered by the number of queries, then of keys."""
+    """Yield all combinations of sizes, the small ones first."""
     for n in sorted(options.n):
-        for sizes in product(sorted(options.m or [n]), options.d, options.batch, options.heads or [1]):
+        for sizes in product(*map(sorted, (options.m or [n], options.d, options.batch, options.heads or [1]))):
             yield Case(n, *sizes)
 
 
@@ -139,32 +129,16 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
     return case.matrices * numbers * itemsize * (2 if backward else 1)
 
 
-def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> list[Contender]:
-    """Return a contender for each implementation of an entry."""
+def _contenders(entry: ScorerEntry, options: BenchOptions, index: int) -> list[Contender]:
+    """Return a contender for each chosen implementation that an entry has."""
     scorer, normalizer = outline(entry, 1, 1), entry.normalizer.normalizer
-    is_offered = {
+    chosen = options.implementations or [name for name in IMPLEMENTATIONS if name != "compiled"]
+    has = {
         "attncli": True,
-        "compiled": options.compile and scorer.worth_compiling,
+        "compiled": scorer.worth_compiling,
         "textbook": scorer.as_in_textbooks is not None,
         "fused": scorer.has_fused_kernel and normalizer == DEFAULT_NORMALIZER,
         "linear": scorer.linear_with == normalizer and entry.position_bias is None,
     }
-    return [Contender(entry, name, path) for name in IMPLEMENTATIONS if is_offered[name]]
-
-
-def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
-    """Return the contender that `baseline` names, from the entries or else from the catalogue of scorers."""
-    labels = {contender.entry.label for contender in offered}
-    others = [model.model_validate({"scorer": name}) for name, model in entry_models().items() if name not in labels]
-    others_offered = chain.from_iterable(_contenders(entry, options) for entry in others)
-    by_name = {contender.name: contender for contender in [*offered, *others_offered]}
-    baseline = by_name.get(options.baseline)
-    if baseline is None:
-        expected = "unknown baseline; expected label/implementation"
-        raise InputError.of(got(options.baseline, expected, did_you_mean(options.baseline, by_name)))
-    missing = [measure for measure in options.measure if not baseline.gives(measure)]
-    if missing:
-        measures = " and ".join(measure for measure in get_args(Measure) if baseline.gives(measure))
-        message = f"which gives the {measures} only and no {missing[0]}; choose another, or measure the {measures} only"
-        raise InputError.of(f"got {show(options.baseline)}, {message}")
-    return baseline
+    wanted = {*chosen, "compiled"} if options.compile else {*chosen}
+    return [Contender(entry, name, index) for name in IMPLEMENTATIONS if has[name] and name in wanted]

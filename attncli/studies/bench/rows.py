@@ -52,23 +52,21 @@ def lines_of(records: Sequence[Row]) -> dict[Line, list[Row]]:
     return lines
 
 
-def mark_noisy(records: Sequence[Row]) -> None:
-    """Set `noisy` of each timed row: whether it took longer than a row of the same line with larger sizes.
+def is_larger(row: Row, other: Row) -> bool:
+    """Whether a row is of the same label, implementation and measure as another, and no size is smaller."""
+    is_alike = all(row[key] == other[key] for key in ("label", "implementation", "measure"))
+    return is_alike and all((row[size] or 0) >= (other[size] or 0) for size in SIZES)
 
-    The line is of one label, implementation and measure; sizes are larger if one is, and no other is smaller. Both
-    interquartile ranges are smaller than the difference.
-    """
-    lines: dict[tuple[str, ...], list[Row]] = {}
-    for record in records:
-        if record["seconds"] is not None:
-            lines.setdefault((record["label"], record["implementation"], record["measure"]), []).append(record)
-    for rows in lines.values():
-        for row in rows:
-            row["noisy"] = any(
-                row["seconds"] - other["seconds"] > max(row["seconds_iqr"], other["seconds_iqr"])
-                for other in rows
-                if all((other[size] or 0) >= (row[size] or 0) for size in SIZES)
-            )
+
+def mark_noisy(records: Sequence[Row]) -> None:
+    """Set `noisy` of each timed row: whether it took longer than a larger one, by more than both of their ranges."""
+    timed = [record for record in records if record["seconds"] is not None]
+    for row in timed:
+        row["noisy"] = any(
+            row["seconds"] - other["seconds"] > max(row["seconds_iqr"], other["seconds_iqr"])
+            for other in timed
+            if is_larger(other, row)
+        )
 
 
 def conditions(result: Result, records: Sequence[Row]) -> list[str]:

@@ -29,7 +29,7 @@ from attncli.results import Result, Row, Rows
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.stopping import Counter, Progress, keep_finished, signals
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, BenchFacts, raw_name
+from attncli.studies.bench.columns import AXES, COLUMNS, COMPARISONS, BenchFacts, raw_name
 from attncli.studies.bench.implementations import BenchTask, Call, Inputs, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
@@ -37,17 +37,17 @@ from attncli.studies.bench.measure import (
     COPIES_BYTES,
     MOST_PAIRS,
     MOST_ROUNDS,
-    call_bytes,
     copies_of,
     draw_inputs,
     peak_memory,
     ratio_of,
     rounds_for,
     seconds_of,
+    within_memory,
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
-from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
-from attncli.studies.bench.rows import findings_of, mark_noisy
+from attncli.studies.bench.plan import Case, Contender, baseline_of, cases_of, operations, plan_of, traffic, variants_of
+from attncli.studies.bench.rows import findings_of, is_larger, mark_noisy, size_words
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Study
 from attncli.threads import on_threads
@@ -102,7 +102,7 @@ def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
     for contender in {other.entry.label: other for other in contenders}.values():
         for d in options.d:
             entry = variants_of(contender, options, d)[-1].entry
-            with collector.under(*contender.path):
+            with collector.under("scorers", contender.index):
                 outline(entry, d, d)
                 build_normalizer(entry)
                 if entry.scorer in SCORERS and entry.parameters is None:
@@ -132,8 +132,9 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
     counter = Counter(sum(map(len, groups)), progress)
     with keep_finished(finished) as kept, on_threads(options.threads):
         for group in groups:
-            get_ready(group, prepared, counter)
-            time_all(group, prepared.device)
+            with within_memory(prepared.device):
+                get_ready(group, prepared, counter, [trial.record for other in finished for trial in other])
+                time_all(group, prepared.device)
             finished.append(group)
     records = [_row(trial, group, options) for group in finished for trial in group]
     mark_noisy(records)
@@ -159,8 +160,7 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
     """Yield groups of trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
     for case, measure in product(cases_of(options), options.measure):
-        contenders = [other for other in prepared.contenders if other.gives(measure)]
-        group = []
+        contenders, group = [other for other in prepared.contenders if other.gives(measure)], []
         for contender in [variant for other in contenders for variant in variants_of(other, options, case.d)]:
             hidden = contender.entry.options.get(HIDDEN)
             record = {
@@ -172,23 +172,28 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
                 "dtype": options.dtype,
                 "device": str(prepared.device),
                 "backward": options.backward,
-                "baseline": options.baseline,
+                "baseline": baseline_of(contenders),
             }
             group.append(TimedTrial(contender, case, record))
         yield group
 
 
-def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Counter) -> None:
+def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Counter, before: Sequence[Row]) -> None:
     """Set the call and the peak memory of each trial of a group, or drop the trial with a reason.
 
-    The inputs are drawn for the first trial that fits into memory, and shared by all.
+    The inputs are drawn for the first trial that fits into memory, and shared by all. A trial is not tried if memory
+    ran out for smaller sizes, in the rows `before`.
     """
     options, device, copies = prepared.options, prepared.device, list[Inputs]()
     dtype = getattr(torch, options.dtype)
     for trial in group:
-        case, measure, hidden = trial.case, trial.record["measure"], trial.record["num_hiddens"]
-        entry = trial.contender.entry
+        case, measure, entry = trial.case, trial.record["measure"], trial.contender.entry
         counter.step(f"n = {case.n}, {measure}: {trial.contender.name}")
+        if smaller := next(
+            (row for row in before if row.get("status") == "too large" and is_larger(trial.record, row)), None
+        ):
+            trial.drop("too large", f"memory ran out at {size_words(smaller, AXES)}")
+            continue
         with _failures(trial, device):
             task = BenchTask(
                 trial.contender.implementation,
@@ -199,7 +204,7 @@ def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Cou
                 heads=case.heads,
                 backward=options.backward,
             )
-            if reason := too_large(call_bytes(task, hidden, case, dtype), device):
+            if reason := too_large(traffic(case, measure, options.backward, dtype.itemsize), device):
                 trial.drop("too large", reason)
                 continue
             copies = copies or copies_of(draw_inputs(options, case, device))
@@ -262,7 +267,7 @@ def _row(trial: TimedTrial, group: Sequence[TimedTrial], options: BenchOptions) 
         seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
         moved = traffic(trial.case, trial.record["measure"], options.backward, itemsize)
         low, _, high = statistics.quantiles(trial.seconds, n=4, method="inclusive")
-        ratio, ratio_ci = _ratio(trial, _partner(trial, group, options.baseline))
+        ratio, ratio_ci = _ratio(trial, _partner(trial, group, trial.record["baseline"]))
         trial.record |= {
             "status": "timed",
             "seconds": seconds,
@@ -302,7 +307,8 @@ def facts_of(prepared: PreparedBench) -> BenchFacts:
     """Return the machine and the method of measurement."""
     options, device = prepared.options, prepared.device
     return BenchFacts(
-        **options.model_dump(include={"baseline", "backward", "compile", "measure", "dtype"}),
+        **options.model_dump(include={"backward", "compile", "measure", "dtype"}),
+        baseline=baseline_of(prepared.contenders),
         device=str(device),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         threads=options.threads or torch.get_num_threads(),

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.errors import printable
+from attncli.errors import listed, printable
 from attncli.numbers import MISSING, duration
 from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES, BenchFacts
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
 from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, size_of, size_words
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
@@ -35,7 +35,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     """
     records, axes = result.records, changing(result.records)
     yield Text(", ".join(conditions(result, records)))
-    yield Text(LEGEND.format(printable(BenchFacts.of(result).baseline)))
+    yield Text(LEGEND.format(printable(listed(list(dict.fromkeys(row["baseline"] for row in records))))))
     if any(record.get("noisy") for record in records):
         yield Text(f"{NOISY.strip()}: noisy, since a larger size took less time; repeat it on a quiet machine.")
     for measure in dict.fromkeys(record["measure"] for record in records):
@@ -51,8 +51,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
             lines = lines_of([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
             title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
-            figures = [Cells(TIME.heading, [_time(record) for record in first]), *cells(DETAILS, first)]
-            yield from titled(title, blocks(_names(lines), figures, width))
+            measured = [Cells(TIME.heading, [_time(record) for record in first]), *cells(DETAILS, first)]
+            yield from titled(title, blocks(_names(lines), measured, width))
         if len(sizes) > 1 and most is not None:
             yield from remark("memory and ratios at other sizes: --full")
     beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], most)

@@ -55,7 +55,7 @@ def study(out: Path, study: str) -> None:
         "variance": {"d": [4, 32, 128], "samples": 2000},
         "saturation": {"d": [4, 32, 128], "rows": 50},
         "train": {"d": [8, 16], "seeds": 2, "steps": 20},
-        "bench": {"n": [8, 16], "measure": ["scores"], "only": ["attncli"], "scorers": ["dot"]},
+        "bench": {"n": [8, 16], "measure": ["scores"], "implementations": ["attncli"], "scorers": ["dot"]},
     }
     _kept(out, {"study": study, **options[study]})
 

@@ -25,9 +25,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def textbook_of(measure: str = "scores", **keys: Any) -> Row:
-    result = result_of(
-        scorers=[{"scorer": "additive"}], measure=[measure], baseline="additive/attncli", **LARGE, **keys
-    )
+    result = result_of(scorers=[{"scorer": "additive"}], measure=[measure], **LARGE, **keys)
     return by_name(result, measure)["additive/textbook"]
 
 
@@ -89,7 +87,9 @@ def test_wrong_outputs_of_short_numbers(
     right = implementations.forward_of
     monkeypatch.setattr(implementations, "forward_of", lambda *given: MISTAKES[mistake](right(*given)))
     sizes = {"n": [16], "m": [16], "d": [64]}
-    result = result_of(scorers=[{"scorer": scorer}], measure=["output"], only=[implementation], dtype=dtype, **sizes)
+    result = result_of(
+        scorers=[{"scorer": scorer}], measure=["output"], implementations=implementation, dtype=dtype, **sizes
+    )
     assert by_name(result, "output")[f"{scorer}/{implementation}"]["status"] == "disagrees"
 
 

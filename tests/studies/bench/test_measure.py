@@ -4,25 +4,27 @@ import itertools
 import math
 import os
 import random
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
-from attncli.building import outline
-from attncli.normalizers.softmax import Softmax
+from attncli.errors import ran_out
 from attncli.studies.bench import measure
-from attncli.studies.bench.implementations import BenchTask, Call
+from attncli.studies.bench.implementations import Call
 from attncli.studies.bench.measure import (
     FEWEST_ROUNDS,
     LOG_LEVEL,
     MOST_ROUNDS,
-    call_bytes,
     copies_of,
     draw_inputs,
     peak_memory,
     ratio_of,
+    within_memory,
 )
 from attncli.studies.bench.plan import Case, plan_of
 from attncli.studies.bench.study import TimedTrial, time_all
@@ -81,12 +83,16 @@ def test_gradients_count() -> None:
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
 
 
-@pytest.mark.parametrize("backward", [False, True])
-def test_bytes_of_a_call_are_those_of_its_tensors_and_of_their_gradients(backward: bool) -> None:
-    entry = options_of(scorers=[{"scorer": "dot"}], backward=backward).scorers[0]
-    task = BenchTask("attncli", outline(entry, 32, 32), "scores", Softmax(), backward=backward)
-    numbers = 2 * 2 * (300 + 250) * 32 + 2 * 300 * 250  # inputs and output, and scores, of two matrices
-    assert call_bytes(task, None, Case(300, 250, 32, 2), torch.float32) == 4 * numbers * (1 + backward)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse allocations by themselves")
+def test_an_allocation_beyond_free_memory_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=256 * MIB))
+    for _ in range(2):
+        with within_memory(CPU):
+            assert torch.ones(64 * MIB, dtype=torch.uint8).all()
+            with pytest.raises(RuntimeError) as refused:
+                torch.ones(320 * MIB, dtype=torch.uint8)
+        assert ran_out(refused.value)
+    assert torch.ones(320 * MIB, dtype=torch.uint8).all(), "the limit has ended"
 
 
 class Clock:

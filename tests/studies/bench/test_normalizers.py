@@ -105,7 +105,7 @@ def test_rows() -> None:
 @pytest.mark.parametrize("measure", ["weights", "output"])
 def test_a_bias_that_is_left_out_is_found_out(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bias, "added_to", lambda self, scores, *place: scores)
-    result = result_of(scorers=ENTRIES[-2:], measure=[measure], only=["attncli"], **SMALL)
+    result = result_of(scorers=ENTRIES[-2:], measure=[measure], implementations="attncli", **SMALL)
     status = {row["label"]: row["status"] for row in result.records}
     assert status["alibi"] == status["both"] == "disagrees"
 
@@ -120,5 +120,5 @@ def test_weights_that_are_those_of_another_normalizer_are_found_out(name: str, m
 
     monkeypatch.setattr(NORMALIZERS[name], "forward", wrong)
     entry = {"scorer": "scaled_dot", "normalizer": name}
-    result = result_of(scorers=[entry], measure=["weights", "output"], only=["attncli"], **SMALL)
+    result = result_of(scorers=[entry], measure=["weights", "output"], implementations="attncli", **SMALL)
     assert {row["status"] for row in result.records if row["normalizer"] == name} == {"disagrees"}

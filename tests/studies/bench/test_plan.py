@@ -1,4 +1,4 @@
-"""The plan of `bench`: implementations, patterns, the baseline, sizes, and the operations of each formula."""
+"""The plan of `bench`: implementations, the baseline, sizes, and the operations of each formula."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from attncli.building import outline
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of
+from attncli.studies.bench.plan import Case, baseline_of, cases_of, operations, plan_of, traffic, variants_of
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2
@@ -31,21 +31,34 @@ def test_everything_by_default() -> None:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        (TWO, ["scaled_dot/textbook", "additive/attncli", "additive/textbook", "product/attncli"]),
-        ({"only": ["textbook"]}, ["additive/textbook", "scaled_dot/textbook"]),
-        ({"only": ["additive"], "baseline": "dot/attncli"}, ["additive/attncli", "additive/textbook", "dot/attncli"]),
-        (TWO | {"only": ["textbook", "product"]}, ["scaled_dot/textbook", "additive/textbook", "product/attncli"]),
-        (TWO | {"skip": ["additive"]}, ["scaled_dot/textbook", "product/attncli"]),
-        (TWO | {"only": ["additive"], "skip": ["textbook"]}, ["scaled_dot/textbook", "additive/attncli"]),
+        (TWO, ["additive/attncli", "additive/textbook", "product/attncli"]),
+        ({"implementations": ["textbook"]}, ["additive/textbook", "scaled_dot/textbook"]),
+        (
+            TWO | {"implementations": ["textbook", "attncli"]},
+            ["additive/attncli", "additive/textbook", "product/attncli"],
+        ),
+        (TWO | {"implementations": ["textbook"]}, ["additive/textbook"]),
+        (TWO | {"implementations": ["textbook", "compiled"]}, ["additive/compiled", "additive/textbook"]),
+        (TWO | {"implementations": ["textbook"], "compile": True}, ["additive/compiled", "additive/textbook"]),
     ],
 )
-def test_patterns_and_the_baseline_that_comes_along(keys: dict[str, Any], expected: list[str]) -> None:
+def test_chosen_implementations(keys: dict[str, Any], expected: list[str]) -> None:
     assert names(**keys) == expected
+
+
+def test_the_baseline_is_the_chapters_code_or_the_first_row() -> None:
+    scaled = {"scorer": "scaled_dot"}
+    assert baseline_of(plan_of(options_of())) == "scaled_dot/textbook"
+    assert baseline_of(plan_of(options_of(scorers=[{"scorer": "dot"}, scaled]))) == "scaled_dot/textbook"
+    assert baseline_of(plan_of(options_of(scorers=[scaled], implementations="fused", measure="output"))) == (
+        "scaled_dot/fused"
+    )
+    assert baseline_of(plan_of(options_of(**TWO))) == "additive/attncli"
 
 
 def test_textbook_code_stands_for_its_own_scale_only() -> None:
     scorers = [{"scorer": "scaled_dot", "scale": "1/d", "label": "a"}, {"scorer": "scaled_dot", "label": "b"}]
-    found = names(scorers=scorers, baseline="b/textbook")
+    found = names(scorers=scorers)
     assert found == ["a/attncli", "a/fused", "b/attncli", "b/textbook", "b/fused"]
 
 
@@ -56,7 +69,7 @@ def test_hidden_units() -> None:
         options = options_of(scorers=scorers, num_hiddens=num_hiddens)
         variants = {each.entry.label: variants_of(each, options, 4) for each in plan_of(options)}
         found = {label: [each.entry.options.get("num_hiddens") for each in of] for label, of in variants.items()}
-        assert found == {"additive": followed, "named": [3], "dot": [None], "scaled_dot": [None]}
+        assert found == {"additive": followed, "named": [3], "dot": [None]}
 
 
 def entry(name: str) -> ScorerEntry:
@@ -101,7 +114,7 @@ def test_traffic() -> None:
 
 
 def test_all_combinations_the_smallest_first() -> None:
-    cases = list(cases_of(options_of(n=[8, 2], d=[4, 16], batch=[1, 3])))
+    cases = list(cases_of(options_of(n=[8, 2], d=[16, 4], batch=[3, 1])))
     assert cases == [(n, n, d, batch, 1) for n in (2, 8) for d in (4, 16) for batch in (1, 3)]
     cases = list(cases_of(options_of(n=[8, 2], m=[5, 3], heads=2)))
     assert cases == [(n, m, 4, 1, 2) for n in (2, 8) for m in (3, 5)]

@@ -1,9 +1,12 @@
 """The study `bench` as a whole: its rows, skipped measurements with their reasons, and Ctrl-C."""
 
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -25,14 +28,14 @@ def test_columns_and_rows() -> None:
     result = result_of(n=[6, 3], d=[4, 2], num_hiddens=[5, 7], **TWO)
     rows = [(r["n"], r["d"], r["measure"], r["label"], r["implementation"], r["num_hiddens"]) for r in result.records]
     additive = [("additive", implementation, h) for implementation in ("attncli", "textbook") for h in (5, 7)]
-    each = [("scaled_dot", "textbook", None), *additive, ("dot", "attncli", None)]
-    assert rows == [(n, d, m, *one) for n in (3, 6) for d in (4, 2) for m in ("scores", "output") for one in each]
+    each = [*additive, ("dot", "attncli", None)]
+    assert rows == [(n, d, m, *one) for n in (3, 6) for d in (2, 4) for m in ("scores", "output") for one in each]
     assert {record["status"] for record in result.records} == {"timed"}
     assert result.formulas["dot"].startswith("q . k")
 
 
 def test_figures_belong_together() -> None:
-    result = result_of(**TWO)
+    result = result_of(scorers=[*TWO["scorers"], {"scorer": "scaled_dot"}])
     for record in result.records:
         times = result.tensors[raw_name(record)]
         assert times.dtype == torch.float64
@@ -62,7 +65,9 @@ def test_how_many_times_as_fast_as_the_textbook_is_paired_round_by_round() -> No
 
 
 def test_each_number_of_hidden_units_has_its_baseline() -> None:
-    result = result_of(num_hiddens=[2, 3], baseline="additive/textbook", only=["additive"], measure=["scores"])
+    result = result_of(
+        num_hiddens=[2, 3], implementations="textbook", scorers=[{"scorer": "additive"}], measure=["scores"]
+    )
     own = [row for row in result.records if row["implementation"] == "textbook"]
     assert [(row["num_hiddens"], row["ratio_ci"]) for row in own] == [(2, [1.0, 1.0]), (3, [1.0, 1.0])]
 
@@ -114,7 +119,7 @@ def test_a_trial_that_fails_says_so_and_others_are_complete(
 def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = lambda task, *_: "no" if task.implementation == "textbook" else None  # noqa: E731
     monkeypatch.setattr(study, "disagreement", wrong)
-    rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}]))
+    rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}]))
     assert rows["scaled_dot/textbook"]["status"] == "disagrees"
     assert (rows["dot/attncli"]["ratio"], rows["dot/attncli"]["ratio_ci"]) == (None, None)
     assert rows["dot/attncli"]["seconds"] > 0
@@ -126,6 +131,27 @@ def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["status"] for row in result.records} == {"too large"}
     (row,) = result.comparisons
     assert (row["implementation"], row["times_as_fast"], row["times_as_fast_ci"]) == ("attncli", None, None)
+
+
+def test_a_size_is_not_tried_after_memory_ran_out_at_a_smaller_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls_made = failing(monkeypatch, MemoryError(), n=6, after=0)
+    result = result_of(n=[12, 3, 6], d=[4, 8], measure=["scores"], **TWO)
+    lost = {(row["n"], row["d"]): row for row in result.records if row["status"] != "timed"}
+    assert {(row["label"], row["implementation"]) for row in lost.values()} == {("additive", "textbook")}
+    assert [*lost] == [(6, 4), (6, 8), (12, 4), (12, 8)]
+    assert {row["status"] for row in lost.values()} == {"too large"}
+    assert lost[6, 4]["reason"] == "out of memory"
+    assert lost[12, 8]["reason"] == "memory ran out at n = 6, m = 6, d = 4, batch = 1, heads = 1"
+    assert next(calls_made) == 1, "only the smallest was tried"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse allocations by themselves")
+def test_the_textbooks_hidden_units_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=192 * 2**20))
+    keys = {"n": [64, 1024], "d": [4], "num_hiddens": [64], "measure": ["scores"], "scorers": [{"scorer": "additive"}]}
+    small, _, large, lost = result_of(**keys).records
+    assert (small["status"], large["status"]) == ("timed", "timed")
+    assert (lost["implementation"], lost["status"], lost["reason"]) == ("textbook", "too large", "out of memory")
 
 
 def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
