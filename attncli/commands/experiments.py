@@ -17,7 +17,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attncli.commands.options import Output
+from attncli.commands.options import Output, names_picture
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, print_error, print_line, print_note
 from attncli.config.builtin import experiment_path
@@ -83,6 +83,9 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
+    if out is not None and names_picture(out):
+        cure = "`attncli figure FOLDER --only NAME --out FILE` draws one of its pictures to a file"
+        raise InputError.of(f'got "{out}", the name of a picture; expected a run folder; {cure}', where="--out")
     for experiment in experiments:
         path, swept, study = experiment.document.path, experiment.is_sweep, experiment.options.study
         if output.report and swept:

@@ -7,19 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Open, Quiet, import_quickly, naming_options
+from attncli.commands.options import Open, Quiet, check_format, import_quickly, names_picture, naming_options
 from attncli.commands.streams import print_written
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 from attncli.engine.runs.run_folder import check_file, save_file_at
-from attncli.errors import InputError, did_you_mean, got
+from attncli.errors import InputError, did_you_mean, got, listed
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="NAME", help="Draw this picture, such as heatmaps (repeatable).")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the pictures, in place of the run folder.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="PATH", help="Folder of the pictures, in place of the run folder; or a file, for one picture."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace pictures in --out.")]
 
@@ -39,13 +42,14 @@ def figure(
     from attncli.engine.runs.loading import read_run, reading
     from attncli.engine.runs.saving import add_files
     from attncli.engine.sweeps.views import figures_of
-    from attncli.show.pictures.figures import save_figure
+    from attncli.show.pictures.figures import picture_ending, save_figure
     from attncli.show.pictures.words import check_words
 
     stored = read_run(run)
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
-    look, notes = look_of(stored, overrides_of_flags(values)), list[str]()
+    overrides, notes = overrides_of_flags(values), list[str]()
+    look, is_file = look_of(stored, overrides), out is not None and names_picture(out)
     with reading(run), naming_options():
         figures = figures_of(stored.result, notes.append, look)
         if not figures:
@@ -56,16 +60,24 @@ def figure(
                 message = got(name, "expected the name of a picture", did_you_mean(name, figures))
                 raise InputError.of(message, where="--only")
         names = {name: f"{name}.{look.format}" for name in figures if not only or name in only}
-        if out is not None:
+        if out is not None and is_file:
+            picture_ending(out)  # raises InputError for an ending that is not written
+            check_format(out, {override.path[-1]: override.value for override in overrides})
+            if len(names) > 1:
+                message = f'got "{out}", a file, for {len(names)} pictures; expected --only with one of their names'
+                raise InputError.of(f"{message}, {listed([*names])}, or a folder", where="--out")
+            names = dict.fromkeys(names, out.name)
+        folder = None if out is None else out.parent if is_file else out
+        if folder is not None:
             for name in names.values():  # raises InputError before anything is drawn
-                check_file(out / name, overwrite)
+                check_file(folder / name, overwrite)
         pictures = {file: figures[name]() for name, file in names.items()}
         check_words(look, set().union(*(picture.untranslated for picture in pictures.values())))
         files = {file: partial(save_figure, picture) for file, picture in pictures.items()}
-        if out is None:
+        if folder is None:
             paths = add_files(run, files)
         else:
-            paths = [save_file_at(out / name, draw) for name, draw in files.items()]
+            paths = [save_file_at(folder / name, draw) for name, draw in files.items()]
     print_written(paths, notes, quiet, open_)
 
 

@@ -6,14 +6,24 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from attncli.commands.options import Device, DType, Open, OverwriteFile, Quiet, Seed, Sets, naming_options, overrides_of
+from attncli.commands.options import (
+    Device,
+    DType,
+    Open,
+    OverwriteFile,
+    Quiet,
+    Seed,
+    Sets,
+    check_format,
+    naming_options,
+    overrides_of,
+)
 from attncli.commands.scorers import scorer_names
 from attncli.commands.streams import print_written
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 from attncli.config.strict import validated
 from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
-from attncli.errors import InputError, got
 
 Source = Annotated[
     Path | None,
@@ -73,8 +83,9 @@ def heatmap(
     with naming_options():
         look = validated(HeatmapLook, flags, {})
         check_look(look)
-        if out is not None and picture_ending(out) != f".{look.format}" and "format" in flags:
-            raise InputError.of(got(look.format, f'expected the ending of --out, "{out}"', "leave it out"), ["format"])
+        if out is not None:
+            picture_ending(out)  # raises InputError for any other ending
+            check_format(out, flags)
     if out is not None:  # raises InputError before the work
         check_file(out, overwrite)
     notes: list[str] = []

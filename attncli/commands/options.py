@@ -1,18 +1,18 @@
 """Options that several commands share, under one name and with one help text each."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from attncli.commands.scorers import scorer_names
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.overrides import Override, override, parse_override, typed
-from attncli.errors import Collector, InputError, os_errors_as_input_errors, shortened
+from attncli.errors import Collector, InputError, got, os_errors_as_input_errors, shortened
 
 Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
@@ -58,6 +58,7 @@ Text = Annotated[
 Texts = Annotated[Path | None, typer.Option("--texts", metavar="FILE", help="File with a text on each line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".eps")
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,18 @@ def find_source(source: Path | None) -> tuple[Path, bool]:
     path = experiment_path(source.parent if source.name == "results.json" else source)
     with os_errors_as_input_errors(path, "SOURCE"):
         return path, path.is_dir()
+
+
+def names_picture(path: Path) -> bool:
+    """Whether a path has the ending of a picture's file, also of one that is not written, such as .jpg."""
+    return path.suffix.lower() in PICTURES
+
+
+def check_format(out: Path, flags: Mapping[str, Any]) -> None:
+    """Raise an InputError if --format, one of the `flags` of pictures by key, is not the ending of --out."""
+    if "format" in flags and out.suffix.lower() != f".{flags['format']}":
+        expected = f'expected the ending of --out, "{out}"'
+        raise InputError.of(got(flags["format"], expected, "leave it out"), where="--format")
 
 
 def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Override]:

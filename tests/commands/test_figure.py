@@ -62,6 +62,29 @@ def test_one_picture_elsewhere(tmp_path: Path) -> None:
     assert 'figure.theme: got "blue"; expected light, dark or print' in refusal("figure", run, "--theme", "blue")
 
 
+def test_a_name_with_the_ending_of_a_picture_is_a_file(here: Path) -> None:
+    good("run", "d2l", "--out", "run", "--no-plots", "--quiet")
+    message = refusal("figure", "run", "--out", "x.png")
+    assert message.startswith('--out: got "x.png", a file, for 3 pictures; expected --only with one of their names, ')
+    assert not (here / "x.png").exists()
+    assert good("figure", "run", "--only", "heatmaps", "--out", "new/x.SVG", "--quiet") == ""
+    assert (here / "new/x.SVG").read_text("utf-8").startswith("<?xml")
+    message = refusal("figure", "run", "--only", "heatmaps", "--out", "x.png", "--format", "pdf")
+    assert message == '--format: got "pdf"; expected the ending of --out, "x.png"; leave it out'
+    good("variance", "--d", 2, "--d", 4, "--samples", 300, "--out", "variance", "--no-plots", "--quiet")
+    assert good("figure", "variance", "--out", "x.png", "--dpi", 30, "--size", "8x6").splitlines() == ["x.png"]
+    assert size(here / "x.png") == (240, 180)
+    assert 'got "x.png", which exists' in refusal("figure", "variance", "--out", "x.png")
+    for command in (["figure", "variance"], ["heatmap", "d2l"]):
+        assert refusal(*command, "--out", "x.jpg").endswith('got "x.jpg"; expected a name ending in .png, .svg, .pdf')
+    message = refusal("report", "run", "--out", "x.svg")
+    assert message == '--out: got "x.svg"; expected a name ending in .html or .htm'
+    for command in (["run", "d2l"], ["variance", "--d", "2"], ["sweep", "d2l", "--over", "seed=1,2"]):
+        message = refusal(*command, "--out", "y.png")
+        assert message.startswith('--out: got "y.png", the name of a picture; expected a run folder; `attncli figure ')
+    assert not (here / "y.png").exists()
+
+
 def test_a_run_without_pictures_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     good("run", "d2l", "--set", "weights=false", "--out", run, "--quiet")
