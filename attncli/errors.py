@@ -151,16 +151,17 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 def nearest(word: object, known: Collection[str]) -> str | None:
     """Return the most similar known word, or the only one that continues it.
 
-    None if half of the letters or more are others; one letter may always be another.
+    None if half of the letters or more are others; one letter may always be another. Upper case is as lower case.
     """
-    text = word if isinstance(word, str) else ""
-    longer = [name for name in known if name.startswith(f"{text}.")] if text else []
+    text = word.casefold() if isinstance(word, str) else ""
+    names = {name.casefold(): name for name in known}
+    longer = [name for name in names if name.startswith(f"{text}.")] if text else []
     if len(longer) == 1:
-        return longer[0]
-    for near in difflib.get_close_matches(text, known, n=1):
+        return names[longer[0]]
+    for near in difflib.get_close_matches(text, names, n=1):
         shared = sum(block.size for block in difflib.SequenceMatcher(None, near, text).get_matching_blocks())
         if max(len(near), len(text)) - shared < max(shared, 2):
-            return near
+            return names[near]
     return None
 
 

@@ -19,6 +19,7 @@ from attncli.commands.options import (
 )
 from attncli.commands.streams import FAILED
 from attncli.commands.study_flags import StudyFlag, flags_of, overrides_of_flags, run_document, with_flags
+from attncli.config.builtin import similar_experiment
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
 from attncli.errors import InputError, got
@@ -83,7 +84,9 @@ def _of_config(source: Path, overrides: list[Override]) -> Document:
         raise InputError.of(f'got "{source}", which is not a run folder; {cure}', where="SOURCE")
     if not is_folder and path.suffix.lower() not in ENDINGS and not path.exists():
         expected = "expected a config, a run folder or a captured model, or a model with --text"
-        raise InputError.of(f'got "{source}"; no such file; {expected}', where="SOURCE")
+        near = similar_experiment(path)
+        cure = f"did you mean `{near}`?" if near else expected
+        raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
     document = read_document(path / "config.yaml" if is_folder else path)
     study = document.study(STUDIES)
     if study not in WITH_SOURCES:

@@ -1,6 +1,5 @@
 """`attncli init`: list the built-in experiments, or copy one."""
 
-import difflib
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from attncli.commands.progress import Terminal
 from attncli.commands.streams import print_line
-from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
+from attncli.config.builtin import builtin_folder, builtin_names, builtin_path, similar_experiment
 from attncli.config.document import read_document
 from attncli.engine.runs.run_folder import writing
 from attncli.errors import InputError
@@ -36,8 +35,8 @@ def init(name: Name = None, out: Out = Path()) -> None:
     if name and name in names:
         _copy(name, out)
     elif not below:
-        near = difflib.get_close_matches(str(name).removesuffix(".yaml"), names, n=1)
-        cure = f"did you mean `{near[0]}`?" if near else "`attncli init` lists them"
+        near = similar_experiment(Path(str(name)), endings=())
+        cure = f"did you mean `{near}`?" if near else "`attncli init` lists them"
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     else:
         lines = {path: _line(path) for path in below if name is not None or "/" not in path}

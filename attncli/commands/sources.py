@@ -1,5 +1,6 @@
 """Load the sources of `attncli heatmap`: configs, run folders and tensor files. Import it inside functions only."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from attncli.commands.options import find_source, without_expectations
 from attncli.commands.progress import running
+from attncli.config.builtin import similar_experiment
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
@@ -71,6 +73,12 @@ def load_source(
         InputError: the source does not exist, has an unknown format, or does not fit the options.
     """
     source, is_folder = find_source(source)
+    if not is_folder and not os.path.lexists(source):
+        near = similar_experiment(source)
+        cure = (
+            f"did you mean `{near}`?" if near else "expected a config, a run folder, a captured model or a tensor file"
+        )
+        raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture
     if overrides and not from_config:

@@ -1,7 +1,12 @@
 """Find the built-in experiments, which are in the folder `experiments/` of the project and in the wheel."""
 
+from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
 
+from attncli.errors import nearest
+
+MOST_NEIGHBOURS = 1000  # files of a folder among which one with a similar name is searched
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -26,3 +31,17 @@ def builtin_path(name: str) -> Path:
 def experiment_path(path: Path) -> Path:
     """Return `path`, or the path of the built-in experiment with this name if no such file exists."""
     return builtin_path(path.as_posix()) if path.as_posix() in builtin_names() and not path.exists() else path
+
+
+def similar_experiment(path: Path, endings: Collection[str] | None = None) -> str | None:
+    """Return the built-in experiment, or the file beside `path`, with the most similar name; None if there is none.
+
+    The endings of names do not count. Only files with these `endings` are suggested, any if it is None.
+    """
+    names = {Path(name).name: name for name in builtin_names()}
+    if path.parent.is_dir():
+        for file in islice(path.parent.iterdir(), MOST_NEIGHBOURS):
+            if endings is None or file.suffix.lower() in endings:
+                names[file.stem] = str(file)
+    near = nearest(path.stem, names)
+    return None if near is None else names[near]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from attncli import errors
-from attncli.config.builtin import builtin_names
+from attncli.config.builtin import similar_experiment
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.opening import UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
@@ -253,10 +253,8 @@ def _missing(path: Path) -> str:
         return "a link to a file that is not there"
     if path.name == RESULTS:
         return f"no such file; to run an experiment again, name the {CONFIG} in its run folder"
-    names = {Path(name).name: name for name in builtin_names()}
-    names |= {other.stem: str(other) for other in path.parent.glob("*.y*ml")}
-    near = errors.nearest(path.stem, names)  # by stem: all endings look alike
-    cure = f"did you mean `{names[near]}`?" if near else "`attncli init` lists experiments to start from"
+    near = similar_experiment(path, (*YAML, Path(CAPTURED).suffix))
+    cure = f"did you mean `{near}`?" if near else "`attncli init` lists experiments to start from"
     return f"no such file or built-in experiment; {cure}"
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attncli.config.document import TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
-from attncli.engine.runs.run_folder import JOURNAL
+from attncli.engine.runs.run_folder import JOURNAL, OUTPUTS
 from attncli.engine.runs.settings import Settings
 from attncli.errors import InputError, dotted, os_errors_as_input_errors, shortened
 from attncli.results import Facts, Finding, Result, Row, SweepResult
@@ -129,9 +129,10 @@ def read_run(path: Path) -> StoredRun:
                 if (path / JOURNAL).is_file():
                     looks = f"`attncli sweep --resume {path}` goes on, `--status {path}` says how far it is"
                     raise InputError.of(f'got "{path}", an unfinished sweep; expected one with results; {looks}')
-                latest = path / "latest"
+                runs = [path / "latest", OUTPUTS / path.stem / "latest"]
+                latest = next((folder for folder in runs if folder.is_dir()), None)
                 expected = "expected the folder of a run, as outputs/d2l/latest"
-                cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
+                cure = f"did you mean `{latest}`?" if latest else expected
                 raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
         with open_file(results) as file:
             text = file.read()
