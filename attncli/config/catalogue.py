@@ -6,7 +6,7 @@ A user's class is named `my_package.my_module:MyClass`; an installed package lis
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attncli import errors
 from attncli.config.installed import listed_names, listing_of, listings
@@ -35,6 +35,20 @@ def built_in(kind: str) -> dict[str, type]:
     from attncli.scorers import SCORERS
 
     return dict[str, type](SCORERS if kind == "scorer" else NORMALIZERS)
+
+
+def short_names() -> dict[str, dict[str, Any]]:
+    """Return the entries of scorers for which a name alone stands, by name, such as `hedgehog`.
+
+    A scorer of an installed package goes before the short name of a built-in one.
+    """
+    known = names_of("scorer")
+    return {
+        short: {"scorer": scorer, **keys}
+        for scorer, cls in built_in("scorer").items()
+        for short, keys in getattr(cls, "short_names", {}).items()
+        if short not in known
+    }
 
 
 def names_of(kind: str) -> list[str]:
@@ -78,7 +92,8 @@ def class_of(name: object, kind: str) -> type:
             return load_listed(str(listing), listing.target, listing.package)
         if name in built_in(kind):
             return built_in(kind)[name]
-    raise InputError.of(errors.got(name, f"unknown {kind}", errors.did_you_mean(name, names_of(kind))))
+    names = [*names_of(kind), *(short_names() if kind == "scorer" else ())]
+    raise InputError.of(errors.got(name, f"unknown {kind}", errors.did_you_mean(name, names)))
 
 
 def _users_class(name: str, kind: str) -> type:

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from attncli import errors
-from attncli.config.catalogue import class_name, is_custom, names_of
+from attncli.config.catalogue import class_name, is_custom, names_of, short_names
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, named_options, normalizer_of
 from attncli.config.scorer_entries import ENTRY_KEYS, MODEL, NOT_IN_LABELS, ONCE, default_label, is_models, model_of
 
@@ -119,11 +119,14 @@ def _with_text_keys(plan: object) -> Any:
 def expand_short_forms(entry: object) -> Any:
     """Return an entry with short forms expanded: text and objects become mappings, as do normalisers with options.
 
-    An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
+    A short name such as `hedgehog` becomes the entry for which it stands, with the short name as its label. An entry
+    with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
     """
     entry = scorer_of(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
     if not isinstance(entry, dict):
         return entry
+    if isinstance(short := entry.get("scorer"), str) and short in (entries := short_names()):
+        entry = {"label": short, **entries[short], **{key: entry[key] for key in entry if key != "scorer"}}
     if "plan" in entry:
         return {**entry, "plan": _with_text_keys(entry["plan"])}
     normalizer = as_mapping(entry.get(KEY))

@@ -32,6 +32,7 @@ class Scorer(nn.Module):
     stacks_over_seeds = False  # batch elements are scored alone; all parameters are of `nn.Linear` without bias
     stacks_over_heads = False  # parameters and learnable options may have a first axis of heads
     learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
+    short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # of entries with this scorer: their other keys
 
     has_random_parameters = False  # set where a scorer is built: they are drawn, and not read from a file
 

@@ -1,4 +1,5 @@
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -25,6 +26,11 @@ class Kernel(Scorer):
     stacks_over_heads = True
     worth_compiling = False  # one matrix product, which is fast already
     linear_with = "sum"
+    short_names: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "linear": {"phi": "elu_plus_one", "normalizer": "sum"},
+        "t2r": {"phi": "t2r", "normalizer": "sum"},
+        "hedgehog": {"phi": "hedgehog", "normalizer": "sum"},
+    }
 
     def __init__(
         self,

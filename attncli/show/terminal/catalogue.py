@@ -47,6 +47,9 @@ def details(name: str, cls: type, package: str | None) -> RenderableType:
         facts = [" or ".join(map(_branch, schema.get("anyOf", [schema]))), f"default {_default(default)}"]
         facts += [schema["description"]] if "description" in schema else []
         lines.append(Text(f"option {option}: {'; '.join(facts)}"))
+    for short, keys in getattr(cls, "short_names", {}).items():
+        options = ",".join(f"{key}={value}" for key, value in keys.items())
+        lines.append(Text(f"short name {short}: {name}:{options}"))
     return Group(*lines, *map(Text, [*_parameters(cls), *([package] if package else [])]))
 
 

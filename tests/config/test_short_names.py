@@ -1,0 +1,73 @@
+"""`hedgehog`, `t2r` and `linear` stand for entries of the scorer `kernel` wherever an entry may be text."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import attncli
+from attncli.config.models import Experiment
+from attncli.swapping import Swap, entry_of
+from tests.cli import experiment, good, refusal
+
+pytestmark = pytest.mark.usefixtures("here")
+FEATURES = {"hedgehog": "hedgehog", "t2r": "t2r", "linear": "elu_plus_one"}
+
+
+def long_form(name: str, **more: Any) -> dict[str, Any]:
+    return {"scorer": "kernel", "phi": FEATURES[name], "normalizer": "sum", "label": name, **more}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_the_long_form(name: str) -> None:
+    scorers = [name, f"{name}:window=2", f"{name}:label=mine", {"scorer": name, "label": "mapping"}]
+    assert Experiment.normalised({"scorers": scorers})["scorers"] == [
+        long_form(name),
+        long_form(name, window=2, label=f"{name}_2"),
+        long_form(name, label="mine"),
+        long_form(name, label="mapping"),
+    ]
+    assert Experiment.normalised({"scorers": name})["scorers"] == [long_form(name)]
+    entry = entry_of(name)
+    assert (entry.scorer, entry.label, entry.options["phi"]) == ("kernel", name, FEATURES[name])
+    assert entry.normalizer.normalizer == "sum"
+    plan = entry_of({0: name, 1: {"heads": {0: f"{name}:window=3"}}})
+    assert [(part.label, part.window) for part in plan.entries] == [(name, None), (f"{name}_3", 3)]
+
+
+def test_in_yaml_on_the_command_line_and_in_python() -> None:
+    path = experiment(Path("x.yaml"), mask={"align": "top_left"}, scorers=["hedgehog", "linear:window=2", "dot"])
+    good("run", path, "--out", "run", "--no-plots", "--quiet")
+    written = yaml.safe_load(Path("run/config.yaml").read_text("utf-8"))["scorers"]
+    assert [{key: entry[key] for key in long_form("linear")} for entry in written[:2]] == [
+        long_form("hedgehog"),
+        long_form("linear", label="linear_2"),
+    ]
+    good("run", "run/config.yaml", "--out", "again", "--no-plots", "--quiet")
+    long = ["--scorer", "kernel:phi=t2r,normalizer=sum,label=t2r"]
+    good("run", path, "--scorer", "t2r", "--out", "short", "--no-plots", "--quiet")
+    good("run", path, *long, "--out", "long", "--no-plots", "--quiet")
+    short, whole = attncli.load("short"), attncli.load("long")
+    torch.testing.assert_close(short.tensors["t2r/weights"], whole.tensors["t2r/weights"], rtol=0, atol=0)
+    result = attncli.run({**yaml.safe_load(path.read_text("utf-8")), "scorers": "t2r"})
+    torch.testing.assert_close(result.tensors["t2r/weights"], whole.tensors["t2r/weights"], rtol=0, atol=0)
+    changed = attncli.run(path, **{"scorers[0].phi": "relu", "scorers[2]": "linear"})
+    assert [row["label"] for row in changed.records] == ["hedgehog", "linear_2", "linear"]
+
+
+def test_in_a_live_model() -> None:
+    queries = torch.rand(1, 1, 4, 3)
+    with Swap("linear"):
+        weights = torch.nn.functional.scaled_dot_product_attention(queries, queries, torch.eye(4)[None, None])
+    features = torch.where(queries > 0, queries + 1, queries.exp())
+    scores = features @ features.mT
+    torch.testing.assert_close(weights, scores / scores.sum(-1, keepdim=True))
+
+
+def test_the_catalogue_and_messages_name_them() -> None:
+    lines = good("scorers", "kernel").splitlines()
+    for name, phi in FEATURES.items():
+        assert f"short name {name}: kernel:phi={phi},normalizer=sum" in lines
+    assert refusal("fit", "m:f", "--text", "x", "--scorer", "hedghog").endswith("did you mean `hedgehog`?")
