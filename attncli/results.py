@@ -88,6 +88,12 @@ class Finding:
         return {"label": self.label, "text": self.text, "numbers": self.numbers}
 
 
+def signed_weights(label: str) -> Finding:
+    """Return the finding about a scorer with negative weights."""
+    text = f"{label}: signed weights, so entropy, effective keys and divergences are undefined."
+    return Finding(text, label)
+
+
 class Facts(BaseModel):
     """Base of the small records of facts in a result, which results.json has under `settings`.
 

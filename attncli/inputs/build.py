@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import computing_dtype
+from attncli.attention import all_finite, computing_dtype
 from attncli.config.tensors import (
     CorrelatedFill,
     Data,
@@ -82,6 +82,24 @@ class Inputs:
         leading = self.valid.shape[1:-2]
         return range(math.prod(leading)) if leading else [None]
 
+    @property
+    def faults(self) -> list[str]:
+        """The first number of queries, keys and values that is not finite, as `keys[1, 3]: NaN`; padding aside."""
+        asking = ~self.valid.empty_rows
+        seen = self.valid.sees()[..., 0, :].expand(self.valid.shape[:-2] + self.valid.shape[-1:])
+        faults = list[str]()
+        for role, counted in (("queries", asking), ("keys", seen), ("values", seen)):
+            tensor: Tensor = getattr(self, role)
+            if all_finite(tensor):
+                continue
+            wrong = (~tensor.isfinite() & counted[..., None]).nonzero().tolist()
+            if wrong:
+                value, place = tensor[tuple(wrong[0])].item(), wrong[0][:-1]
+                rows = len({tuple(index[:-1]) for index in wrong})
+                more = f", the first of {rows} rows" if rows > 1 else ""
+                faults.append(f"{role}[{', '.join(map(str, place))}]: {'NaN' if math.isnan(value) else value}{more}")
+        return faults
+
 
 def build_inputs(
     data: Data,
@@ -97,7 +115,8 @@ def build_inputs(
     """Read the tensors of a config from files and lists, and generate the others.
 
     `matrices` is the number of (..., n, m) tensors that the study keeps, which must fit into memory together with the
-    generated tensors. `note` is called with a sentence on every ambiguous input.
+    generated tensors. `note` is called with a sentence on every ambiguous input,
+    and on numbers that are not finite.
 
     Raises:
         InputError: inputs cannot be read, do not fit together or do not fit into memory; the error has full paths in
@@ -136,12 +155,15 @@ def build_inputs(
         if data.grouped and len(shapes[role]) > 3 and shapes[role][-3] > 1:  # a single head is repeated without a copy
             tensors[role] = tensors[role].repeat_interleave(leading[-1] // shapes[role][-3], dim=-3)
     queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
-    if "bias" not in tensors:
-        return Inputs(queries, keys, values, valid, align=mask.align)
-    with below("data", "bias"):
-        bias = tensors["bias"].reshape(full["bias"]).to(device)
-        bias, valid = without_infinities(bias, valid, shapes["bias"], note)
-    return Inputs(queries, keys, values, valid, bias, align=mask.align)
+    bias = None
+    if "bias" in tensors:
+        with below("data", "bias"):
+            bias = tensors["bias"].reshape(full["bias"]).to(device)
+            bias, valid = without_infinities(bias, valid, shapes["bias"], note)
+    inputs = Inputs(queries, keys, values, valid, bias, align=mask.align)
+    for fault in inputs.faults:
+        note(f"warning: {fault}")
+    return inputs
 
 
 def tensors_of(inputs: Inputs) -> dict[str, Tensor]:

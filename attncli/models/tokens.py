@@ -1,5 +1,6 @@
 """Names of a model's tokens, from a tokenizer or a user, and the names of the queries and keys of each call."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ SIDES = ("queries", "keys")
 EXPECTED = "expected a list of names, one list for each text, {queries: [...], keys: [...]}, or the tokenizer's output"
 MOST_SIZES = 5  # listed in a message
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|padding|>")
+BRACKETS = re.compile(r"<.+>|\[.+\]", re.DOTALL)  # around the name of a special token
 Names = list[str] | list[list[str]]  # for all batch elements, or a list for each
 
 
@@ -118,8 +120,29 @@ def _rows(names: Names, b: int) -> list[list[str]]:
     return [[*row] for row in names] if any(map(_is_list, names)) else [[str(name) for name in names]] * b
 
 
-def is_padding(names: Sequence[Any] | None, b: int) -> Tensor | None:
-    """Return a mask (b, m), True at keys named as a padding token, such as `[PAD]` or `3 [PAD]`; None if none are."""
-    rows = [] if names is None else _rows(list(names), b)
-    padding = torch.tensor([[str(name).rpartition(" ")[2] in PADDING for name in row] for row in rows])
-    return padding if bool(padding.any()) else None
+def padding_in(names: Sequence[Any] | None, b: int) -> tuple[Tensor | None, Tensor | None]:
+    """Return two masks (b, m) of keys by their names, such as `[PAD]` or `3 [PAD]`: padding, and words that may be.
+
+    Padding has a name in PADDING, or a name in brackets that stands twice or more in a row at an end of some texts, and
+    not at this end of another; other names that do are words. None in place of a mask without keys.
+    """
+    texts = [
+        [str(name).removeprefix(f"{index} ") for index, name in enumerate(row)]
+        for row in ([] if names is None else _rows(list(names), b))
+    ]
+    padding = torch.tensor([[name in PADDING for name in text] for text in texts], dtype=torch.bool)
+    words = torch.zeros_like(padding)
+    for side in (0, -1):
+        runs = [_run(text if side == 0 else text[::-1]) for text in texts]
+        for index, (text, run) in enumerate(zip(texts, runs, strict=True)):
+            name = text[side]
+            if 1 < run < len(text) and any(other[side] != name for other in texts):
+                mask = padding if BRACKETS.fullmatch(name) else words
+                mask[index, slice(run) if side == 0 else slice(-run, None)] = True
+    words &= ~padding
+    return padding if bool(padding.any()) else None, words if bool(words.any()) else None
+
+
+def _run(names: Sequence[str]) -> int:
+    """Return how often the first name stands in a row."""
+    return next((index for index, name in enumerate(names) if name != names[0]), len(names))

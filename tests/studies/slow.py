@@ -81,23 +81,36 @@ def empties(valid: Tensor) -> list[bool]:
     return [not any(row) for row in valid.flatten(0, -2).tolist()]
 
 
-def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Row:
-    """Return a comparison of nonempty rows; Jensen-Shannon is the mean of two Kullback-Leibler divergences."""
+def slow_comparison(
+    a: Rows, b: Rows, output_a: Rows, output_b: Rows, seen: Sequence[Sequence[Sequence[bool]]] | None = None
+) -> Row:
+    """Return a comparison of nonempty rows; Jensen-Shannon is the mean of two Kullback-Leibler divergences.
+
+    `seen` has the keys that each row of both sees, by default all.
+    """
 
     def divergence(p: Sequence[float], q: Sequence[float]) -> float:
         middle = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
         return sum(x * math.log2(x / m) / 2 for row in (p, q) for x, m in zip(row, middle, strict=True) if x > 0)
 
-    def first(row: Sequence[float]) -> set[int]:
-        return {j for j, x in enumerate(row) if math.isclose(x, max(row), rel_tol=1e-5)}
+    def first(row: Sequence[float], seen: Sequence[bool]) -> set[int]:
+        most = max((x for x, is_seen in zip(row, seen, strict=True) if is_seen), default=0.0)
+        top = {j for j, x in enumerate(row) if seen[j] and math.isclose(x, most, rel_tol=1e-5)}
+        return set() if len(top) >= 2 and len(top) > sum(seen) / 2 else top
 
     pairs = list(zip(a, b, strict=True))
+    masks = seen or [[[True] * len(row) for row in rows] for rows in (a, b)]
+    tops = [
+        (first(p, seen_a), first(q, seen_b))
+        for (p, q), seen_a, seen_b in zip(pairs, *masks, strict=True)
+        if sum(p) and sum(q)
+    ]
     spread = [(shares(p), shares(q)) for p, q in pairs if sum(p) and sum(q)]
     distance = math.dist([x for row in output_a for x in row], [x for row in output_b for x in row])
     length = math.hypot(*(x for row in output_a for x in row))
     return {
         "js_divergence": _mean([divergence(p, q) for p, q in spread]),
-        "top1_agreement": _mean([bool(first(p) & first(q)) for p, q in spread]),
+        "top1_agreement": _mean([bool(top_a & top_b) for top_a, top_b in tops if top_a and top_b]),
         "max_abs_difference": max((abs(x - y) for p, q in pairs for x, y in zip(p, q, strict=True)), default=None),
         "output_difference": distance / length if length else None if distance or not pairs else 0.0,
         "output_change": distance if pairs else None,
@@ -124,10 +137,13 @@ def slow_rows(result: Result) -> tuple[list[Row], list[Row]]:
         for label in result.labels
         for names, place in zip(named, places, strict=True)
     ]
+    seen = {place: [[row for row in valid[place].tolist() if any(row)]] * 2 for place in places}
     comparisons = [
         {"a": a, "b": b}
         | names
-        | slow_comparison(*(kept(label, name, place) for name in ("weights", "output") for label in (a, b)))
+        | slow_comparison(
+            *(kept(label, name, place) for name in ("weights", "output") for label in (a, b)), seen[place]
+        )
         for a, b in itertools.combinations(result.labels, 2)
         for names, place in zip(named, places, strict=True)
     ]

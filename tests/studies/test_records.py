@@ -33,16 +33,33 @@ def test_equal_weights_do_not_differ_and_disjoint_ones_are_one_bit_apart() -> No
 @pytest.mark.parametrize(
     ("a", "b", "agree"),
     [
-        ([0.4, 0.4, 0.2], [0.1, 0.8, 0.1], 1.0),
-        ([0.4, 0.2, 0.4], [0.1, 0.8, 0.1], 0.0),
-        ([0.4 + 1e-7, 0.4, 0.2], [0.1, 0.8, 0.1], 1.0),  # equal but for rounding
-        ([0.4 + 1e-4, 0.4, 0.2], [0.1, 0.8, 0.1], 0.0),
+        ([0.35, 0.35, 0.2, 0.1], [0.1, 0.7, 0.1, 0.1], 1.0),
+        ([0.35, 0.2, 0.35, 0.1], [0.1, 0.7, 0.1, 0.1], 0.0),
+        ([0.35 + 1e-7, 0.35, 0.2, 0.1], [0.1, 0.7, 0.1, 0.1], 1.0),  # equal but for rounding
+        ([0.35 + 1e-4, 0.35, 0.2, 0.1], [0.1, 0.7, 0.1, 0.1], 0.0),
+        ([0.3, 0.3, 0.3, 0.1], [0.1, 0.7, 0.1, 0.1], math.nan),  # more than half of the keys have no order
+        ([0.1, 0.7, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25], math.nan),
+        ([1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], 1.0),
+        ([-0.1, -0.1, -0.7, -0.1], [-0.5, -0.2, -0.2, -0.1], math.nan),
+        ([-0.5, -0.2, -0.2, -0.1], [0.0, 0.1, 0.2, 0.7], 1.0),
     ],
 )
 def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
-    p, q, rules = torch.tensor([a]), torch.tensor([b]), Rules(Valid((1, 3)))
+    p, q, rules = torch.tensor([a]), torch.tensor([b]), Rules(Valid((1, 4)))
     rows = pair_rows(p, q, scorer_rows(p, p, rules), scorer_rows(q, q, rules), (rules, rules))
-    assert rows.top1_agreement.tolist() == [agree]
+    assert rows.top1_agreement.tolist() == pytest.approx([agree], nan_ok=True)
+
+
+@pytest.mark.parametrize(("length", "agree"), [(1, 1.0), (2, math.nan), (3, math.nan), (4, 1.0), (5, 1.0)])
+def test_only_visible_keys_share_the_first_place(length: int, agree: float) -> None:
+    """The first two of these keys have the largest weight."""
+    weights = torch.tensor([[0.4, 0.4, 0.1, 0.1, 0.0]])
+    rules = Rules(Valid((1, 5), torch.tensor([length])))
+    weights = weights.masked_fill(torch.arange(5) >= length, 0.0)
+    rows = scorer_rows(weights, weights, rules)
+    assert pair_rows(weights, weights, rows, rows, (rules, rules)).top1_agreement.tolist() == pytest.approx(
+        [agree], nan_ok=True
+    )
 
 
 @pytest.mark.parametrize("total", [1.0, 1e-3, 300.0])
@@ -99,11 +116,11 @@ WINDOWS: list[dict[str, Any]] = [
 ]
 
 
-def sees_nothing(entry: dict[str, Any], valid: Tensor) -> Tensor:
-    """Return whether each query (..., n) has no valid key, given the mask before the entry's window."""
+def sees(entry: dict[str, Any], valid: Tensor) -> Tensor:
+    """Return the keys that each query sees (..., n, m), given the mask before the entry's window."""
     n, m = valid.shape[-2:]
     near = [[abs(i - j) < entry.get("window", m) or j < entry.get("first_keys", 0) for j in range(m)] for i in range(n)]
-    return ~(valid & torch.tensor(near)).any(-1)
+    return valid & torch.tensor(near)
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2**19])
@@ -118,15 +135,18 @@ def test_pairs_are_compared_by_their_saved_weights(
     keys: dict[str, Any] = {"data": data, "scorers": WINDOWS, "dtype": "float64"}
     keys["mask"] = {"empty_row": empty_row, "align": "top_left"}
     result, alone = result_of(**keys), result_of(**keys, weights=False)
-    empty = [sees_nothing(entry, result.inputs["valid"].expand(2, 2, 7, 8)) for entry in WINDOWS]
+    valid = result.inputs["valid"].expand(2, 2, 7, 8)
+    empty = [~sees(entry, valid).any(-1) for entry in WINDOWS]
     assert [int(each.sum()) for each in empty] == [record["empty_rows"] for record in result.records] == [0, 12, 8, 0]
-    pairs = itertools.combinations(zip(result.labels, empty, strict=True), 2)
-    for index, ((a, empty_a), (b, empty_b)) in enumerate(pairs):
+    pairs = itertools.combinations(zip(result.labels, empty, WINDOWS, strict=True), 2)
+    for index, ((a, empty_a, *entry_a), (b, empty_b, *entry_b)) in enumerate(pairs):
+        entries = [*entry_a, *entry_b]
         kept = ~(empty_a & empty_b)
         stages = [result.tensors[f"{label}/{stage}"] for stage in ("weights", "output") for label in (a, b)]
         groups: list[tuple[Any, ...]] = [(), (0, 0), (0, 1), (1, 0), (1, 1)]  # all batch elements and heads, and each
         for place, group in enumerate(groups):
-            expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages))
+            masks = [sees(entry, valid)[group][kept[group]].tolist() for entry in entries]
+            expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages), masks)
             row, without_weights = (
                 [run.comparisons[index], *run.head_comparisons[4 * index : 4 * index + 4]][place]
                 for run in (result, alone)
@@ -166,14 +186,15 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     progress = Notes()
     data = {"queries": [[1.0]], "keys": [[math.nan], [1.0]], "values": [[1.0], [2.0]]}
     result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}], progress=progress)
-    assert progress.notes == ["warning: dot, gaussian: NaN or infinite numbers in the scores of valid keys"]
-    assert math.isnan(result.records[0]["score_mean"])
-    assert math.isnan(result.comparisons[0]["js_divergence"])
-    assert math.isnan(result.comparisons[0]["max_abs_difference"])
-    assert math.isnan(result.comparisons[0]["top1_agreement"])
+    assert progress.notes == ["warning: keys[0, 0]: NaN"]
+    assert [finding.text for finding in result.findings] == [
+        "keys[0, 0]: NaN; its queries are left out of the figures."
+    ]
+    assert {result.records[0][column.key] for column in FIGURES} == {None, 0}, "no query is left"
+    assert list(result.comparisons[0].values())[2:] == [None] * 5
 
 
-def test_an_output_of_nan_differs_from_one_of_zeros() -> None:
+def test_queries_with_an_output_of_nan_are_left_out() -> None:
     data = {"queries": [[1.0]], "keys": [[-math.inf], [-math.inf]], "values": [[1.0], [2.0]]}
     entries = [{"scorer": "dot", "normalizer": "relu"}, {"scorer": "dot", "normalizer": "sigmoid"}, {"scorer": "dot"}]
     result = result_of(data=data, scorers=entries)
@@ -181,4 +202,4 @@ def test_an_output_of_nan_differs_from_one_of_zeros() -> None:
     for rows in (result.comparisons, result.head_comparisons):
         differences = {(row["a"], row["b"]): row["output_difference"] for row in rows}
         assert differences.pop(("dot_relu", "dot_sigmoid")) == 0.0
-        assert all(map(math.isnan, differences.values()))
+        assert set(differences.values()) == {None}

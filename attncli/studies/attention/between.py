@@ -37,9 +37,12 @@ def _of_layer(a: Result, b: Result, layer: str | None) -> list[Row]:
         groups = Groups(_empty(a, layer, output[0]) & _empty(b, layer, output[0]), heads)
         pair = None
         if weights is not None:
-            rules = Rules(Valid(weights[0].shape))
-            ours, theirs = (scorer_rows(matrix, matrix, rules) for matrix in weights)
-            pair = pair_rows(*weights, ours, theirs, (rules, rules))
+            masks = (run.inputs.get(tensor_name("valid", layer=layer)) for run in (a, b))
+            rules_a, rules_b = (Rules(Valid(weights[0].shape, mask=mask)) for mask in masks)
+            rows_a, rows_b = (
+                scorer_rows(matrix, matrix, rules) for matrix, rules in zip(weights, (rules_a, rules_b), strict=True)
+            )
+            pair = pair_rows(*weights, rows_a, rows_b, (rules_a, rules_b))
         rows += [{"label": label, **layer_column, **row} for row in groups.of_pair(pair, output_rows(*output))]
     return rows
 

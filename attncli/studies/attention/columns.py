@@ -46,7 +46,10 @@ JS_DIVERGENCE = Column(
     most=1,
 )
 AGREEMENT = Column(
-    "top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key.", most=1
+    "top1_agreement",
+    "top-1\nagreement",
+    "Share of queries with the largest weight at the same key; without those where most keys share it.",
+    most=1,
 )
 OUTPUT_DIFFERENCE = Column(
     "output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."
@@ -65,7 +68,12 @@ OF_CALLS = (
         "Entropy over ln m for m valid keys, each a mean over queries: 1 where all weights are equal.",
         most=1,
     ),
-    Column("first_key", "first\nkey", "Weight on the first key, mean over queries.", most=1),
+    Column(
+        "first_key",
+        "first\nkey",
+        "Share of the weight on the first key that any query sees, mean over queries.",
+        most=1,
+    ),
     Column("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d."),
     Column("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1."),
 )

@@ -37,7 +37,7 @@ def findings_of(
         return [*lessons, Finding(f"{alike} the same weights{but}.", numbers=numbers)]
     which = "differ" if len(known) == 1 else "differ most"
     text = f"{in_sentence(a, random)} and {in_sentence(b, random)} {which}: JS divergence {number(bits, 3)} bits"
-    if a not in even and b not in even:
+    if agreed is not None and a not in even and b not in even:
         text += f"; largest weight at the same key in {percent(agreed)} of the rows"
     findings = [*lessons, *_alike(comparisons), Finding(f"{text}.", numbers=numbers)]
     if head := _head(head_comparisons):

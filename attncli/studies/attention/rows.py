@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from attncli.attention import Rules
+from attncli.metrics import entropy, js_divergence, shares, top1_agreement, top_keys
 from attncli.pooling import Tile, tiles
-from attncli.results import TIE
 from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**19  # numbers of a tile, which is converted to float64
-SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of 0 is infinite
 
 
 class Workspace(threading.local):
@@ -47,8 +45,8 @@ class ScorerRows:
 
     `count`, `mean` and `squares` are the number of scores at valid keys, the mean of these scores, and the sum of
     their squared deviations from the mean; without a valid key they are 0. `entropy` (nats) is the entropy of the
-    weights divided by their sum, undefined where the sum is 0. Each further field becomes a column of the results with
-    the field's name, its mean over the queries.
+    weights divided by their sum, NaN where all weights are 0 or one is negative. Each further field becomes a column of
+    the results with the field's name, its mean over the queries.
     """
 
     count: Tensor
@@ -58,16 +56,30 @@ class ScorerRows:
     max_weight: Tensor
     weight_sum: Tensor
 
+    @property
+    def is_finite(self) -> Tensor:
+        """Whether all weights of each query (..., n) are finite."""
+        return self.weight_sum.isfinite()
+
+    @property
+    def has_weights(self) -> Tensor:
+        """Whether some weight of each query (..., n) is not 0."""
+        return (self.weight_sum != 0) | (self.max_weight != 0)
+
+    @property
+    def is_signed(self) -> Tensor:
+        """Whether some weight of each query (..., n) is negative."""
+        return self.is_finite & self.has_weights & self.entropy.isnan()
+
 
 @dataclass(frozen=True)
 class PairRows:
     """The differences between the weights of two scorers: one value per query, in tensors (..., n).
 
-    `has_weights` is True for rows with nonzero weights of both scorers; in others `js_divergence` and `top1_agreement`
-    are undefined. `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from
-    0 (equal) to 1 (disjoint) (Lin 1991). `top1_agreement` is 1 if both scorers have their largest weight at the same
-    key, else 0; weights that are equal up to rounding tie. `max_abs_difference` is the largest difference of weights.
-    The three metrics are NaN if a weight is not finite.
+    `has_weights` is True for rows with finite weights of both scorers that are not all 0. `js_divergence` is the
+    Jensen-Shannon divergence in bits of the weights divided by their sums, from 0 (equal) to 1 (disjoint) (Lin 1991),
+    NaN where a weight is negative. `top1_agreement` is 1 if both scorers have their largest weight at the same key,
+    else 0, and NaN where `top_keys` gives a scorer none. `max_abs_difference` is the largest difference of weights.
     """
 
     has_weights: Tensor
@@ -101,9 +113,12 @@ def rows_of_tile(rules: Rules, tile: Tile, workspace: Workspace, scores: Tensor,
     squares = torch.linalg.vector_norm(known, dim=-1).square()
     weights = weights[..., : max(rules.reach(*tile), 1)].cpu()
     exact = _copied(weights, workspace, 0)
-    sums = exact.sum(-1)
-    exact *= (1.0 / sums)[..., None]
-    return count, mean, squares, _entropy(exact, workspace), weights.amax(-1), sums
+    sums, largest = exact.sum(-1), weights.amax(-1)
+    if bool((sums < 0).any()):  # the largest weight may be below 0, the weight of an invalid key
+        visible = _visible(rules, tile, weights)
+        largest = torch.where(visible.any(-1), weights.masked_fill(~visible, -torch.inf).amax(-1), largest)
+    entropies = entropy(shares(exact, out=exact), workspace(1, exact.shape))
+    return count, mean, squares, entropies, largest, sums
 
 
 def pair_rows(
@@ -113,23 +128,31 @@ def pair_rows(
 
     `rules` are the rules from which the weights of each scorer follow.
     """
-    known = torch.stack([metric for of in (a, b) for metric in (of.weight_sum, of.max_weight, of.entropy)], -1)
+    entropies = torch.stack([a.entropy, b.entropy], -1)
 
-    def of_tile(tile: Tile, workspace: Workspace, a: Tensor, b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
+    def of_tile(tile: Tile, workspace: Workspace, a: Tensor, b: Tensor, entropies: Tensor) -> tuple[Tensor, ...]:
         reach = max(1, *(of_scorer.reach(*tile) for of_scorer in rules))
         a, b = a[..., :reach].cpu(), b[..., :reach].cpu()
-        sum_a, largest_a, entropy_a, sum_b, largest_b, entropy_b = known[..., None].unbind(-2)  # ... rows 1
         exact = _copied(a, workspace, 0)
         furthest = _copied(b, workspace, 1).sub_(exact).abs_().amax(-1)
-        middle = exact.mul_(0.5 / sum_a).add_(_copied(b, workspace, 1).mul_(0.5 / sum_b))
-        divergence = _entropy(middle, workspace) - (entropy_a + entropy_b)[..., 0] / 2
-        scaled = a * (largest_b / largest_a).to(a)
-        first = torch.minimum(scaled, b, out=scaled).amax(-1, keepdim=True) >= largest_b * (1 - TIE)
-        agreed = first[..., 0].double().masked_fill(~furthest.isfinite(), math.nan)
-        return divergence.clamp(min=0.0) / math.log(2), agreed, furthest
+        middle = shares(exact, out=exact).mul_(0.5)
+        other = _copied(b, workspace, 1)
+        middle.add_(shares(other, out=other).mul_(0.5))
+        divergence = js_divergence(entropy(middle, other), *entropies.unbind(-1))
+        tops = (
+            top_keys(weights, _visible(of_scorer, tile, weights))
+            for of_scorer, weights in zip(rules, (a, b), strict=True)
+        )
+        return divergence, top1_agreement(*tops), furthest
 
-    has_weights = (a.weight_sum != 0) & (b.weight_sum != 0)
-    return PairRows(has_weights, *_by_tiles(of_tile, 3, weights_a, weights_b, known))
+    has_weights = a.is_finite & b.is_finite & a.has_weights & b.has_weights
+    return PairRows(has_weights, *_by_tiles(of_tile, 3, weights_a, weights_b, entropies))
+
+
+def _visible(rules: Rules, tile: Tile, weights: Tensor) -> Tensor:
+    """Return the mask of the keys that the queries of a tile see, of the shape of its weights."""
+    valid = rules.valid.tile(*tile, slice(weights.shape[-1]))
+    return (torch.ones((), dtype=torch.bool) if valid is None else valid.cpu()).expand(weights.shape)
 
 
 def output_rows(a: Tensor, b: Tensor) -> Tensor:
@@ -167,10 +190,3 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
 
 def _copied(matrix: Tensor, workspace: Workspace, index: int) -> Tensor:
     return workspace(index, matrix.shape).copy_(matrix)
-
-
-def _entropy(weights: Tensor, workspace: Workspace) -> Tensor:
-    """Return the entropy of the rows of float64 weights. NumPy's logarithm takes a third of the time of torch's."""
-    logs = torch.clamp(weights, min=SMALLEST, out=workspace(1, weights.shape))
-    np.log(logs.numpy(), out=logs.numpy())
-    return -logs.mul_(weights).sum(-1)

@@ -23,7 +23,8 @@ def head_rows(batches: int, heads: Sequence[int | None]) -> list[Row]:
 class Groups:
     """Groups of rows (b, ..., n): one of all rows, or one for each batch element and head if `heads` are given.
 
-    `empty` (b, ..., n) marks the rows without a valid key, which are left out. `heads` has the numbers of the heads.
+    `empty` (b, ..., n) marks the rows without a valid key, which are left out, as are rows with numbers that are not
+    finite. `heads` has the numbers of the heads.
     """
 
     def __init__(self, empty: Tensor, heads: Sequence[int | None] | None = None) -> None:
@@ -35,37 +36,42 @@ class Groups:
         """Return a record for each group: mean and std of its scores, and means over its rows; None if it has no rows.
 
         `score_std` is the population standard deviation. `effective_keys` is the mean of exp(entropy). Entropies leave
-        out rows in which all weights are 0. `entropy_bound` is None unless `is_bounded`, which states that the weights
-        are a softmax of the unchanged scores.
+        out rows in which all weights are 0, and are None if a weight is negative. `entropy_bound` is None unless
+        `is_bounded`, which states that the weights are a softmax of the unchanged scores.
         """
-        has_weights = self._kept & (self._grouped(rows.weight_sum) != 0)
-        mean, deviation = self._moments(rows)
+        finite = self._kept & self._grouped(rows.is_finite)
+        has_weights = finite & self._grouped(rows.has_weights)
+        mean, deviation = self._moments(rows, finite)
         metrics = {
             "score_mean": mean,
             "score_std": deviation,
             "entropy": self._mean(rows.entropy, has_weights),
             "effective_keys": self._mean(rows.entropy.exp(), has_weights),
-            **{name: self._mean(getattr(rows, name), self._kept) for name in AVERAGED},
+            **{name: self._mean(getattr(rows, name), finite) for name in AVERAGED},
         }
         bounds: list[float | None] = [None] * len(self._head_rows)
         if is_bounded:
             bounds = self._mean(_least_entropy(rows.count, rows.squares.sqrt()), has_weights)
         return self._records({**metrics, "empty_rows": self._empty_rows, "entropy_bound": bounds})
 
-    def of_call(self, rows: ScorerRows, weights: Tensor | None, variances: Sequence[float | None], d: int) -> list[Row]:
+    def of_call(
+        self, rows: ScorerRows, first_weights: Tensor | None, variances: Sequence[float | None], d: int
+    ) -> list[Row]:
         """Return a record with the columns `OF_CALLS` for each group, given the variance of its products q . k.
 
-        Unknown metrics are None, such as the weight on the first key if `weights` (b, ..., n, m) is None.
+        Unknown metrics are None, such as the share of the first key if `first_weights` (b, ..., n), the weights on it,
+        are None.
         """
-        has_weights = self._kept & (self._grouped(rows.weight_sum) != 0)
+        has_weights = self._kept & self._grouped(rows.is_finite & rows.has_weights)
         most = self._sum(rows.count.clamp(min=1.0).log(), has_weights)
         shares = self._sum(rows.entropy, has_weights) / most
-        first = most * math.nan
-        if weights is not None:
-            first = self._sum(weights[..., 0].double(), self._kept) / self._kept.sum(-1)
+        first: list[float | None] = [None] * len(self._head_rows)
+        if first_weights is not None:
+            share = first_weights.double() / rows.weight_sum
+            first = self._mean(share.masked_fill(rows.is_signed, math.nan), has_weights)
         metrics: dict[str, list[Any]] = {
             "entropy_share": _listed(shares, shares.isfinite()),
-            "first_key": _listed(first, first.isfinite()),
+            "first_key": first,
             "variance_over_d": [None if variance is None else variance / d for variance in variances],
             "unit_scale": [variance**-0.5 if variance else None for variance in variances],
         }
@@ -74,23 +80,26 @@ class Groups:
     def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Row]:
         """Return a record for each group with the differences of two scorers, given `outputs` as from `output_rows`.
 
-        `js_divergence` and `top1_agreement` are means over the rows in which neither scorer has weights of 0 only.
-        `max_abs_difference` is the largest in the group. `output_change` is |output_a - output_b|, and
-        `output_difference` is `output_change` / |output_a|, None if only the divisor is 0. If `weights` is None, all
-        other metrics are None.
+        `js_divergence` and `top1_agreement` are means over the rows in which neither scorer has weights of 0 only, and
+        in which both have a top key; `js_divergence` is None if a weight is negative. `max_abs_difference` is the
+        largest in the group. `output_change` is |output_a - output_b|, and `output_difference` is `output_change` /
+        |output_a|, None if only the divisor is 0. If `weights` is None, all other metrics are None.
         """
         if weights is None:
             metrics: Metrics = {name: [None] * len(self._head_rows) for name in OF_WEIGHTS}
         else:
             has_weights = self._kept & self._grouped(weights.has_weights)
-            largest = self._grouped(weights.max_abs_difference).masked_fill(~self._kept, 0.0).amax(-1)
+            has_top_key = has_weights & ~self._grouped(weights.top1_agreement).isnan()
+            finite = self._kept & self._grouped(weights.max_abs_difference.isfinite())
+            largest = self._grouped(weights.max_abs_difference).masked_fill(~finite, 0.0).amax(-1)
             metrics = {
                 "js_divergence": self._mean(weights.js_divergence, has_weights),
-                "top1_agreement": self._mean(weights.top1_agreement, has_weights),
-                "max_abs_difference": _listed(largest, self._kept.any(-1)),
+                "top1_agreement": self._mean(weights.top1_agreement, has_top_key),
+                "max_abs_difference": _listed(largest, finite.any(-1)),
             }
-        distances, lengths = (self._sum(values, self._kept) for values in outputs)
-        known = self._kept.any(-1)
+        finite = self._kept & self._grouped(outputs.isfinite().all(0))
+        distances, lengths = (self._sum(values, finite) for values in outputs)
+        known = finite.any(-1)
         pairs = zip(distances.tolist(), lengths.tolist(), known.tolist(), strict=True)
         metrics["output_difference"] = [_relative(*values) for values in pairs]
         return self._records({**metrics, "output_change": _listed(distances.sqrt(), known)})
@@ -102,11 +111,13 @@ class Groups:
         return self._grouped(rows).masked_fill(~counted, 0.0).sum(-1)
 
     def _mean(self, rows: Tensor, counted: Tensor) -> list[float | None]:
-        return _listed(self._sum(rows, counted) / counted.sum(-1), counted.any(-1))
+        means = self._sum(rows, counted) / counted.sum(-1)
+        return _listed(means, counted.any(-1) & ~means.isnan())
 
-    def _moments(self, rows: ScorerRows) -> tuple[list[float | None], list[float | None]]:
+    def _moments(self, rows: ScorerRows, finite: Tensor) -> tuple[list[float | None], list[float | None]]:
         """Return mean and standard deviation of each group's scores, by the method of Chan, Golub and LeVeque 1983."""
-        count, mean, squares = (self._grouped(values) for values in (rows.count, rows.mean, rows.squares))
+        of_rows = (rows.count, rows.mean, rows.squares)
+        count, mean, squares = (self._grouped(values).masked_fill(~finite, 0.0) for values in of_rows)
         total = count.sum(-1)
         overall = (count * mean).sum(-1) / total
         between = count * (mean - overall[:, None]).square()
@@ -134,9 +145,7 @@ def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:
 def _relative(distance: float, length: float, known: bool) -> float | None:
     if not known or (length == 0 and distance > 0):
         return None
-    if length == 0:
-        return distance  # 0, or NaN where output_b is
-    return math.sqrt(distance / length)
+    return math.sqrt(distance / length) if length else 0.0
 
 
 def _listed(metrics: Tensor, known: Tensor) -> list[float | None]:

@@ -34,7 +34,7 @@ from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
-from attncli.results import STAGES, Column, Finding, Result, Row, Rows, tensor_name
+from attncli.results import STAGES, Column, Finding, Result, Row, Rows, signed_weights, tensor_name
 from attncli.scorers import SCORERS, Scorer
 from attncli.stopping import Progress, keep_finished, signals
 from attncli.studies.attention.between import between
@@ -233,7 +233,8 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
             runs.append(_run_scorer(options, part, index, variances))
-    _warn_of_numbers(runs, progress)
+    if not inputs.faults:
+        _warn_of_numbers(runs, progress)
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
     stages, random = {run.label: run.stages for run in runs}, random_labels(entries, part.scorers)
     with keep_finished(runs if keeps_scorers else ()) as compared:
@@ -246,7 +247,11 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             comparisons += [names | row for row in Groups(empty).of_pair(weights, outputs)]
             head_comparisons += [names | row for row in Groups(empty, inputs.heads).of_pair(weights, outputs)]
         lessons, even = _lessons(inputs, stages)
-        findings += findings_of(lessons, comparisons, head_comparisons, random, even)  # about all pairs
+        findings += [
+            *(Finding(f"{fault}; its queries are left out of the figures.") for fault in inputs.faults),
+            *(signed_weights(run.label) for run in runs if bool((run.rows.is_signed & ~run.empty).any())),
+            *findings_of(lessons, comparisons, head_comparisons, random, even),  # about all pairs
+        ]
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     tokens = {side: _by_batch(part.tokens[side], elements) for side in ("queries", "keys") if part.tokens.get(side)}
     in_layer = partial(tensor_name, layer=part.layer)
@@ -303,7 +308,11 @@ def _run_scorer(
     by_head = heads.of_scorer(rows, is_bounded)
     names, count = names_of(entry) | part.shared, sum(parameter.numel() for parameter in scorer.parameters())
     if variances is not None:
-        of_call = heads.of_call(rows, stages.get("weights"), variances, inputs.queries.shape[-1])
+        first_weights = None
+        if (weights := stages.get("weights")) is not None:
+            first = rules.valid.sees().int().argmax(-1, keepdim=True).cpu()  # ... 1 1
+            first_weights = weights.gather(-1, first.expand(*weights.shape[:-1], 1))[..., 0]
+        of_call = heads.of_call(rows, first_weights, variances, inputs.queries.shape[-1])
         by_head = [row | metrics for row, metrics in zip(by_head, of_call, strict=True)]
     record = {**names, "parameters": count, **figures}
     return ScorerRun(rules, stages, rows, empty, record, [names | row for row in by_head])
@@ -347,10 +356,9 @@ def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
     """Warn once of NaN or infinite numbers at valid keys, in scores or values; at padding they are allowed."""
     labels: dict[str, list[str]] = {"scores": [], "values": []}
     for run in runs:
-        metrics = [run.record[name] for name in ("score_mean", "entropy")]
         output = run.stages["output"]
         finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
-        if any(metric is not None and not math.isfinite(metric) for metric in metrics):
+        if not bool((run.rows.is_finite & run.rows.mean.isfinite() | run.empty).all()):
             labels["scores"].append(run.label)
         elif not bool((finite | run.empty).all()):
             labels["values"].append(run.label)

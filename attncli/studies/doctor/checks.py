@@ -40,6 +40,15 @@ class Check:
         return Column(self.key, self.heading, self.about, self.unit, lambda value: number(value, 3))
 
 
+PADDING = Check(
+    "padding",
+    "M",
+    "fault",
+    1e-6,
+    "weight on\npadding",
+    "Mean weight on keys that are padding.",
+    "Weight is on padding; give the attention mask to the model.",
+)
 CHECKS = (
     Check(
         "dead_query",
@@ -50,15 +59,7 @@ CHECKS = (
         "Number of queries without a valid key.",
         "Their output is 0, uniform or NaN, as the kernel likes; give them a valid key.",
     ),
-    Check(
-        "padding",
-        "M",
-        "fault",
-        1e-6,
-        "weight on\npadding",
-        "Mean weight on keys that are padding.",
-        "Weight is on padding; give the attention mask to the model.",
-    ),
+    PADDING,
     Check(
         "overflow",
         "O",
@@ -66,7 +67,7 @@ CHECKS = (
         HALF / 4,
         "largest\nproduct",
         "Largest absolute score, before or after the scale.",
-        "Scores may overflow in float16, or are infinite or NaN already; scale the queries before the product.",
+        "Scores may overflow in float16, or are infinite already; scale the queries before the product.",
     ),
     Check(
         "uniform",

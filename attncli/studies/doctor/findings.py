@@ -1,5 +1,6 @@
 """The findings of the study `doctor`: a sentence for each check, faults first, and for layers with too few keys."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from attncli.errors import listed
@@ -41,12 +42,14 @@ def _sentence(check: Check, rows: Sequence[Row], heads: int, result: Result) -> 
     named = [f"{name} ({number(row['value'], 2)})" for row in _ranked(rows, check) if (name := place(row, result))]
     extreme = listed(named, MOST_NAMED) or number(rows[0]["value"], 2)
     count = f" in {len(rows)} of {several(heads, 'head')}" if all(row["head"] is not None for row in rows) else ""
-    fault = "fault, " if check.kind == "fault" else ""
-    return f"{fault}{check.key}{count}: {extreme}. {check.meaning}"
+    fault = "fault, " if any(row["kind"] == "fault" for row in rows) else ""
+    meaning = check.meaning if check.key == "duplicate" else _ranked(rows, check)[0]["about"]
+    return f"{fault}{check.key}{count}: {extreme}. {meaning}"
 
 
 def _ranked(rows: Sequence[Row], check: Check) -> list[Row]:
-    return sorted(rows, key=lambda row: row["value"], reverse=not check.is_below)
+    """Return the rows, the most extreme first; NaN is the most extreme of all."""
+    return sorted(rows, key=lambda row: (math.isnan(row["value"]), row["value"]), reverse=not check.is_below)
 
 
 def place(row: Row, result: Result) -> str:

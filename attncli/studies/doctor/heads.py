@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attncli.masks import Valid
+from attncli.metrics import entropy, js_divergence, shares, top_keys
 from attncli.studies.doctor.checks import (
     CHECKS,
     EVEN,
     FEWEST_IN_SIGHT,
     FEWEST_KEYS,
     FEWEST_QUERIES,
+    PADDING,
     SATURATED,
     TIMES_SHARE,
     Check,
@@ -25,8 +28,9 @@ class Call:
     """The attention of one scorer in one layer.
 
     `largest` is the largest absolute score of each head, before or after scaling, whichever is larger. `padding` is
-    True at keys that are padding; if there are as many queries as keys, it applies to the queries as well. Query i has
-    the position of key `first` + i; None if positions are unknown.
+    True at keys that are padding, and `repeated` at words that may be, since they repeat at an end of their text. If
+    there are as many queries as keys, `padding` applies to the queries as well. Query i has the position of key
+    `first` + i; None if positions are unknown.
     """
 
     weights: Tensor  # b h n m
@@ -35,13 +39,23 @@ class Call:
     largest: Tensor  # h
     padding: Tensor | None = None  # b m
     first: int | None = 0
+    repeated: Tensor | None = None  # b m
 
     @property
     def live(self) -> Tensor:
-        """Return a boolean tensor (b, h, n), False for queries at padding."""
+        """Return a boolean tensor (b, h, n), False for queries at padding.
+
+        If there are as many queries as keys, a query is at padding, too, if no query of its text sees its key, unless
+        they see no key at all.
+        """
         n, m = self.weights.shape[-2:]
-        live = torch.ones((), dtype=torch.bool) if self.padding is None or n != m else ~self.padding[:, None]
-        return live.expand(self.weights.shape[:-1])
+        if n != m:
+            return torch.ones((), dtype=torch.bool).expand(self.weights.shape[:-1])
+        seen = self.valid.any(1).any(-2)  # b m
+        live = seen | ~seen.any(-1, keepdim=True)
+        if self.padding is not None:
+            live = live & ~self.padding
+        return live[:, None].expand(self.weights.shape[:-1])
 
 
 @dataclass(frozen=True)
@@ -50,13 +64,16 @@ class Head:
 
     `share` is the mean over the queries of 1 / (number of valid keys), the reference for the weight on the first key.
     `twin` is the index of the most similar head of the layer. `is_judged` is True if there are enough keys and queries
-    for all checks; otherwise only faults are checked.
+    for all checks, and no weight is negative; otherwise only faults are checked. `is_signed`: a weight is negative.
+    `on_words`: the weight on padding is on repeated words only.
     """
 
     numbers: Numbers
     share: float
     twin: int | None
     is_judged: bool
+    is_signed: bool = False
+    on_words: bool = False
 
     @property
     def found(self) -> list[tuple[Check, float, float]]:
@@ -79,50 +96,57 @@ def heads_of(call: Call) -> list[Head]:
     Weights are divided by their sum. Means are over queries with finite weights and at least FEWEST_IN_SIGHT valid
     keys.
     """
-    sums = call.weights.sum(-1, keepdim=True)  # b h n 1
-    shares = call.weights / sums.where(sums > 0, 1.0)
+    of_queries = shares(call.weights)  # b h n m
     counts = call.valid.sum(-1)  # b h n
     seen = call.live & (counts > 0)
     enough = call.live & (counts >= FEWEST_IN_SIGHT)
-    judged = enough & (sums[..., 0] > 0) & shares.isfinite().all(-1)
-    of_heads = zip(*(tensor.unbind(1) for tensor in (shares, call.valid, judged)), strict=True)
+    judged = enough & of_queries.isfinite().all(-1)
+    signed = ((call.weights < 0) & seen[..., None]).any(-1).any(-1).any(0)  # h
+    judged = judged & ~signed[:, None]
+    first = Valid(tuple(call.valid.shape), mask=call.valid).sees(call.padding)  # b h 1 m
+    of_heads = zip(*(tensor.unbind(1) for tensor in (of_queries, call.valid, judged, first)), strict=True)
     heads = [_of_weights(call.first, *head) for head in of_heads]
-    nearest = _nearest(shares, judged, [_may_be_duplicate(head) for head in heads])
+    nearest = _nearest(of_queries, judged, [_may_be_duplicate(head) for head in heads])
     lengths = _lengths(call.output, enough)
+    on_padding = [_on_padding(call.weights, mask, seen) for mask in (call.padding, call.repeated)]
     all_heads = list[Head]()
     for number, head in enumerate(heads):
         divergence, twin = nearest.get(number, (None, None))
+        certain, repeated = (None if weight is None else weight[number] for weight in on_padding)
+        on_words = not (certain or 0.0) > PADDING.limit and (repeated or 0.0) > PADDING.limit
         numbers = head.numbers | {
             "duplicate": divergence,
             "silent": lengths[number] if head.is_judged else None,
             "dead_query": int((call.live[:, number] & (counts[:, number] == 0)).sum()),
-            "padding": _on_padding(call, shares[:, number], seen[:, number]),
-            "overflow": float(call.largest[number].nan_to_num(math.inf, math.inf)),
+            "padding": repeated if on_words or certain is None else certain,
+            "overflow": float(call.largest[number]),
         }
-        all_heads.append(Head(numbers, head.share, twin, head.is_judged))
+        all_heads.append(Head(numbers, head.share, twin, head.is_judged, bool(signed[number]), on_words))
     return all_heads
 
 
-def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor) -> Head:
+def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor, sees: Tensor) -> Head:
     """Return the numbers of one head that follow from its weights.
 
-    `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over, and
-    `start` is the position of the first query, None if it is unknown.
+    `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over, `sees`
+    (b, 1, m) the keys that any query of a text sees, and `start` is the position of the first query,
+    None if it is unknown.
     """
     b, n, _ = shares.shape
     w, seen = shares[judged].double(), valid[judged]  # rows m
     count = seen.sum(-1).double()  # rows
-    first = valid.any(-2).int().argmax(-1)  # b; the first key that any query sees
+    first = sees.int().argmax(-1).expand(b, n)[judged]  # rows
     position = None if start is None else torch.arange(start, start + n).expand(b, n)[judged]
     is_judged = len(w) >= FEWEST_QUERIES and float(count.max()) >= FEWEST_KEYS
     if not is_judged:
         return Head(dict.fromkeys(("uniform", "saturated", "first_key", "previous_key", "next_key")), 0.0, None, False)
+    top = top_keys(w, seen)
     numbers = {
-        "uniform": (-torch.xlogy(w, w).sum(-1) / count.log()).mean(),
+        "uniform": (entropy(w) / count.log()).mean(),
         "saturated": (w.amax(-1) > SATURATED).double().mean(),
-        "first_key": w.gather(-1, first[:, None].expand(b, n)[judged][:, None]).mean(),
-        "previous_key": None if position is None else _share_at(w, seen, position - 1),
-        "next_key": None if position is None else _share_at(w, seen, position + 1),
+        "first_key": w.gather(-1, first[:, None]).mean(),
+        "previous_key": None if position is None else _share_at(top, seen, position - 1),
+        "next_key": None if position is None else _share_at(top, seen, position + 1),
     }
     return Head(
         {key: None if share is None else float(share) for key, share in numbers.items()},
@@ -132,15 +156,14 @@ def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor
     )
 
 
-def _share_at(w: Tensor, seen: Tensor, key: Tensor) -> Tensor:
+def _share_at(top: Tensor, seen: Tensor, key: Tensor) -> Tensor:
     """Return the share of rows with the largest weight at their `key` among the rows that see this key.
 
-    `w` and `seen` are (rows, m), `key` (rows). Fewer rows than FEWEST_QUERIES count as FEWEST_QUERIES, since chance
+    `top` and `seen` are (rows, m), `key` (rows). Fewer rows than FEWEST_QUERIES count as FEWEST_QUERIES, since chance
     alone would reach the limit.
     """
-    able = seen & (torch.arange(w.shape[-1]) == key[:, None])  # rows m
-    hits = able.gather(-1, w.argmax(-1, keepdim=True))
-    return hits.sum() / able.sum().clamp(min=FEWEST_QUERIES).double()
+    able = seen & (torch.arange(top.shape[-1]) == key[:, None])  # rows m
+    return (top & able).sum() / able.sum().clamp(min=FEWEST_QUERIES).double()
 
 
 def _may_be_duplicate(head: Head) -> bool:
@@ -167,15 +190,9 @@ def _nearest(shares: Tensor, judged: Tensor, able: list[bool]) -> dict[int, tupl
     for position, other in enumerate(overlap.argmax(-1).tolist()):
         both = judged[:, heads[position]] & judged[:, heads[other]]
         p, q = (shares[:, heads[index]][both].double() for index in (position, other))
-        nearest[heads[position]] = float(_js_bits(p, q).mean()), heads[other]
+        divergence = js_divergence(entropy((p + q) / 2), entropy(p), entropy(q))
+        nearest[heads[position]] = float(divergence.mean()), heads[other]
     return {head: distance for head, distance in nearest.items() if not math.isnan(distance[0])}
-
-
-def _js_bits(p: Tensor, q: Tensor) -> Tensor:
-    """Return the Jensen-Shannon divergence of each row in bits."""
-    middle = (p + q) / 2
-    inside = middle.where(middle > 0, 1.0)
-    return (torch.xlogy(p, p / inside) + torch.xlogy(q, q / inside)).sum(-1).clamp(min=0.0) / math.log(4)
 
 
 def _lengths(output: Tensor, seen: Tensor) -> list[float | None]:
@@ -192,9 +209,18 @@ def _lengths(output: Tensor, seen: Tensor) -> list[float | None]:
     return [None if math.isnan(mean) else mean / middle for mean in means.tolist()]
 
 
-def _on_padding(call: Call, shares: Tensor, seen: Tensor) -> float | None:
-    """Return the mean weight that a head's queries put on padding; None if it is not known which keys are padding."""
-    if call.padding is None:
+def _on_padding(weights: Tensor, padding: Tensor | None, seen: Tensor) -> list[float] | None:
+    """Return the mean share of weight of each head's queries on padding; None if it is unknown which keys are padding.
+
+    Queries at padding do not count. Negative weights count by their size.
+    """
+    if padding is None:
         return None
-    weight = shares.masked_fill(~call.padding[:, None], 0.0).sum(-1)[seen]
-    return float(weight.double().mean()) if len(weight) else 0.0
+    if weights.shape[-2] == padding.shape[-1]:
+        seen = seen & ~padding[:, None]
+    sizes = weights.abs()
+    on_padding = sizes.masked_fill(~padding[:, None, None], 0.0).sum(-1) / sizes.sum(-1)  # b h n
+    counted = seen & on_padding.isfinite()
+    totals, counts = on_padding.double().masked_fill(~counted, 0.0).sum((0, 2)), counted.sum((0, 2))
+    means: list[float] = (totals / counts.clamp(min=1)).tolist()
+    return means

@@ -1,6 +1,7 @@
 """Check the attention of every head for faults and remarkable patterns."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,17 +22,18 @@ from attncli.building import (
 from attncli.common.requests import request_of
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
-from attncli.errors import below
+from attncli.errors import below, in_ranges
 from attncli.guarding import raw_scores
 from attncli.inputs.build import Inputs, build_inputs, saved_inputs
 from attncli.inputs.captured import inputs_of, read_calls
 from attncli.inputs.device import resolve_device
+from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import seeded
 from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import load
-from attncli.models.tokens import is_padding
-from attncli.results import CaptureFacts, Result, Row, Rows
+from attncli.models.tokens import padding_in
+from attncli.results import CaptureFacts, Result, Row, Rows, signed_weights
 from attncli.scorers import Scorer
 from attncli.stopping import Progress, keep_finished
 from attncli.studies.doctor.checks import CHECKS
@@ -42,14 +44,20 @@ from attncli.studies.doctor.options import DoctorOptions
 from attncli.studies.doctor.tables import tables
 from attncli.studies.study import Study
 
+Masks = tuple[Tensor | None, Tensor | None]  # (b, m) each: padding, and repeated words; None if there are none
+
 
 @dataclass(frozen=True)
 class CheckedCalls:
-    """The inputs of one layer, with the scorer and the rules of each entry; `padding` (b, m) is True at padding."""
+    """The inputs of one layer, with the scorer and the rules of each entry.
+
+    `padding` (b, m) is True at padding, and `repeated` at words that may be.
+    """
 
     inputs: Inputs
     layer: str | None
     padding: Tensor | None
+    repeated: Tensor | None
     scorers: Sequence[Scorer]
     rules: Sequence[Rules]
 
@@ -71,7 +79,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     progress.step(0, 1, "inputs")
     device = resolve_device(options.device)
     dtype: torch.dtype = getattr(torch, options.dtype or "float32")
-    parts: list[tuple[Inputs, str | None, Tensor | None]]
+    parts: list[tuple[Inputs, str | None, Masks]]
     layers, capture = dict[str, int](), None
     if options.model is not None:
         parts = _of_model(options, device, progress)
@@ -79,8 +87,9 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     elif isinstance(options.data, CapturedData):
         with below("data"):
             captured, calls = read_calls(options.data, dtype, device)
+        check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
         names = [inputs.call.name for inputs in calls if inputs.call is not None]
-        padding = [is_padding(inputs.tokens.get("keys"), len(inputs.keys)) for inputs in calls]
+        padding = [padding_in(inputs.tokens.get("keys"), len(inputs.keys)) for inputs in calls]
         parts = list(zip(calls, names, padding, strict=True))
         about = {key: captured.about.get(key) for key in ("model", "text")}
         layers = {name: captured.numbers[name] for name in names}
@@ -97,18 +106,19 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
             matrices=2,  # scores and weights
             note=progress.note,
         )
-        parts = [(inputs, None, is_padding(options.tokens.keys, len(inputs.keys)))]
+        parts = [(inputs, None, padding_in(options.tokens.keys, len(inputs.keys)))]
     return PreparedDoctor(options, [_part(options, *part) for part in parts], device, layers, capture)
 
 
 def _of_model(
     options: DoctorOptions, device: torch.device, progress: Progress
-) -> list[tuple[Inputs, str | None, Tensor | None]]:
+) -> list[tuple[Inputs, str | None, Masks]]:
     """Run the model on all texts at once; return the inputs of each call with its name and padding."""
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": device}
     request = request_of(options.model, options.texts, options.attn, **more)
+    check_fitted(options.scorers, request.name, options.texts, progress.note)
     with below("model"):
         loaded = load(request, max(len(options.texts), 1))
         (batch,) = loaded.batches
@@ -120,27 +130,37 @@ def _of_model(
     for name, problem in {**left_out, **{missed.layer: missed.problem for missed in seen.missed}}.items():
         progress.note(f"warning: {name} is left out: {problem}")
     calls = [call for call in seen.records if call.problem is None]
+    config = getattr(loaded.model, "config", None)
+    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "eos")}
     return [
-        (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, call.keys.shape[0], call.keys.shape[-2]))
-        for call in calls
+        (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, call.keys, special)) for call in calls
     ]
 
 
-def _padding_in(batch: object, b: int, m: int) -> Tensor | None:
-    """Return a tensor (b, m), True at padding, from a tokenizer's output; None if it is unknown or does not fit.
+def _padding_in(batch: object, keys: Tensor, special: Collection[int | None]) -> Masks:
+    """Return masks (b, m) of padding and of repeated words, from a batch; None if they are unknown or do not fit.
 
-    A fast tokenizer's output has the mask even if the mask was left out of the model's inputs.
+    A fast tokenizer's output has the mask even if the mask was left out of the model's inputs. Without a mask, tokens
+    that repeat at an end of a text may be padding; the model pads with `special` ones.
     """
+    b, m = keys.shape[0], keys.shape[-2]
     of_texts = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
-    masks = of_texts or (batch.get("attention_mask") if isinstance(batch, Mapping) else None)
-    mask = None if masks is None else torch.as_tensor(masks).cpu()
-    return None if mask is None or tuple(mask.shape) != (b, m) else mask == 0
+    inputs = batch if isinstance(batch, Mapping) else {}
+    masks = of_texts or inputs.get("attention_mask")
+    if masks is not None:
+        mask = torch.as_tensor(masks).cpu()
+        return (mask == 0, None) if tuple(mask.shape) == (b, m) else (None, None)
+    tokens = inputs.get("input_ids")
+    if not isinstance(tokens, Tensor) or tuple(tokens.shape) != (b, m):
+        return None, None
+    names = [[f"<{token}>" if token in special else str(token) for token in text] for text in tokens.tolist()]
+    return padding_in(names, b)
 
 
-def _part(options: DoctorOptions, inputs: Inputs, layer: str | None, padding: Tensor | None) -> CheckedCalls:
+def _part(options: DoctorOptions, inputs: Inputs, layer: str | None, masks: Masks) -> CheckedCalls:
     empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
     scorers, rules = build_for_inputs(options.scorers, inputs, options.seed, empty_row)
-    return CheckedCalls(inputs, layer, padding, scorers, rules)
+    return CheckedCalls(inputs, layer, *masks, scorers, rules)
 
 
 def expected_rows(prepared: PreparedDoctor) -> Rows:
@@ -162,7 +182,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
     options, parts = prepared.options, prepared.parts
     records, heads, unjudged = list[Row](), list[Row](), list[str | None]()
-    parameters = dict[str, Tensor]()
+    parameters, signed = dict[str, Tensor](), list[str]()
     with keep_finished(heads) as kept:
         for index, part in enumerate(parts):
             progress.step(index, len(parts), part.layer or "heads")
@@ -172,11 +192,14 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
                 names = _names_of_heads(part, entry)
                 for name, head in zip(names, checked, strict=True):
                     heads.append(name | {check.key: head.numbers[check.key] for check in CHECKS})
-                records += _records(names, checked)
+                records += _records(names, checked, part)
                 parameters |= stored_parameters(entry, scorer)
-                if not all(head.is_judged for head in checked):
+                if any(head.is_signed for head in checked):
+                    signed.append(entry.label)
+                if not all(head.is_judged or head.is_signed for head in checked):
                     unjudged.append(part.layer)
     facts = DoctorFacts(checked=len(heads) // len(options.scorers), unjudged=list(dict.fromkeys(unjudged)))
+    findings = [signed_weights(label) for label in dict.fromkeys(signed)]
     if options.model is not None:
         model = "/".join(Path(options.model).parts[-2:])
         facts = DoctorFacts(model=model, texts=len(options.texts), **facts.data)
@@ -194,7 +217,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         capture=prepared.capture,
         facts=facts,
     )
-    return replace(result, findings=findings_of(result))
+    return replace(result, findings=[*findings, *findings_of(result)])
 
 
 def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:
@@ -211,22 +234,35 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, positi
     before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scale_of(scorer)
     factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
     largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
-    return Call(weights, output, valid, largest, part.padding, inputs.first_query)
+    return Call(weights, output, valid, largest, part.padding, inputs.first_query, part.repeated)
 
 
-def _records(names: Sequence[Row], heads: Sequence[Head]) -> list[Row]:
+def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) -> list[Row]:
     """Return a row for each finding in the heads; dead queries share a row if all heads have equally many."""
     rows = list[Row]()
     for name, head in zip(names, heads, strict=True):
         for check, value, limit in head.found:
-            twin = "" if check.key != "duplicate" or head.twin is None else f"As head {names[head.twin]['head']}. "
-            meaning = f"{twin}{check.meaning}"
-            of = {"check": check.key, "kind": check.kind, "value": value, "limit": limit, "about": meaning}
-            rows.append({**name, **of})
+            kind, meaning = check.kind, check.meaning
+            if check.key == "duplicate" and head.twin is not None:
+                meaning = f"As head {names[head.twin]['head']}. {meaning}"
+            elif check.key == "overflow" and math.isnan(value):
+                meaning = f"Scores are NaN: {'; '.join(part.inputs.faults) or 'the scorer gave them'}."
+            elif check.key == "padding" and head.on_words:
+                kind, meaning = "remark", f"{_keys_in(part.repeated)} repeat, and may be padding. {meaning}"
+            elif check.key == "padding":
+                meaning = f"{_keys_in(part.padding)} are padding. {meaning}"
+            rows.append({**name, "check": check.key, "kind": kind, "value": value, "limit": limit, "about": meaning})
     dead = [row for row in rows if row["check"] == "dead_query"]
     if len(names) > 1 and len(dead) == len(names) and len({row["value"] for row in dead}) == 1:
         rows = [{**dead[0], "head": None}, *(row for row in rows if row["check"] != "dead_query")]
     return rows
+
+
+def _keys_in(padding: Tensor | None) -> str:
+    """Return words for the keys (b, m) at padding in the first text that has any, such as `Text 1, keys 0 to 2`."""
+    assert padding is not None, "there is weight on it"
+    text = int(padding.any(-1).int().argmax())
+    return f"Text {text}, keys {in_ranges(padding[text].nonzero()[:, 0].tolist())}"
 
 
 # Sweeps collect the heads, since points differ in their findings.

@@ -17,7 +17,8 @@ PARAMETERS = Column("parameters", "params", "Number of learnt parameters of the 
 KL = Column(
     "kl",
     "KL",
-    "Mean divergence of the model's weights from the scorer's; of a whole language model, of its predictions.",
+    "Mean divergence of the model's weights from the scorer's, over the keys that the scorer sees; of a whole language "
+    "model, of its predictions.",
     "nats",
     short,
     least=1e-5,
@@ -41,7 +42,14 @@ def before(column: Column) -> Column:
 
 
 KL_TRAIN = replace(KL, key="kl_train", heading="KL in\ntraining", about="Mean divergence for the texts in training.")
-OF_HEADS = (PARAMETERS, before(KL), KL, KL_TRAIN, before(OUTPUT_L2), OUTPUT_L2, TOP1)
+OUTSIDE = Column(
+    "outside",
+    "weight\noutside",
+    "Mean weight of the model on keys that the entry cannot see; divergences are over the others.",
+    format=short,
+    most=1,
+)
+OF_HEADS = (PARAMETERS, before(KL), KL, KL_TRAIN, OUTSIDE, before(OUTPUT_L2), OUTPUT_L2, TOP1)
 
 
 def columns_of(*kinds: OutputKind) -> tuple[Column, ...]:

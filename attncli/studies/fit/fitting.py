@@ -5,7 +5,7 @@ All heads of a layer are computed together. Their parameters do not meet, unless
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from attncli.building import build_normalizer, build_scorer, with_model_defaults
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, show
 from attncli.guarding import calling, raw_scores
+from attncli.metrics import top1_agreement, top_keys
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer
@@ -160,11 +161,23 @@ def divergences(weights: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     return terms.masked_fill(~valid, 0.0).sum(-1)
 
 
+def visible_target(target: Tensor, own: Part, part: Part) -> Tensor:
+    """Return the target (b, h, n, m) over the keys of a part that an entry sees, `own` as the model sees it.
+
+    Where the entry cannot see keys that the model sees, the rest is divided by its sum.
+    """
+    hidden = own.valid & ~part.valid
+    target = target.masked_fill(hidden, 0.0)
+    total = target.sum(-1, keepdim=True)
+    return torch.where(hidden.any(-1, keepdim=True) & (total > 0), target / total, target)
+
+
 def losses(fit: LayerFit, part: Part, own: Part, by_output: bool) -> Tensor:
     """Return the mean loss of each head (h,) over the queries that count; `own` is the part as the model sees it."""
     weights, target, counted = fit.weights(part), fit.target(own), part.counted
     if not by_output:
-        return (divergences(weights, target, own.valid) * counted).sum((0, 2)) / counted.sum().clamp(min=1)
+        target = visible_target(target, own, part)
+        return (divergences(weights, target, part.valid) * counted).sum((0, 2)) / counted.sum().clamp(min=1)
     output, own_output = weights @ part.values, target @ own.values  # b h n v
     sizes = (own_output.square().sum(-1) * counted).sum((0, 2)).clamp(min=1e-30)
     return ((output - own_output).square().sum(-1) * counted).sum((0, 2)) / sizes
@@ -222,6 +235,39 @@ def factor_of(fit: LayerFit) -> str | None:
     return names[0] if names and is_plain else None
 
 
+@dataclass
+class Best:
+    """The learnt numbers of layers with the smallest loss on the texts to learn from, of all that were looked at.
+
+    Each head has numbers of its own, unless all heads share them; then the sum of their losses decides.
+    """
+
+    fits: Sequence[LayerFit]
+    texts: Tensor
+    by_output: bool
+    loss: Tensor | None = None
+    raw: dict[str, Tensor] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Measure the numbers as they are, and keep those that are better than before."""
+        learnt, key = self.fits[0].learnt, "output_l2" if self.by_output else "kl"
+        figures = [[math.nan if x is None else x for x in measure(fit, self.texts)[key]] for fit in self.fits]
+        loss = torch.tensor(figures, dtype=torch.float64)  # layers heads
+        sets = max((len(tensor) for tensor in learnt.raw.values()), default=1)
+        loss = loss.sum(0) if sets > 1 else loss.sum()[None]
+        better = torch.ones_like(loss, dtype=torch.bool) if self.loss is None else ~(loss >= self.loss) & ~loss.isnan()
+        for name, tensor in learnt.raw.items():
+            before = self.raw.get(name, tensor)
+            self.raw[name] = torch.where(better.view(-1, *[1] * (tensor.ndim - 1)), tensor, before).detach()
+        self.loss = loss if self.loss is None else torch.where(better, loss, self.loss)
+
+    def put(self) -> None:
+        """Put the best numbers into the scorers."""
+        self.fits[0].learnt.raw = dict(self.raw)
+        for fit in self.fits:
+            fit.put()
+
+
 @torch.no_grad()
 def solve(fits: Sequence[LayerFit], option: str, texts: Tensor) -> None:
     """Set the factor of the scores to the minimum of the mean divergence, where E_w[x] = E_p[x] for scores f x.
@@ -243,7 +289,8 @@ def solve(fits: Sequence[LayerFit], option: str, texts: Tensor) -> None:
             x = x.masked_fill(~part.valid, 0.0) * part.counted[..., None]
             empty = x[:0]
             parts.append((fit.calls, replace(part, queries=empty, keys=empty, values=empty), x))
-            wanted += _by_set(fit.target(fit.model.part(some)) * x, len(wanted))
+            own = fit.model.part(some)
+            wanted += _by_set(visible_target(fit.target(own), own, part) * x, len(wanted))
             spread += _by_set(x.square(), len(wanted))
             pairs += _by_set((part.valid & part.counted[..., None]).expand_as(x), len(wanted))
     differ = spread > (ROUNDING**2 * sizes)
@@ -279,28 +326,32 @@ def _by_set(terms: Tensor, sets: int) -> Tensor:
 def measure(fit: LayerFit, texts: Tensor) -> dict[str, list[float | None]]:
     """Return figures of each head for some batch elements: means over the queries that count.
 
-    They are the divergence of the weights, the relative L2 norm of the change of the output, and the share of queries
-    whose largest weights agree. Of several largest weights each counts by its share.
+    They are the divergence of the weights over the keys that the entry sees, the model's weight on others, the relative
+    L2 norm of the change of the output, and the share of queries whose largest weights agree, of those that have a top
+    key in both.
     """
-    sums = [torch.zeros((), dtype=torch.float64) for _ in range(5)]
+    sums = [torch.zeros((), dtype=torch.float64) for _ in range(7)]
     for some in torch.split(texts, TOGETHER):
         part, own = fit.calls.part(some), fit.model.part(some)
         target, weights = fit.target(own).double(), fit.weights(part).double()
         output, own_output = weights @ part.values.double(), target @ own.values.double()
-        largest = (weights == weights.amax(-1, keepdim=True)) & part.valid
-        agreeing = largest.gather(-1, target.argmax(-1, keepdim=True))[..., 0] / largest.sum(-1).clamp(min=1)
+        agreed = top1_agreement(
+            *(top_keys(each, seen.valid.expand(each.shape)) for each, seen in ((weights, part), (target, own)))
+        )
         figures = (
-            divergences(weights, target, own.valid),
+            divergences(weights, visible_target(target, own, part), part.valid),
+            target.masked_fill(part.valid, 0.0).sum(-1),
             (output - own_output).square().sum(-1),
             own_output.square().sum(-1),
-            agreeing,
+            agreed.nan_to_num(0.0),
+            ~agreed.isnan(),
             torch.ones(weights.shape[:-1], dtype=torch.bool),
         )
         sums = [total + (one * part.counted).double().sum((0, 2)) for total, one in zip(sums, figures, strict=True)]
-    kl, changes, sizes, same, count = sums
+    kl, outside, changes, sizes, same, ranked, count = sums
     l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)
-    names = ("kl", "output_l2", "top1_agreement")
-    columns = (tensor.tolist() for tensor in (kl / count, l2, same / count))
+    names = ("kl", "outside", "output_l2", "top1_agreement")
+    columns = (tensor.tolist() for tensor in (kl / count, outside / count, l2, same / ranked))
     return {
         name: [None if math.isnan(figure) else figure for figure in column]
         for name, column in zip(names, columns, strict=True)

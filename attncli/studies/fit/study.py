@@ -29,7 +29,7 @@ from attncli.stopping import Progress, keep_finished
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
 from attncli.studies.fit.findings import findings_of
-from attncli.studies.fit.fitting import KeysAlone, LayerFit, descend, factor_of, measure, solve, starts
+from attncli.studies.fit.fitting import Best, KeysAlone, LayerFit, descend, factor_of, measure, solve, starts
 from attncli.studies.fit.options import KEYS_ALONE, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
@@ -318,7 +318,7 @@ def _fitted(
         learnt |= {f"{entry.label}/{calls.name}/{name}": tensor for name, tensor in values.items()}
         count = sum(tensor[0].numel() for tensor in values.values())
         for head in range(heads):
-            row: Row = {"parameters": count, "top1_agreement": new["top1_agreement"][head]}
+            row: Row = {"parameters": count} | {key: new[key][head] for key in ("outside", "top1_agreement")}
             row |= {"output_l2": new["output_l2"][head], "output_l2_before": old["output_l2"][head]}
             if not drops:
                 row |= {"kl": new["kl"][head], "kl_before": old["kl"][head], "kl_train": trained["kl"][head]}
@@ -329,15 +329,25 @@ def _fitted(
 def _fit(
     options: FitOptions, fits: Sequence[LayerFit], texts: Tensor, by_output: bool, done: Callable[[float], None]
 ) -> None:
-    """Fit in place: a factor alone by Newton's method, anything else from there by gradient descent."""
+    """Fit in place: a factor alone by Newton's method, anything else from there by gradient descent.
+
+    The best numbers that were seen are kept, so no head is worse on these texts than before.
+    """
     label, names = fits[0].calls.entry.label, {*fits[0].learnt.raw}
+    if not names:
+        return
+    best = Best(fits, texts, by_output)
+    best.look()
     option = None if by_output else factor_of(fits[0])
     if option is not None:
         solve(fits, option, texts)
+        best.look()
         names.discard(option)
     if names:
         where = "" if options.per == "all" else f".{fits[0].calls.calls.name}"
         descend(fits, texts, options.steps, by_output, generator(options.seed, f"fit.{label}{where}"), done)
+        best.look()
+    best.put()
 
 
 def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | None) -> Changes:

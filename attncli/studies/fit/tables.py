@@ -11,7 +11,7 @@ from attncli.numbers import finite, several
 from attncli.results import LABEL, Result, Row, by_label
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
-from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, PARAMETERS, TOP1, FitFacts
+from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, OUTSIDE, PARAMETERS, TOP1, FitFacts
 from attncli.studies.fit.findings import median_of
 
 FEWEST = 8  # rows of a table that always have room
@@ -30,7 +30,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from remark(names)
     whole = pick(COLUMNS, [main + BEFORE, main]) if main else []
     before, after, *l2 = pick(COLUMNS, ["kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2"])
-    figures = [PARAMETERS, before, after, WORST, *l2, TOP1, *whole]
+    has_hidden = any(finite(row["outside"] for row in result.records))
+    figures = [PARAMETERS, before, after, WORST, *[OUTSIDE] * has_hidden, *l2, TOP1, *whole]
     title = f"Texts held out, medians over heads{'; whole model' if whole else ''}"
     yield from titled(title, blocks([LABEL], figures, _summary(result, main), width, most and max(most, FEWEST)))
     by_head = [row for row in rows if row["by"] == "head"]
@@ -59,7 +60,7 @@ def _summary(result: Result, main: str | None) -> list[Row]:
         row: Row = {"label": label, "parameters": heads[0]["parameters"]}
         row |= {key: median_of(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
         row |= {"worst": max(finite(head["kl"] for head in heads), default=None)}
-        row |= {"top1_agreement": median_of(heads, "top1_agreement")}
+        row |= {key: median_of(heads, key) for key in ("outside", "top1_agreement")}
         for key in (main + BEFORE, main) if main is not None and whole else ():
             row[key] = whole[0][key]
         rows.append(row)

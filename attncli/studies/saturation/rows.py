@@ -6,6 +6,7 @@ from torch import Tensor
 from attncli.attention import softmax_over_valid
 from attncli.errors import InputError
 from attncli.guarding import calling
+from attncli.metrics import entropy, shares
 from attncli.normalizers import Normalizer
 from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax
@@ -53,12 +54,6 @@ def jacobian_norm(weights: Tensor, scores: Tensor) -> Tensor:
     return squares.sqrt()
 
 
-def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return H / log(keys) and exp(H) for the entropy H of each row of weights; `keys` is its number of valid keys."""
-    nats = torch.special.entr(weights).sum(-1)
-    return (nats / keys.double().log()).clamp(0.0, 1.0), nats.exp()
-
-
 def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | None:
     """Return the norm (rows,) of the gradient at each query, given the gradient `sent` (rows, m) at its scores.
 
@@ -83,7 +78,8 @@ def row_figures(
 ) -> Figures:
     """Return metrics (rows,) by name, for the rows with at least two valid keys.
 
-    Entropy is computed from the weights divided by their sum, without the rows in which all weights are 0.
+    Entropy is computed from the weights divided by their sum, without the rows in which all weights are 0; it is NaN
+    where a weight is negative.
     """
     weights, sent, norms = row_weights(scores, valid, values, normalizer)
     gradient = query_gradient(scores, sent, queries)
@@ -91,14 +87,11 @@ def row_figures(
     enough = keys >= 2
     weights, keys, norms = weights[enough], keys[enough], norms[enough]
     total = weights.sum(-1)
-    shares = weights
-    if not is_softmax(normalizer):  # weights sum to 1 up to rounding
-        attends = total != 0
-        shares, keys = weights[attends] / total[attends, None], keys[attends]
-    entropy, effective = relative_entropy(shares, keys)
+    attends = (weights != 0).any(-1)
+    nats = entropy(shares(weights[attends]))
     figures = {
-        "entropy": entropy,
-        "effective_keys": effective,
+        "entropy": (nats / keys[attends].double().log()).clamp(0.0, 1.0),
+        "effective_keys": nats.exp(),
         "max_weight": weights.amax(-1),
         "weight_sum": total,
         "jacobian": norms.masked_fill(total.isnan(), torch.nan),  # the norms of sparse normalisers ignore NaN

@@ -18,10 +18,10 @@ from attncli.common.pairs.study import (
     run_parts,
     scores_of,
 )
-from attncli.errors import below
+from attncli.errors import InputError, below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
-from attncli.results import Result, Row
+from attncli.results import Result, Row, signed_weights
 from attncli.stopping import Progress, keep_finished
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import findings_of
@@ -31,6 +31,8 @@ from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
 
 TOGETHER = 4  # parts, for Python to take less time than torch
+OF_SHARES = ("entropy", "effective_keys")  # undefined with negative weights
+FIGURES = ("q25", "median", "q75", "mean")
 FAR = 1e3  # a score that acts as infinity in every normaliser
 
 
@@ -63,6 +65,8 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
         result.random,
     )
+    signed = {row["label"] for row in result.records if OF_SHARES[0] in row and row[OF_SHARES[0]] is None}
+    findings = [*map(signed_weights, [label for label in result.labels if label in signed]), *findings]
     facts = SaturationFacts(**result.facts.data, uniform=uniform)
     return replace(result, facts=facts, findings=findings, interrupted=kept.interrupted)
 
@@ -93,23 +97,36 @@ def _joined(parts: Sequence[Figures]) -> Figures:
 
 
 def _row(figures: Figures) -> Row:
-    """Return a record with the number of `rows`, and the mean and quartiles of each metric."""
+    """Return a record with the number of `rows`, and the mean and quartiles of each metric.
+
+    With negative weights, entropies are None.
+    """
     row: Row = {"rows": len(figures["max_weight"])}
+    is_finite = bool(figures["weight_sum"].isfinite().all())
     for name, tensor in figures.items():
         if not len(tensor):
             continue
+        if is_finite and name in OF_SHARES and bool(tensor.isnan().any()):  # a weight is negative
+            row |= dict.fromkeys([name, *(f"{name}_{figure}" for figure in FIGURES)])
+            continue
         with np.errstate(invalid="ignore"):  # between two infinite numbers there is no quantile
             quartiles = np.quantile(tensor.numpy(), [0.25, 0.5, 0.75]).tolist()
-        row |= zip((f"{name}_q25", f"{name}_median", f"{name}_q75"), quartiles, strict=True)
-        row[name] = row[f"{name}_mean"] = tensor.mean().item()
+        row |= zip((f"{name}_{figure}" for figure in FIGURES), [*quartiles, tensor.mean().item()], strict=True)
+        row[name] = row[f"{name}_mean"]
     return row
 
 
 def _norms(normalizer: Normalizer, keys: int) -> tuple[float, float]:
-    """Return the norms of the normaliser's Jacobian for `keys` equal scores, and for all weight on one key."""
+    """Return the norms of the normaliser's Jacobian for `keys` equal scores, and for all weight on one key.
+
+    They are 0 for a normaliser of the user's that has no weights for such scores.
+    """
     rows = torch.zeros(2, keys)
     rows[1], rows[1, 0] = max(normalizer.lowest_score, -FAR), FAR
-    equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
+    try:
+        equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
+    except InputError:
+        return 0.0, 0.0
     return equal, peaked
 
 

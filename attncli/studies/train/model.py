@@ -19,7 +19,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.guarding import calling, raw_scores
 from attncli.inputs.seeding import derived_seed, seeded
-from attncli.normalizers.softmax import is_softmax
+from attncli.metrics import entropy, shares
 from attncli.scorers import SCORERS, Scorer
 from attncli.scorers.additive import Additive
 from attncli.studies.train.options import TrainOptions
@@ -86,15 +86,6 @@ class Recall(nn.Module):
         pairs = batch.queries[..., None] * symbols + batch.keys  # s b m
         weights: Tensor = self.normalizer(scores.flatten(1).gather(1, pairs.flatten(1)).view(pairs.shape))
         return weights
-
-    def entropies(self, weights: Tensor) -> Tensor:
-        """Return the mean entropy (s,) in nats of weights (s, b, m) divided by their sums; sums of 0 are left out."""
-        if is_softmax(self.normalizer):  # weights sum to 1 up to rounding
-            means: Tensor = torch.special.entr(weights).sum(-1).mean(-1)
-            return means
-        totals = weights.sum(-1, keepdim=True)  # s b 1
-        sums: Tensor = torch.special.entr(weights / totals.where(totals != 0, 1.0)).sum((-1, -2))
-        return sums / (totals != 0).sum((-1, -2))
 
     def pooled(self, weights: Tensor, batch: Batch) -> Tensor:
         """Return the weighted sum (s, b, classes) of the keys' one-hot values, without making the one-hot tensor."""
@@ -227,6 +218,13 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
     return Learnt(curves, tested, sum(map(torch.numel, learnable)) // options.seeds, states)
 
 
+def mean_entropy(weights: Tensor) -> Tensor:
+    """Return the mean entropy (s,) in nats of weights (s, b, m), without rows of 0; NaN if a weight is negative."""
+    exact = weights.detach().cpu().double()
+    attends = (exact != 0).any(-1)  # s b
+    return entropy(shares(exact)).where(attends, 0.0).sum(-1) / attends.sum(-1)
+
+
 @torch.no_grad()
 def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Return the metrics (s,), one value per seed: mean accuracy, loss and entropy (nats), and largest absolute score.
@@ -236,8 +234,8 @@ def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)
     right = (pooled.argmax(-1) == batch.targets).sum(-1).cpu()
-    loss, entropy = losses(pooled, batch.targets).cpu(), model.entropies(weights).cpu()
+    loss, nats = losses(pooled, batch.targets).cpu(), mean_entropy(weights)
     accuracy = right.double() / batch.targets.shape[-1]  # the share itself, not float32's next to it
     largest = scores.abs().amax((-2, -1)).cpu()
     accuracy = accuracy.where(loss.isfinite(), math.nan)
-    return {"accuracy": accuracy, "loss": loss, "entropy": entropy, "largest_score": largest}
+    return {"accuracy": accuracy, "loss": loss, "entropy": nats, "largest_score": largest}

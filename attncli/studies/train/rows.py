@@ -6,10 +6,11 @@ from itertools import groupby
 from statistics import fmean, median, stdev
 
 import numpy as np
+from torch import Tensor
 
 from attncli.building import names_of
 from attncli.numbers import finite, number
-from attncli.results import Finding, Row, by_label
+from attncli.results import Finding, Row, by_label, signed_weights
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
@@ -36,15 +37,20 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
                     "accuracy": float(metrics["accuracy"][seed]),
                     "loss": float(metrics["loss"][seed]),
                     "steps_to_90": passed[0] if passed else None,
-                    "entropy": float(metrics["entropy"][seed]),
+                    "entropy": _entropy(metrics["entropy"][seed], metrics["loss"][seed]),
                     "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
                     "keys": keys,
-                    "start_entropy": float(learnt.curves["entropy"][seed, 0]),
+                    "start_entropy": _entropy(learnt.curves["entropy"][seed, 0], learnt.curves["loss"][seed, 0]),
                     "largest_score": float(metrics["largest_score"][seed]),
                     "parameters": learnt.parameters,
                 }
             )
     return rows
+
+
+def _entropy(nats: Tensor, loss: Tensor) -> float | None:
+    """Return an entropy; None if it is undefined in spite of a finite loss, as with negative weights."""
+    return None if nats.isnan() and loss.isfinite() else float(nats)
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
@@ -60,6 +66,9 @@ def summary(rows: Sequence[Row]) -> list[Row]:
         record: Row = group_columns | {"seeds": len(group)}
         for name in (column.key for column in SUMMARISED):
             values = [row[name] for row in group]
+            if None in values:
+                record |= dict.fromkeys([name, *(f"{name}_{figure}" for figure in ("min", "max", "std"))])
+                continue
             low, high = float(np.min(values)), float(np.max(values))  # NaN where one is
             record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high, f"{name}_std": None}
             if len(values) > 1:
@@ -82,16 +91,17 @@ def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
     trained = [row for row in rows if row["keys"] == keys]
     others = by_label([row for row in rows if row["keys"] != keys and finite([row["accuracy"]])])
     findings = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
+    signed = [label for label, of_label in by_label(rows).items() if any(row["entropy"] is None for row in of_label)]
+    findings += map(signed_weights, signed)
     if stuck := [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]:
         worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(keys)
         gradient, start, end = (number(worst[key], 3) for key in ("gradient_norm", "start_entropy", "entropy"))
-        text = (
-            f"{worst['label']} has hardly any gradient left at d = {worst['d']}: its norm is {gradient}; the "
-            f"entropy of its weights was {start} nats before the first step and is {end} now, of {number(uniform, 3)} "
-            "for equal weights."
-        )
+        text = f"{worst['label']} has hardly any gradient left at d = {worst['d']}: its norm is {gradient}"
+        if worst["entropy"] is not None:
+            text += f"; the entropy of its weights was {start} nats before the first step and is {end} now"
+            text += f", of {number(uniform, 3)} for equal weights"
         numbers = {name: worst[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
-        findings.append(Finding(text, worst["label"], numbers | {"entropy_of_equal_weights": uniform}))
+        findings.append(Finding(f"{text}.", worst["label"], numbers | {"entropy_of_equal_weights": uniform}))
     return findings
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,11 +121,12 @@ def scores_of(entry: ScorerEntry, state: Mapping[str, Tensor], queries: Tensor, 
 
 def figures(
     entry: ScorerEntry, bias: Tensor, states: Sequence[Mapping[str, Tensor]], texts: Sequence[Tensor]
-) -> list[list[float]]:
-    """Return the divergence, the change of the output and the agreement of each head for these texts."""
+) -> list[list[float | None]]:
+    """Return the divergence, change of the output, agreement and weight outside of each head for these texts."""
     columns = []
     for head, state in enumerate(states):
         kls, agree, changes, sizes = list[float](), list[float](), list[float](), list[float]()
+        outside = list[float]()
         options = entry.normalizer.options
         options |= {name: float(state[name]) for name in options if name in state}
         for queries, keys, values in (text[:, head] for text in texts if text.shape[2] > 1):
@@ -135,14 +137,24 @@ def figures(
             scores = scores_of(entry, state, queries, keys) + added
             new = weights_of(entry.normalizer.normalizer, scores, valid, **options)
             own = weights_of("softmax", ORACLES["scaled_dot"](nn.Identity(), queries, keys) + added)
-            for p, w in zip(own.tolist(), new.tolist(), strict=True):
-                kls.append(math.fsum(a * math.log(a / max(b, 1e-20)) - a + b for a, b in zip(p, w, strict=True)))
-                agree.append((w[p.index(max(p))] == max(w)) / w.count(max(w)))
+            for p, w, sees in zip(own.tolist(), new.tolist(), valid.tolist(), strict=True):
+                total = math.fsum(a for a, is_seen in zip(p, sees, strict=True) if is_seen)
+                pairs = [(a / total, b) for a, b, is_seen in zip(p, w, sees, strict=True) if is_seen]
+                kls.append(math.fsum(a * math.log(a / max(b, 1e-20)) - a + b for a, b in pairs))
+                outside.append(1 - total)
+                first = {j for j, x in enumerate(w) if sees[j] and math.isclose(x, max(w), rel_tol=1e-5)}
+                if len(first) < 2 or 2 * len(first) <= sum(sees):
+                    agree.append(p.index(max(p)) in first)
             old_output, new_output = weighted_sum(own, values), weighted_sum(new, values)
             changes.append(float((new_output - old_output).square().sum()))
             sizes.append(float(old_output.square().sum()))
         columns.append(
-            [math.fsum(kls) / len(kls), math.sqrt(math.fsum(changes) / math.fsum(sizes)), math.fsum(agree) / len(kls)]
+            [
+                fmean(kls),
+                math.sqrt(math.fsum(changes) / math.fsum(sizes)),
+                fmean(agree) if agree else None,
+                fmean(outside),
+            ]
         )
     return columns
 
@@ -177,7 +189,7 @@ def judged(
             )
             for head in range(HEADS):
                 row, new, old = rows[entry.label, layer, head], after[head], before[head]
-                wanted = {"output_l2": new[1], "output_l2_before": old[1], "top1_agreement": new[2]}
+                wanted = {"output_l2": new[1], "output_l2_before": old[1], "top1_agreement": new[2], "outside": new[3]}
                 if entry.label not in SPARSE:
                     wanted |= {"kl": new[0], "kl_before": old[0], "kl_train": trained[head][0]}
                 assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-3, abs=1e-6)
@@ -224,3 +236,30 @@ def test_scorers_that_compute_one_head_at_a_time(tmp_path: Path, monkeypatch: py
     for name in ("cosine", "general"):
         monkeypatch.setattr(SCORERS[name], "stacks_over_heads", False)
     judged(tmp_path / "run", [ENTRIES["cosine"], ENTRIES["general"]])
+
+
+def test_a_window_of_the_models_own_scorer_is_learnt_exactly(tmp_path: Path) -> None:
+    """The model's weights inside of a window, divided by their sum, are those of its own scale in the window."""
+    model, batches, _ = model_and_texts(False)
+    result = attncli.fit(model, batches, scorers=["scaled_dot:window=2"], held_out=0.3, seed=2, out=tmp_path / "run")
+    label = result.findings[0].label
+    scales = [tensor for name, tensor in result.parameters.items() if name.endswith("/scale")]
+    assert torch.cat(scales).tolist() == pytest.approx([SIZE**-0.5] * 2 * HEADS, rel=1e-4)
+    for row in result.records:
+        if row["by"] == "all":
+            continue
+        assert row["outside"] == 0 or row["label"] == label
+    rows = [row for row in result.records if row["label"] == label and row["by"] == "head"]
+    assert all(row["kl"] < 1e-6 and row["outside"] > 0.01 for row in rows)
+
+
+@pytest.mark.parametrize("per", ["head", "layer", "all"])
+def test_no_head_ends_worse_in_training_than_it_began(per: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The projections are right at the start, and steps that are far too large lead away from it."""
+    monkeypatch.setattr("attncli.studies.fit.fitting.PROJECTION_RATE", 5.0)
+    model, batches, _ = model_and_texts(False)
+    entry = {"scorer": "scaled_dot", "project": True, "label": "own"}
+    result = attncli.fit(model, batches, scorers=[entry], held_out=0.3, seed=2, steps=4, per=per)
+    rows = [row for row in result.records if row["by"] == "head" and row["label"] == "own"]
+    assert rows
+    assert all(row["kl_train"] < 1e-6 for row in rows)

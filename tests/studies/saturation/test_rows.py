@@ -12,7 +12,7 @@ from torch import Tensor
 from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import query_gradient, relative_entropy, row_weights
+from attncli.studies.saturation.rows import query_gradient, row_figures, row_weights
 from tests.reference import ORACLES, Vector, entropy, inner, masked_softmax, slopes, softmax
 from tests.scorers.catalogue import make, normal
 
@@ -63,21 +63,13 @@ VALID = [[True] * 5, [True, False, True, True, False], [False, True, True, False
 def test_entropy(spread: float, masked: bool) -> None:
     rows = scores(5, spread, rows=3).float()
     valid = torch.tensor(VALID) if masked else None
-    keys = torch.tensor([5, 3, 2] if masked else [5] * 3)
+    keys = [5, 3, 2] if masked else [5] * 3
     weights, *_ = row_weights(rows.clone().requires_grad_(), valid, rows, Softmax())
     torch.testing.assert_close(weights, masked_softmax(rows, valid), rtol=1e-12, atol=1e-300)
-    relative, effective = relative_entropy(weights, keys)
+    figures = row_figures(rows, valid, rows, rows.double(), Softmax())
     nats = [entropy(row) for row in masked_softmax(rows, valid).tolist()]
-    assert relative.tolist() == pytest.approx([x / math.log(k) for x, k in zip(nats, keys.tolist(), strict=True)])
-    assert effective.tolist() == pytest.approx([math.exp(x) for x in nats])
-
-
-def test_entropy_at_its_ends() -> None:
-    weights = torch.tensor([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64)
-    relative, effective = relative_entropy(weights, torch.tensor([3, 3]))
-    assert relative.tolist() == pytest.approx([0.0, 1.0], abs=1e-15)
-    assert float(relative.max()) <= 1.0
-    assert effective.tolist() == pytest.approx([1.0, 3.0])
+    assert figures["entropy"].tolist() == pytest.approx([x / math.log(k) for x, k in zip(nats, keys, strict=True)])
+    assert figures["effective_keys"].tolist() == pytest.approx([math.exp(x) for x in nats])
 
 
 def slow_gradient(
