@@ -36,7 +36,9 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import InputError, below
 from attncli.guarding import raw_scores
+from attncli.inputs.captured import read_captured
 from attncli.inputs.device import resolve_device
+from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import several
@@ -57,12 +59,14 @@ PLACE = (
 class SizePoint:
     """One size d of random pairs, or one head of tensors from a file (None if they have no heads), with its scorers.
 
-    `entries` are the scorer entries of the config, with the scale and softcap of this layer for a captured model.
+    `entries` are the scorer entries of the config, with the scale and softcap of this layer for a captured model, and
+    `normalizers` are theirs.
     """
 
     d: int
     entries: Sequence[ScorerEntry]
     scorers: Sequence[Scorer]
+    normalizers: Sequence[Normalizer]
     pairs: RandomPairs | RealPairs
     head: int | None = None
     layer: str | None = None  # of a captured model
@@ -86,7 +90,6 @@ class PreparedPairs:
     points: Sequence[SizePoint]
     tensors: dict[str, Tensor]
     device: torch.device
-    normalizers: Sequence[Normalizer]  # of the scorers' entries
 
     @cached_property
     def at_a_time(self) -> int:
@@ -153,9 +156,13 @@ def prepare_pairs(
             sizes = sorted({*powers(1, sizes[0]), *sizes})
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(SizePoint(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
-        return PreparedPairs(options, entries, options.d, points, {}, device, normalizers)
-    for layer, (tensors, inputs) in read_pairs(options, dtype, device, progress).items():
+            points.append(SizePoint(d, options.scorers, scorers_of(options.scorers, d, d), normalizers, pairs))
+        return PreparedPairs(options, entries, options.d, points, {}, device)
+    layers = read_pairs(options, dtype, device, progress)
+    if any(inputs.call is not None for _, inputs in layers.values()):
+        captured = read_captured(Path(str(options.file)))
+        check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
+    for layer, (tensors, inputs) in layers.items():
         call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
         if most < fewest:
@@ -164,12 +171,25 @@ def prepare_pairs(
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
         own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
         scorers = scorers_of(own_entries, q, k)
+        has_fitted = any(entry.is_fitted for entry in options.scorers)
         for index, head in enumerate(inputs.heads):
             of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
             real, layer_number = RealPairs(of_head, head or 0), None if call is None else call.number
-            points.append(SizePoint(k, own_entries, scorers, real, head, layer, layer_number))
+            if has_fitted and call is not None and head is not None:
+                own_entries = [with_model_defaults(entry, call.of_heads([head])) for entry in options.scorers]
+                scorers, normalizers = scorers_of(own_entries, q, k), map_entries(own_entries, _normalizer_of_head)
+            points.append(SizePoint(k, own_entries, scorers, normalizers, real, head, layer, layer_number))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
-    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, named, device, normalizers)
+    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, named, device)
+
+
+def _normalizer_of_head(entry: ScorerEntry) -> Normalizer:
+    """Return the normaliser of an entry for rows of one head, with a fitted option as a single number."""
+    normalizer = build_normalizer(entry)
+    for option in getattr(normalizer.formula, "learnable", ()):
+        if option in (entry._learnt or {}):
+            setattr(normalizer.formula, option, float(entry._learnt[option]))
+    return normalizer
 
 
 @contextmanager
@@ -205,7 +225,10 @@ def scores_of(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[T
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
-            raw = raw_scores(scoring_of(entry, scorer), *inputs_of_entry(entry, pairs.queries, pairs.keys))
+            queries, keys = inputs_of_entry(entry, pairs.queries, pairs.keys)
+            if entry.is_fitted:  # to a head
+                queries, keys = queries[None, None], keys[None, None]
+            raw = raw_scores(scoring_of(entry, scorer), queries, keys)
         capped = raw if entry.softcap is None else rounding_of(entry).step(softcap(raw, entry.softcap))
         scores.append(capped.reshape(len(pairs.queries), -1))  # rows m
     return scores

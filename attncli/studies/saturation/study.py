@@ -58,7 +58,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
             rows += [point.d] * (point.d in prepared.sizes)
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
-    pairs = zip(options.scorers, prepared.normalizers, strict=True)
+    pairs = zip(options.scorers, prepared.points[0].normalizers, strict=True)
     norms = {entry.label: _norms(normalizer, keys) for entry, normalizer in pairs}
     findings = findings_of(
         prepared.numbered(result.records),
@@ -85,7 +85,7 @@ def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Fi
             queries = some.queries.detach().requires_grad_()
             scores = scores_of(prepared, point, replace(some, queries=queries))
         parts.append([])
-        for index, (matrix, normalizer) in enumerate(zip(scores, prepared.normalizers, strict=True)):
+        for index, (matrix, normalizer) in enumerate(zip(scores, point.normalizers, strict=True)):
             with below("scorers", index):
                 parts[-1].append(row_figures(matrix, some.valid, queries, values[within], normalizer))
     return list(map(_joined, zip(*parts, strict=True)))

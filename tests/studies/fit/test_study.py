@@ -368,3 +368,46 @@ def test_layers_of_other_sizes_cannot_share_parameters() -> None:
         attncli.fit(Unequal(), batches(), scorers=["cosine"], per="all")
     result = attncli.fit(Unequal(), batches(), scorers=["cosine"], per="layer", steps=2)
     assert sorted(len(values) for values in result.parameters.values()) == [2, 4]
+
+
+FITTED_HEADS = ["cosine", "additive:num_hiddens=3", "dot:normalizer=ssmax"]
+
+
+@pytest.mark.parametrize("heads", [None, [2, 0]])
+def test_fitted_scorers_have_the_heads_of_the_capture(heads: list[int] | None, tmp_path: Path) -> None:
+    """Each head of `saturation` and `variance` has the scores and weights of this head in `attention`."""
+    fitted(scorers=FITTED_HEADS, out=tmp_path / "run", heads=heads)
+    model, x = tower()
+    with torch.no_grad():
+        attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Tower")
+    labels = ["cosine", "additive_3", "dot_ssmax"]
+    data: dict[str, Any] = {"capture": str(tmp_path / "seen.safetensors"), "layers": [1]} | (
+        {"heads": heads} if heads else {}
+    )
+    entries = [{"fitted": str(tmp_path / "run"), "label": label} for label in labels]
+    whole = attncli.run({"data": data, "scorers": entries})
+    variance = attncli.run({"study": "variance", "data": data, "scorers": entries})
+    saturation = attncli.run({"study": "saturation", "data": data, "scorers": entries})
+    assert len(variance.records) == len(saturation.records) == len(labels) * (len(heads) if heads else 4)
+    for spread, peak in zip(variance.records, saturation.records, strict=True):
+        layer, label = spread["layer"], spread["label"]
+        position = sorted(heads).index(spread["head"]) if heads else spread["head"]
+        valid = whole.inputs[f"{layer}/valid"].expand(2, -1, -1, -1)[:, 0]
+        scores, weights = (
+            whole.tensors[f"{layer}/{label}/{stage}"][:, position].double() for stage in ("scores", "weights")
+        )
+        assert spread["variance"] == pytest.approx(float(scores[valid].var()), rel=1e-5)
+        rows = weights[valid.sum(-1) >= 2]
+        assert peak["max_weight"] == pytest.approx(float(rows.amax(-1).mean()), rel=1e-5), (layer, label)
+        shares = rows / rows.sum(-1, keepdim=True)
+        assert peak["effective_keys"] == pytest.approx(float(torch.special.entr(shares).sum(-1).exp().mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation", "doctor", "attention"])
+def test_scorers_fitted_to_another_model_are_refused(run: Run, study: str, tmp_path: Path) -> None:
+    model, x = tower()
+    with torch.no_grad():
+        attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Other")
+    config = {"study": study, "data": {"capture": str(tmp_path / "seen.safetensors")}}
+    with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
+        attncli.run({**config, "scorers": [run.entry("cosine")]})
