@@ -24,7 +24,7 @@ LAYERS = (
     {"modes", "numbers", "rounding", "stopping", "textbook"},
     {"masks"},
     {"attention", "results", "threads"},
-    {"scorers", "normalizers"},
+    {"metrics", "scorers", "normalizers"},
     {"pooling"},
     {"config", "models"},
     {"guarding", "inputs", "show"},

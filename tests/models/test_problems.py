@@ -34,6 +34,14 @@ def squared() -> Tensor:
     return (QUERIES @ KEYS.mT).abs().softmax(-1) @ VALUES
 
 
+def bias_first(after: float = 0.0) -> Tensor:
+    """Add a bias, then apply a softcap of 5, and mask; perhaps add another bias."""
+    n, m = QUERIES.shape[-2], KEYS.shape[-2]
+    scores = QUERIES @ KEYS.mT / QUERIES.shape[-1] ** 0.5 + 3 * normal(n, m)
+    scores = 5 * torch.tanh(scores / 5) + after * normal(n, m)
+    return scores.masked_fill(torch.ones(n, m, dtype=torch.bool).triu(1), -torch.inf).softmax(-1) @ VALUES
+
+
 def swallowed(bias: float) -> Tensor:
     """Rounding by a very large bias must not hide wrong scores."""
     scores = (QUERIES @ KEYS.mT).square() - bias + torch.full((1, 1, 1, KEYS.shape[-2]), bias)
@@ -53,6 +61,8 @@ CASES: dict[str, tuple[Callable[[], Tensor], str]] = {
     "weights without values": (lambda: (QUERIES @ KEYS.mT).softmax(-1), "whose weights no product takes"),
     "scores that are changed by pair": (multiplied, "re-scored, its output differs"),
     "scores that are changed": (squared, "re-scored, its output differs"),
+    "a bias before the softcap": (bias_first, "the bias is added before the softcap; experiments add it after"),
+    "biases before and after the softcap": (lambda: bias_first(1.0), "re-scored, its output differs"),
     "a large bias": (lambda: swallowed(1e6), "re-scored, its output differs"),
     "a larger bias": (lambda: swallowed(1e9), "re-scored, its output differs"),
     "an output of NaN": (lambda: fused(VALUES * math.nan), "its output has no finite number to compare"),

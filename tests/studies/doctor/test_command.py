@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -266,3 +267,101 @@ def test_wrong_models_are_one_line_and_nothing_is_written(arguments: list[str], 
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert list(Path().iterdir()) == []
+
+
+PADS = [["a", "b", "c", "d", "e", "f"], ["<eot>", "<eot>", "<eot>", "a", "b", "c"]]
+BATCH = {side: {"shape": [2, 2, 6, 4]} for side in ("queries", "keys", "values")}
+
+
+def padded_rows(names: list[list[str]], **keys: Any) -> list[dict[str, Any]]:
+    config = {"study": "doctor", "data": BATCH, "scorers": ["scaled_dot"], "tokens": {"keys": names}, **keys}
+    return [row for row in package.run(config).records if row["check"] == "padding"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("<eot>", "fault"), ("</s>", "fault"), ("[X]", "fault"), ("ha", "remark"), ("[PAD]", "fault")]
+)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_tokens_that_repeat_at_an_end_are_padding(side: str, name: str, kind: str) -> None:
+    names = [[name if token == "<eot>" else token for token in text] for text in PADS]
+    names = names if side == "left" else [text[::-1] for text in names]
+    rows = padded_rows(names)
+    assert [(row["head"], row["kind"]) for row in rows] == [(0, kind), (1, kind)]
+    assert all(row["about"].startswith("Text 1, keys " + ("0 to 2" if side == "left" else "3 to 5")) for row in rows)
+    tensors = package.run({"data": BATCH, "scorers": ["scaled_dot"]}).tensors["scaled_dot/weights"]
+    pads = slice(0, 3) if side == "left" else slice(3, 6)
+    real = slice(3, 6) if side == "left" else slice(0, 3)
+    for row in rows:
+        on_padding = float(tensors[1, row["head"], real, pads].sum())
+        queries = 3 if kind == "remark" and name == "ha" else 3
+        assert row["value"] == pytest.approx(on_padding / (6 + queries), rel=1e-5), "of the queries that are no padding"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [["ha"] * 6, PADS[0]],  # a whole text
+        [["<s>", "<s>", "a", "b", "c", "d"], ["<s>", "<s>", "e", "f", "g", "h"]],  # at this end of all texts
+        [["<s>", "a", "b", "c", "d", "e"], PADS[0]],  # once
+        [["a", "<x>", "<x>", "b", "c", "d"], PADS[0]],  # inside
+    ],
+)
+def test_tokens_that_are_no_padding(names: list[list[str]]) -> None:
+    assert padded_rows(names) == []
+
+
+def test_a_left_padded_capture_without_names_of_padding(tmp_path: Path) -> None:
+    """Queries of padding see no key, and no query sees their keys: they are no dead queries."""
+    model, inputs = of_transformers("llama", "sdpa")
+    with torch.no_grad():
+        seen = package.capture(model, **inputs)
+    for tokens in (None, [[f"t{index}" for index in range(12)]] * 2):
+        package.save(seen, "seen.safetensors", tokens=tokens)
+        result = good("doctor", "seen.safetensors", "--fail", "--no-plots", "--out", "out", "--overwrite")
+        assert "dead_query" not in result.stdout
+    config = {"study": "doctor", "data": {"capture": "seen.safetensors"}}
+    rows = package.run(config).heads
+    assert {row["dead_query"] for row in rows} == {0}
+
+
+def test_a_text_of_which_no_query_sees_a_key_is_dead() -> None:
+    result = package.run({"study": "doctor", "data": {**BATCH, "valid_lens": [6, 0]}, "scorers": ["dot"]})
+    assert [(row["check"], row["value"]) for row in result.records if row["check"] == "dead_query"] == [
+        ("dead_query", 6)
+    ]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
+    """The other batch element is judged as without them."""
+    keys = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0))
+    keys[1, 3, 2] = bad
+    shape = {"shape": [2, 9, 4]}
+    config = {"study": "doctor", "scorers": ["scaled_dot"]}
+    data = {"queries": shape, "values": shape}
+    with pytest.warns(UserWarning, match=f"keys\\[1, 3\\]: {'NaN' if bad != bad else bad}"):
+        result = package.run({**config, "data": {**data, "keys": keys.tolist()}})
+    (row,) = [row for row in result.records if row["check"] == "overflow"]
+    if bad != bad:
+        assert row["about"] == "Scores are NaN: keys[1, 3]: NaN."
+    assert result.heads[0]["uniform"] is not None
+    whole = package.run({"data": {**data, "keys": keys[:1].tolist()}, "scorers": ["scaled_dot"]})
+    assert whole.records[0]["entropy"] == pytest.approx(result.heads[0]["uniform"] * np.log(9), rel=1e-5)
+
+
+@pytest.mark.parametrize("pads", [0, 2, 4])
+def test_the_first_key_is_the_first_that_is_seen(pads: int) -> None:
+    """`attention` averages over all queries with a key, `doctor` over those that see three."""
+    torch.manual_seed(0)
+    model, _ = of_transformers("llama", "sdpa")
+    tokens = torch.cat([torch.zeros(1, pads, dtype=torch.long), torch.randint(5, 90, (1, 11))], -1)
+    positions = (torch.arange(11 + pads) - pads).clamp(min=0)[None]
+    with torch.no_grad():
+        seen = package.capture(model, input_ids=tokens, attention_mask=(tokens > 0).long(), position_ids=positions)
+    package.save(seen, "seen.safetensors")
+    data = {"data": {"capture": "seen.safetensors"}}
+    result, checked = package.run({**data, "save": ["weights"]}), package.run({"study": "doctor", **data})
+    for row, judged in zip(result.heads, checked.heads, strict=True):
+        weights = result.tensors[f"{row['layer']}/model/weights"][0, row["head"], pads:]
+        assert row["first_key"] == pytest.approx(float(weights[:, pads].mean()), rel=1e-5)
+        assert judged["first_key"] == pytest.approx(float(weights[2:, pads].mean()), rel=1e-5)
