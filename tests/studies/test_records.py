@@ -188,7 +188,7 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}], progress=progress)
     assert progress.notes == ["warning: keys[0, 0]: NaN"]
     assert [finding.text for finding in result.findings] == [
-        "keys[0, 0]: NaN; its queries are left out of the figures."
+        "keys[0, 0]: NaN; queries whose weights are not finite are left out of the figures."
     ]
     assert {result.records[0][column.key] for column in FIGURES} == {None, 0}, "no query is left"
     assert list(result.comparisons[0].values())[2:] == [None] * 5

@@ -248,7 +248,10 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             head_comparisons += [names | row for row in Groups(empty, inputs.heads).of_pair(weights, outputs)]
         lessons, even = _lessons(inputs, stages)
         findings += [
-            *(Finding(f"{fault}; its queries are left out of the figures.") for fault in inputs.faults),
+            *(
+                Finding(f"{fault}; queries whose weights are not finite are left out of the figures.")
+                for fault in inputs.faults
+            ),
             *(signed_weights(run.label) for run in runs if bool((run.rows.is_signed & ~run.empty).any())),
             *findings_of(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
