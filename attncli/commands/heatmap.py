@@ -90,6 +90,7 @@ def heatmap(
         check_file(out, overwrite)
     notes: list[str] = []
     drawn = load_source(source, stage, layer, overrides, tensors or [], quiet)
+    notes += drawn.notes
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})
         indices = None if batches or heads else drawn.heads_drawn(scorers, look.minus, notes.append)

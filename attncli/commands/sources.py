@@ -26,6 +26,9 @@ from attncli.numbers import several
 from attncli.results import STAGES, Matrices, Result, SweepResult
 from attncli.stopping import Interrupted, signals
 
+SUM = 0.01  # weights whose sums differ from 1 by more are no softmax, also not in 16 bits
+NEARLY = 0.2  # largest difference of nearly uniform weights from 1/m, relative to it
+
 
 @dataclass(frozen=True)
 class Drawable:
@@ -33,6 +36,7 @@ class Drawable:
 
     `name` is the name of the picture's file, and `look` has the keys under `figure` of a config or run. `result` is the
     result of the config or run, None for a tensor file. `layer` is the name of the drawn layer of a model, if any.
+    `notes` are remarks on the numbers.
     """
 
     matrices: Matrices
@@ -40,6 +44,7 @@ class Drawable:
     look: Mapping[str, Any] = field(default_factory=dict)
     result: Result | None = None
     layer: str | None = None
+    notes: Sequence[str] = ()
 
     def heads_drawn(
         self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
@@ -89,7 +94,7 @@ def load_source(
         if not from_config and not is_folder:
             matrices = _from_file(source, stage, tensors)
             _refuse_layer(layer)
-            return Drawable(matrices, source.stem)
+            return Drawable(matrices, source.stem, notes=_about_rows(matrices))
         if from_config:
             overrides = [*(_of_model(source, layer, overrides) if is_capture else []), *overrides]
             result, look = _result_of_config(source, overrides, quiet)
@@ -206,6 +211,21 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
     chosen = {name: _matrix(name, stored, path) for name in names}
     weights = all(bool(((tensor >= 0) & (tensor <= 1)).all()) for tensor in chosen.values())
     return Matrices(stage or ("weights" if weights else "scores"), chosen)
+
+
+def _about_rows(matrices: Matrices) -> list[str]:
+    """Return a note on weights of a file whose rows are nearly uniform, as by a softmax of weights."""
+    stacks = matrices.tensors.items() if matrices.stage == "weights" else ()
+    flat = [name for name, weights in stacks if _is_nearly_uniform(weights.double())]
+    names = "" if len(flat) == len(matrices.tensors) else f" of {listed(flat)}"
+    return [f"rows{names} are nearly uniform, within 20 % of 1/m: was softmax applied twice?"] if flat else []
+
+
+def _is_nearly_uniform(weights: Tensor) -> bool:
+    """Whether each row of several weights sums to 1, and each weight is within 20 % of the uniform one."""
+    uniform = 1 / weights.shape[-1]
+    sums_to_one = bool(((weights.sum(-1) - 1).abs() <= SUM).all())
+    return uniform < 1 and sums_to_one and bool(((weights - uniform).abs() <= NEARLY * uniform).all())
 
 
 def _matrix(name: str, stored: dict[str, Tensor], path: Path) -> Tensor:

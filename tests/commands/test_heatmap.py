@@ -50,7 +50,7 @@ def titles(path: Path, *labels: str) -> list[str]:
 def test_without_a_source_the_d2l_example_of_both_scorers(folder: Path) -> None:
     result = heatmap("--out", "d2l.svg")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "d2l.svg\n", "")
-    labels = ["additive", "scaled_dot", "batch 0", "batch 1", "weight"]
+    labels = ["additive", "scaled_dot", "Batch elements", "Keys", "weight", "0.50"]
     assert titles(folder / "d2l.svg", *labels) == labels
     assert (folder / "d2l.svg").read_text(encoding="utf-8").count(">additive</text>") == 1
 
@@ -117,8 +117,23 @@ def test_looks_of_a_config_are_those_of_its_pictures_and_flags_win(folder: Path)
         assert heatmap(*arguments, "--out", f"{name}.png").exit_code == 0
         assert (folder / f"{name}.png").read_bytes() == (run / "heatmaps.png").read_bytes(), name
     assert heatmap(str(run), "--colours", "log", "--minus", "additive", "--out", "other.svg").exit_code == 0
-    words = ["attention weight, dot − additive", "weight difference, logarithm", "batch 1", "b", "e"]
+    words = ["attention weight, dot − additive", "weight difference (colours by logarithm)", "batch 1", "b", "e"]
     assert titles(folder / "other.svg", *words) == words[:-1]
+
+
+@pytest.mark.parametrize(
+    ("logits", "times", "is_noted"), [((1.0, 0.0, 0.5), 2, True), ((2.0, 0.0, 0.5), 1, False), ((0.0,) * 3, 1, True)]
+)
+def test_weights_of_a_file_that_went_through_softmax_twice_are_noted(
+    folder: Path, logits: tuple[float, ...], times: int, is_noted: bool
+) -> None:
+    weights = torch.tensor([logits, logits[::-1]]) / 2
+    for _ in range(times):
+        weights = weights.softmax(-1)
+    numpy.save("weights.npy", weights.numpy())
+    result = heatmap("weights.npy", "--out", "twice.png")
+    assert (result.exit_code, (folder / "twice.png").exists()) == (0, True)
+    assert ("rows are nearly uniform" in result.stdout + result.stderr) == is_noted
 
 
 @pytest.mark.slow

@@ -353,24 +353,32 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
     shown = {axes.get_title().replace("\n", " "): axes.images[0] for axes in figure.axes if axes.images}
     changes = [image for title, image in shown.items() if title.startswith("Change")]
     assert (len(shown), len(changes)) == (7, 3)
+    for title, label in zip(filter(lambda title: "mean" in title, shown), ("dot", "cosine", "flat"), strict=True):
+        differences = [
+            row["output_difference"] for row in result.head_comparisons if (row["a"], row["b"]) == ("model", label)
+        ]
+        assert (
+            title == f"Change of the output: {label} in place of model, mean {sum(differences) / len(differences):.2g}"
+        )
     (scale,) = {(type(image.norm), *image.get_clim()) for image in changes}
     batches = dict[tuple[Any, ...], list[float]]()
     for row in result.head_comparisons:
         if row["a"] == "model":
             batches.setdefault((row["b"], row["layer"], row["head"]), []).append(row["output_difference"])
     means = [sum(each) / len(each) for each in batches.values()]
-    assert scale[2] == pytest.approx(max(means))
+    assert scale[2] == pytest.approx(min(max(means), 1.0))
     for image in shown.values():
         cells: Any = image.get_array()
         low, high = image.get_clim()
         assert low == 0
-        assert cells.max() <= high * (1 + 1e-6)
+        assert cells.max() <= high * (1 + 1e-6) or image.colorbar.extend == "max"
     is_root = sum(mean < 0.05 * max(means) for mean in means) > len(means) / 2
     assert scale[0] is (PowerNorm if is_root else Normalize)
     for image in changes:
         bar: Any = image.colorbar
         words = f"{bar.ax.get_xlabel()}{bar.ax.get_ylabel()}".replace("\n", " ")
-        assert (bar.extend, words) == ("neither", "output difference" + ", square root" * is_root)
+        extend = "max" if max(means) > 1 else "neither"
+        assert (bar.extend, words) == (extend, "output difference" + " (colours by square root)" * is_root)
 
 
 def test_chosen_layers_are_in_the_order_of_the_config(tmp_path: Path) -> None:

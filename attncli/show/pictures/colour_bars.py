@@ -45,7 +45,7 @@ def draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], panel: Size) 
     width, below_panels = min(BAR * sheet.unit, length / 8), list[tuple[Axes, list[Axes]]]()
     for group in groups:
         scale = group[0].scale
-        label = figure.translation(scale.label(group[0].panel.shown_quantity))
+        label = scale.label(group[0].panel.shown_quantity, figure.translation)
         bar = figure.colorbar(
             group[0].axes.images[0],
             ax=[tile.axes for tile in group],

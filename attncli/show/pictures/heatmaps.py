@@ -232,7 +232,10 @@ def _tiles(content: Heatmap, look: HeatmapLook, axes: Sequence[Axes], size: Size
     for group, panel_cells in zip(groups, cells, strict=True):
         by_group[group].append(panel_cells.compressed())
     options: dict[str, Any] = {"is_difference": content.is_difference, "kind": look.colours, "high": look.vmax}
-    scales = {group: colour_scale(values, content.stage, **options) for group, values in by_group.items()}
+    limits = {group: panel.limit for group, panel in zip(groups, content.panels, strict=True)}
+    scales = {
+        group: colour_scale(values, content.stage, limit=limits[group], **options) for group, values in by_group.items()
+    }
     return [
         DrawnPanel(*parts, scales[parts[-1]]) for parts in zip(axes, content.panels, cells, blocks, groups, strict=True)
     ]

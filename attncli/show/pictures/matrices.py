@@ -14,7 +14,7 @@ from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, 
 from attncli.models.call import four_axes
 from attncli.results import Matrices, Names, Row
 from attncli.show.pictures.figures import Note
-from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, difference_of
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, Limit, difference_of
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -25,7 +25,8 @@ BAND_CELLS = 2**21  # cells averaged at a time, which bounds the memory used
 class Panel:
     """A matrix (n, m), its mask `valid` (n, m), True = may attend, and the tokens or indices of queries and keys.
 
-    If `minus`, another matrix (n, m), is given, the panel shows `values` - `minus`. `quantity` labels the colour bar.
+    If `minus`, another matrix (n, m), is given, the panel shows `values` - `minus`. `quantity` labels the colour bar,
+    and `limit` is its rule for the end of the colours, if any.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Panel:
     keys: tuple[str, ...] | range
     minus: Tensor | None = None
     quantity: str = ""
+    limit: Limit | None = None
 
     @property
     def shown_quantity(self) -> str:
@@ -45,7 +47,13 @@ class Panel:
 
 
 def panel_of_heads(
-    label: str, row_name: str, records: Sequence[Row], key: str, layers: Mapping[str, int], quantity: str
+    label: str,
+    row_name: str,
+    records: Sequence[Row],
+    key: str,
+    layers: Mapping[str, int],
+    quantity: str,
+    limit: Limit | None = None,
 ) -> Panel:
     """Return a panel with a row for each layer and a column for each head of the records.
 
@@ -59,7 +67,7 @@ def panel_of_heads(
             cell = names.index(row["layer"]), heads.index(row["head"])
             values[cell], known[cell] = row[key], True
     sides = tuple(str(layers[name]) for name in names), tuple(map(str, heads))
-    return Panel(label, row_name, (0, 0), values, known, *sides, quantity=quantity)
+    return Panel(label, row_name, (0, 0), values, known, *sides, quantity=quantity, limit=limit)
 
 
 def select(

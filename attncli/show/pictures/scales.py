@@ -6,7 +6,7 @@ them lie below 5 % of the largest. Scores, differences and values of both signs 
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +17,10 @@ from matplotlib.ticker import MaxNLocator
 Numbers = np.ndarray[Any, Any]
 Kind = Literal["linear", "root", "log"]
 Extend = Literal["neither", "min", "max", "both"]
-WORDS = {"linear": "", "root": ", square root", "log": ", logarithm"}
+Limit = Literal["bits", "change"]
+BITS: Limit = "bits"
+CHANGE: Limit = "change"
+WORDS = {"linear": "", "root": "colours by square root", "log": "colours by logarithm"}
 WEIGHTS = {"weights": "weight", "dropped": "weight after dropout"}  # stages of attention, and their quantities
 SCORES = {"scores": "score", "capped": "score after softcap", "biased": "score with its bias"}
 QUANTITIES = {**SCORES, **WEIGHTS}
@@ -28,6 +31,8 @@ SHORTEST, LONGEST = 10.0, 1e6  # ratio of the ends of logarithmic colours
 SIGNED_DECADES = 1e3  # ratio of the end of signed logarithmic colours to their linear part
 SPAN = 100.0  # ratio of values that makes an axis logarithmic
 NEXT_TICK = 0.12  # least distance of a number from the ends of a colour bar, relative to its length
+SMALL_BITS = 0.1  # colours of divergences end at 1 bit, or here if all are smaller
+LARGEST_CHANGE = 1.0  # colours of relative changes end here at most
 ROUNDING = 1e-5  # share of the range; values this close to the ends count as within
 
 
@@ -40,7 +45,8 @@ def difference_of(quantity: str) -> str:
 class ColourScale:
     """A scale from values to colours; `extend` names the ends of the colour bar with values beyond them.
 
-    If `is_diverging`, the colours are a diverging map, with 0 in the middle.
+    If `is_diverging`, the colours are a diverging map, with 0 in the middle. `limits` names the ends in the label of
+    the bar, where they follow from a rule and not from the values.
     """
 
     kind: Kind
@@ -48,6 +54,7 @@ class ColourScale:
     high: float
     is_diverging: bool = False
     extend: Extend = "neither"
+    limits: str = ""
 
     @property
     def norm(self) -> Normalize:
@@ -75,9 +82,13 @@ class ColourScale:
         inside = (round_numbers > self.low) & (round_numbers < self.high) & apart
         return sorted([*ends, *round_numbers[inside].tolist()])
 
-    def label(self, quantity: str) -> str:
-        """Return the label of the colour bar: the quantity and, unless it is linear, the scale."""
-        return f"{quantity}{WORDS[self.kind]}"
+    def label(self, quantity: str, translation: Callable[[str], str] = str) -> str:
+        """Return the label of the colour bar: the quantity, with the scale in brackets unless it is plain."""
+        text = translation(quantity)
+        words = ", ".join(translation(word) for word in (self.limits, WORDS[self.kind]) if word)
+        if not words:
+            return text
+        return f"{text[:-1]}, {words})" if text.endswith(")") else f"{text} ({words})"
 
     def clip(self, values: Numbers) -> Numbers:
         """Return the values clipped to just beyond the ends, since a logarithm of 0 is not finite."""
@@ -92,6 +103,7 @@ def colour_scale(
     is_difference: bool = False,
     kind: Kind | None = None,
     high: float | None = None,
+    limit: Limit | None = None,
 ) -> ColourScale:
     """Return the colour scale of the unmasked values of one panel or of several.
 
@@ -103,6 +115,8 @@ def colour_scale(
         is_difference: values are differences, which are diverging.
         kind: the kind of scale. By default diverging colours are linear, and others linear or by the square root.
         high: the end of the colours.
+        limit: `bits` for divergences, whose colours end at 1, or at 0.1 if all are smaller; `change` for relative
+            changes, whose colours end at 1 at most.
     """
     known = np.concatenate([np.ravel(numbers) for numbers in values])
     known = known[~np.isnan(known)].astype(np.float64)
@@ -111,7 +125,12 @@ def colour_scale(
     if stage in SCORES or is_difference or least < 0:
         top = high or max(-least, most) or 1.0
         return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), known)
-    top = high or most or 1.0
+    limits, top = "", high or most or 1.0
+    if limit == "bits" and high is None:
+        top = SMALL_BITS if most < SMALL_BITS else 1.0
+        limits = f"0 to {top:g}"
+    elif limit == "change" and high is None:
+        top = min(top, LARGEST_CHANGE)
     if kind is None:
         is_pale = finite.size > 0 and float((finite < PALE * most).mean()) > HALF
         kind = "root" if is_pale else "linear"
@@ -120,7 +139,7 @@ def colour_scale(
         positive = finite[finite > 0]
         start = float(np.quantile(positive, FEW, method="inverted_cdf")) if positive.size else 0.0
         low = min(max(start, top / LONGEST), top / SHORTEST)
-    return _extended(ColourScale(kind, low, top), known)
+    return _extended(ColourScale(kind, low, top, limits=limits), known)
 
 
 def _extended(scale: ColourScale, values: Numbers) -> ColourScale:

@@ -11,9 +11,10 @@ WORD = re.compile(r"[^\W\d_]+")
 WORDS = frozenset(
     WORD.findall("""
     a accuracy Adam after all All and are Associative at attention backward bands bars Batch batch before beyond bias
-    bits call cells chance change correlation cut d degrees density deviation difference Difference divergence dot
-    dotted dropout each elements embeddings entries entropy equal error far fault file fitted for forward freedom from
-    fused gpt head Heads heads held hidden in incomplete inputs inside interrupted intervals is its Jacobian JS Keys
+    bits by call cells chance change colours correlation cut d degrees density deviation difference Difference
+    divergence dot dotted dropout each elements embeddings entries entropy equal error far fault file fitted for forward
+    freedom from fused gpt head Heads heads held hidden in incomplete inputs inside interrupted intervals is its
+    Jacobian JS Keys
     keys KL L large largest layer Layers layers learning level lines ln logarithm lower m masked mean means median
     memory model most NaN nats no norm normal of off on one One only other out output outputs over pairs peak per pixel
     quartile quartiles Queries queries query rademacher range rate recall relative results root rows runs s samples

@@ -8,10 +8,13 @@ import torch
 
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
+from attncli.numbers import number
 from attncli.results import Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture, ignore_note
 from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_figure
 from attncli.show.pictures.matrices import Heatmap, Panel, select, zoom
+from attncli.show.pictures.scales import BITS, CHANGE
+from attncli.studies.attention.columns import OUTPUT_DIFFERENCE
 from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_heads
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
@@ -74,8 +77,10 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     panels = list[Panel]()
     for title, (quantity, grid) in grids(result).items():
         values = torch.tensor(grid, dtype=torch.float64)
-        names = layers, _names(heads)
-        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), *names, quantity=quantity))
+        names, limit = (layers, _names(heads)), CHANGE if quantity == OUTPUT_DIFFERENCE.name else None
+        if limit:
+            title = f"{title}, mean {number(float(values.nanmean()), 2)}"
+        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), *names, quantity=quantity, limit=limit))
     title, sides = "Layers and heads of a model", ("Layers", "Heads")
     return draw_heatmap(Heatmap(panels, title, sides=sides, name="layers"), look, note)
 
@@ -106,7 +111,7 @@ def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:
         note(f"heads: {len(pairs)} pairs of scorers are too many; each scorer is compared with {printable(first)}")
         pairs = [pair for pair in pairs if pair[0] == first]
     panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], distance) for pair in pairs]
-    return draw_heatmap(Heatmap(panels, distance.title, sides=("Batch", "Heads"), name="heads"), look, note)
+    return draw_heatmap(Heatmap(panels, distance.title, sides=("Batch elements", "Heads"), name="heads"), look, note)
 
 
 def _panel(pair: tuple[str, str], rows: Sequence[Row], distance: Distance) -> Panel:
@@ -116,7 +121,8 @@ def _panel(pair: tuple[str, str], rows: Sequence[Row], distance: Distance) -> Pa
     values = torch.tensor(figures, dtype=torch.float64).reshape(len(batches), len(heads))
     queries, keys = (_names(indices) for indices in (batches, heads))
     label = " and ".join(map(printable, pair))
-    return Panel(label, "", (0, 0), values, ~values.isnan(), queries, keys, quantity=distance.quantity)
+    limit = BITS if distance is OF_WEIGHTS else CHANGE
+    return Panel(label, "", (0, 0), values, ~values.isnan(), queries, keys, quantity=distance.quantity, limit=limit)
 
 
 def _names(indices: Sequence[int]) -> tuple[str, ...] | range:

@@ -15,7 +15,7 @@ from attncli.models.call import AttentionCall
 from attncli.numbers import finite, number, several
 from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
-from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, index_of, largest_first
+from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, distance_of, index_of, largest_first
 from attncli.studies.attention.parts import PreparedAttention
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
@@ -136,12 +136,15 @@ def means(heads: Sequence[Row], changes: Mapping[str, Sequence[Row]]) -> list[Ro
 
 
 def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
-    """Return the heads, sorted by how much another scorer changes the first scorer's output, the largest change first.
+    """Return the heads, sorted by how much another scorer changes the first scorer's weights, the largest change first.
 
-    Each item is (layer, (batch element, head), label), where `label` names the scorer that changes the head most.
+    Changes of weights are divergences. Relative changes of outputs, which are large where an output is small, count
+    only where all weights are equal. Each item is (layer, (batch element, head), label), where `label` names the
+    scorer that changes the head most.
     """
     changed = dict[tuple[str, HeadIndex], str]()
-    for row in changes_of(result):
+    rows = changes_of(result)
+    for row in largest_first(rows, distance_of(rows) or OF_OUTPUTS):
         changed.setdefault((row["layer"], index_of(row)), row["b"])
     return [(layer, index, label) for (layer, index), label in changed.items()]
 

@@ -11,6 +11,7 @@ from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
 from attncli.show.pictures.matrices import Heatmap, Panel, panel_of_heads
 from attncli.show.pictures.panels import decades_axis, drawn, legend, name, panels
+from attncli.show.pictures.scales import CHANGE
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.fit.columns import BEFORE, KL, OUTPUT_L2, FitFacts
 from attncli.studies.fit.options import UNIFORM
@@ -28,11 +29,14 @@ def grids_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with panels (layers, heads) in a row for each label: unfitted, and fitted if it learns."""
     shown = [row for row in result.records if row["by"] == "head" and row["label"] not in (MODEL, UNIFORM)]
     column = KL if any(row["kl"] is not None for row in shown) else OUTPUT_L2
+    limit = CHANGE if column is OUTPUT_L2 else None
     groups, grids = by_label([row for row in shown if row[column.key] is not None]), list[Panel]()
     for label, rows in groups.items():
         stages = {"unfitted": column.key + BEFORE} | ({"fitted": column.key} if rows[0]["parameters"] else {})
         for stage, key in stages.items():
-            grids.append(panel_of_heads(stage, printable(label), rows, key, result.layers, column.name_with_unit))
+            grids.append(
+                panel_of_heads(stage, printable(label), rows, key, result.layers, column.name_with_unit, limit)
+            )
     scorers = printable(next(iter(groups))) if len(groups) == 1 else "scorers"
     title = f"{FitFacts.of(result).model}: {scorers} fitted to its heads"
     return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit"), look, note)

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from statistics import fmean
 
 from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Look
 from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
-from attncli.numbers import several
+from attncli.numbers import finite, number, several
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
-from attncli.show.pictures.matrices import Heatmap, panel_of_heads
+from attncli.show.pictures.matrices import Heatmap, Panel, panel_of_heads
 from attncli.show.pictures.panels import drawn, legend, name, panels
+from attncli.show.pictures.scales import CHANGE
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.tables import TITLES
@@ -60,11 +62,12 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
 
 
 def heads_figure(result: Result, note: Note, look: Look) -> Picture:
-    """Return a picture with a panel (layers, heads) of the main metric for each entry, on one scale."""
+    """Return a picture with a panel (layers, heads) of the main metric for each entry, on one scale, with its mean."""
     column, layers = SwapFacts.of(result).main, result.layers
     by_head = by_label([row for row in result.records if row["by"] == "head" and row["label"] != MODEL])
-    grids = [
-        panel_of_heads(printable(label), "", rows, column.key, layers, column.name_with_unit)
-        for label, rows in by_head.items()
-    ]
+    limit, grids = CHANGE if column.key == "relative_l2" else None, list[Panel]()
+    for label, rows in by_head.items():
+        known = finite(row[column.key] for row in rows)
+        title = f"{printable(label)}, mean {number(fmean(known), 2)}" if known else printable(label)
+        grids.append(panel_of_heads(title, "", rows, column.key, layers, column.name_with_unit, limit))
     return draw_heatmap(Heatmap(grids, "One head at a time", sides=("Layers", "Heads"), name="heads"), look, note)

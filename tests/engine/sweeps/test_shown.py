@@ -159,7 +159,7 @@ def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(steep: fl
     assert (images[0].norm.vmin, images[0].norm.vmax) == (0, positive[-1])
     bar = figure.axes[-1]
     words = f"{bar.get_xlabel()}{bar.get_ylabel()}".replace("\n", " ")  # the bar lies or stands
-    assert words == "Jacobian median" + ", square root" * is_root
+    assert words == "Jacobian median" + " (colours by square root)" * is_root
 
 
 @pytest.mark.parametrize(("metric", "factor"), [("score_std", 1), ("score_std", 1000), ("entropy", 1000)])

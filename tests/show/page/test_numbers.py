@@ -253,7 +253,8 @@ def test_colours_are_those_of_the_scale_of_pictures(kind: Any) -> None:
     check_scale(values, own, other)
     for found, change in zip(differences, (weights - other, other - weights), strict=True):
         check_scale(found, minus, change)
-    words = {"": ", square root", "linear": "", "root": ", square root", "log": ", logarithm"}
+    root = " (colours by square root)"
+    words = {"": root, "linear": "", "root": root, "log": " (colours by logarithm)"}
     assert values["label"] == f"weight{words[kind]}"
     assert differences[0]["label"] == f"weight difference{words[kind] if kind else ''}"
 

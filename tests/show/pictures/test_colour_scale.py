@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import CenteredNorm, LogNorm, Normalize, PowerNorm
 
-from attncli.show.pictures.scales import Numbers, colour_scale, spans_decades
+from attncli.show.pictures.scales import Limit, Numbers, colour_scale, spans_decades
 
 NAN, INF = math.nan, math.inf
 
@@ -76,7 +76,7 @@ def test_more_than_half_below_a_twentieth_of_the_largest_make_a_square_root(coun
         assert isinstance(norm, PowerNorm)
         assert (norm.gamma, norm.vmin, norm.vmax) == (0.5, 0, 0.4)
         assert float(norm(0.09)) == pytest.approx((0.09 / 0.4) ** 0.5)
-        assert scale.label("weight") == "weight, square root"
+        assert scale.label("weight") == "weight (colours by square root)"
 
 
 def test_a_logarithm_is_drawn_only_if_asked_for() -> None:
@@ -84,7 +84,7 @@ def test_a_logarithm_is_drawn_only_if_asked_for() -> None:
     assert colour_scale([values]).kind == colour_scale([values], "weights").kind == "root"
     scale = colour_scale([values], "weights", kind="log")
     assert isinstance(scale.norm, LogNorm)
-    assert scale.label("weight") == "weight, logarithm"
+    assert scale.label("weight") == "weight (colours by logarithm)"
 
 
 def test_logarithmic_colours_cover_the_decades_of_nearly_all_values() -> None:
@@ -141,3 +141,25 @@ def test_colours_of_both_signs_are_symmetrical_and_their_ticks_have_the_values(k
     assert share is None or shares[1] == pytest.approx(share)
     assert [*shares] == pytest.approx([*(1 - shares[::-1])])
     assert [*np.asarray(norm.inverse(shares))] == pytest.approx([*values], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "limit", "high", "label", "extend"),
+    [
+        ([0.0, 0.007], "bits", 0.1, "JS divergence (bits, 0 to 0.1)", "neither"),
+        ([0.05, 0.0999], "bits", 0.1, "JS divergence (bits, 0 to 0.1)", "neither"),
+        ([0.05, 0.1], "bits", 1.0, "JS divergence (bits, 0 to 1)", "neither"),
+        ([0.3, 0.9], "bits", 1.0, "JS divergence (bits, 0 to 1)", "neither"),
+        ([0.0, 0.0, 0.9], "bits", 1.0, "JS divergence (bits, 0 to 1, colours by square root)", "neither"),
+        ([0.3, 0.77], "change", 0.77, "JS divergence (bits)", "neither"),
+        ([0.5, 0.77, 10.0], "change", 1.0, "JS divergence (bits)", "max"),
+        ([0.0], "change", 1.0, "JS divergence (bits)", "neither"),
+    ],
+)
+def test_ends_of_divergences_and_of_changes(
+    values: list[float], limit: Limit, high: float, label: str, extend: str
+) -> None:
+    scale = colour_scale(arrays(values), limit=limit)
+    assert (scale.low, scale.high, scale.extend) == (0.0, high, extend)
+    assert scale.label("JS divergence (bits)") == label
+    assert colour_scale(arrays(values), limit=limit, high=0.5).high == 0.5

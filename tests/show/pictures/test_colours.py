@@ -63,7 +63,7 @@ def test_causal_weights_of_many_keys_have_colours_by_the_square_root() -> None:
     valid = torch.ones(40, 40, dtype=torch.bool).tril()
     matrix = valid / valid.sum(-1, keepdim=True)
     figure = heatmap(matrix, valid=valid).figure
-    assert bar_labels(figure) == ["weight, square root"]
+    assert bar_labels(figure) == ["weight (colours by square root)"]
     check_colours(pixels(figure), matrix.sqrt(), "Reds", valid)
     check_texts(figure)
 
@@ -88,7 +88,7 @@ def test_one_scale_is_of_all_weights() -> None:
     sharp, flat = torch.eye(30), torch.full((30, 30), 1 / 30)
     figure = heatmap(sharp, flat).figure
     assert [axes.images[0].get_clim() for axes in panels(figure)] == [(0.0, 1.0)] * 2
-    assert bar_labels(figure) == ["weight, square root"]
+    assert bar_labels(figure) == ["weight (colours by square root)"]
     check_colours(pixels(figure, 1), flat.sqrt(), "Reds")
 
 
@@ -127,7 +127,7 @@ def test_roots_and_logarithms_by_hand(
     matrix: Tensor, stage: str, look: dict[str, Any], label: str, cmap: str, places: Callable[[Tensor], Tensor]
 ) -> None:
     figure = heatmap(matrix, stage=stage, look=HeatmapLook.model_validate({**look, "annotate": "no"})).figure
-    assert bar_labels(figure) == [f"{stage.removesuffix('s')}, {label}"]
+    assert bar_labels(figure) == [f"{stage.removesuffix('s')} (colours by {label})"]
     check_colours(pixels(figure), places(matrix), cmap)
     assert legend(figure) == []
 

@@ -96,7 +96,7 @@ def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
 def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int) -> None:
     """Even if the limits of all panels are equal."""
     figure = heatmap(torch.eye(3).expand(2, 3, 3), torch.eye(3).expand(2, 3, 3), look=HeatmapLook(scale=scale)).figure
-    assert bar_labels(figure) == ["weight, square root"] * count
+    assert bar_labels(figure) == ["weight (colours by square root)"] * count
     assert limits(figure) == [(0.0, 1.0)] * 4
 
 
