@@ -34,8 +34,8 @@ def normal(*shape: int) -> Array:
 
 def test_equal_heads_have_no_range(tmp_path: Path) -> None:
     q, k = (np.repeat(normal(1, 1, n, 8), 2, axis=1) for n in (5, 6))
-    assert " in each of 2 heads" in of_file(tmp_path, "variance", q, k)
-    assert of_file(tmp_path, "saturation", q, k).count(" in each of 2 heads") == 2
+    assert " (head 0 to head 1)" in of_file(tmp_path, "variance", q, k)
+    assert of_file(tmp_path, "saturation", q, k).count(" (head 0 to head 1)") == 2
 
 
 def test_the_only_head_with_numbers_is_named(tmp_path: Path) -> None:

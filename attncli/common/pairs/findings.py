@@ -1,5 +1,6 @@
 """Words for the findings of the studies of scores against d: how a metric changes over sizes or heads."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ from attncli.common.trends import trend
 from attncli.numbers import number
 from attncli.results import Row
 
+CHANCE = 1.5  # factor on 95 % margins: about three standard errors, since extremes are compared
 LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most this times its smallest
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 
@@ -15,20 +17,21 @@ POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a 
 def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Row]]:
     """Describe in words how the metric `key` changes over the rows; return this text and the rows that it mentions.
 
-    Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, where changes within the `margins` do not count,
-    `ranges from 2 (head 0) to 3 (head 4)` over heads, `is 2 in each of 4 heads`, and `1.2 at d = 8` for a single row.
+    Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, `ranges from 2 (head 0) to 3 (head 4)` over heads, and
+    `1.2 at d = 8` for a single row. `margins` are the half-widths of the 95 % intervals of the values, 0 by default.
     """
     if len(rows) == 1:
         of = "" if rows[0]["head"] is None else f" ({head_words(rows[0])})"
         return f"{number(rows[0][key])} at d = {rows[0]['d']}{of}", list(rows)
-    if over_sizes(rows):
-        words, named = trend([row[key] for row in rows], [f"d = {row['d']}" for row in rows], margins)
-        return words, [rows[index] for index in named]
-    ends = [pick(rows, key=lambda row: float(row[key])) for pick in (min, max)]
-    low, high = (number(row[key], 3) for row in ends)
-    if low == high:
-        return f"is {low} in each of {len(rows)} heads", ends
-    return f"ranges from {low} ({head_words(ends[0])}) to {high} ({head_words(ends[1])})", ends
+    values, is_over_sizes = [row[key] for row in rows], over_sizes(rows)
+    margins = [0.0] * len(rows) if margins is None or not is_over_sizes else margins
+    words, named = trend(
+        values,
+        [f"d = {row['d']}" if is_over_sizes else head_words(row) for row in rows],
+        lambda a, b: abs(values[a] - values[b]) > CHANCE * math.hypot(margins[a], margins[b]),
+        ordered=is_over_sizes,
+    )
+    return words, [rows[index] for index in named]
 
 
 def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:

@@ -4,12 +4,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
 from attncli.common.intervals import student_t
-from attncli.common.trends import FLAT, course
+from attncli.common.trends import trend
 from attncli.config.short_forms import option_paths
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.columns import (
@@ -20,17 +19,14 @@ from attncli.engine.sweeps.columns import (
     in_words,
     is_number,
     names_of,
-    shown,
 )
-from attncli.numbers import finite, number, several
+from attncli.numbers import finite, number
 from attncli.results import Finding, Row, SweepResult, by_label, in_sentence
 
 MOST_FAILURES = 3  # kinds of failures that are listed
-MOST_NAMED = 3  # values of an axis that are listed
 OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer
 ONE_NUMBER = "seed changes nothing: no number of these runs is random, and every seed has the same results."
 ERRORS = 3.0  # standard errors
-SMALL = 0.1  # a share of the range; steps back up to this do not hide the direction
 
 
 @dataclass(frozen=True)
@@ -45,13 +41,8 @@ class CurvePoint:
         """Return the mean over the seeds."""
         return fmean(self.by_seed.values())
 
-    @property
-    def text(self) -> str:
-        """Return the mean over the seeds as text."""
-        return number(self.mean, 3)
-
     def differs(self, other: "CurvePoint") -> bool:
-        """Whether the means differ, as text and by more than chance over the seeds explains.
+        """Whether the means differ by more than chance over the seeds explains.
 
         The difference is compared with its standard error for independent seeds, and for pairs of equal seeds.
         """
@@ -62,7 +53,7 @@ class CurvePoint:
             margins.append(_sure(len(pairs) - 1) * _error(pairs))
         if len(one) > 1 < len(two):
             margins.append(_sure(len(one) + len(two) - 2) * math.hypot(_error(one), _error(two)))
-        return self.text != other.text and abs(self.mean - other.mean) > min(margins, default=math.inf)
+        return abs(self.mean - other.mean) > min(margins, default=math.inf)
 
 
 def _sure(freedom: int) -> float:
@@ -79,7 +70,7 @@ Line = Sequence[CurvePoint]  # points that differ in one key alone
 
 
 def findings_of(result: SweepResult) -> list[Finding]:
-    """Return a sentence for each label, such as `dot: entropy falls from 2.30 to 0.11 as scale rises from 0.01 to 10.`
+    """Return a sentence for each label, such as `dot: entropy falls from 2.30 (scale = 0.01) to 0.11 (scale = 10).`
 
     Each swept key has a clause, for the values on the other axes where the metric changes most along the key. A sweep
     over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis. A
@@ -154,111 +145,29 @@ def _lines(
 
 def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     """Return how the metric changes along an axis where it changes most; None if there is nothing to compare."""
-    axes, together = axes_of(result), companions(result, name)
+    axes = axes_of(result)
     lines = {values: line for values, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}
     if not lines:
         return None
-    others = [other for other in axes if other != name]
-    values, line = max(lines.items(), key=lambda item: (not _is_constant(item[1]), _size(item[1])))
-    if others and _is_constant(line):
+
+    def size(values: tuple[Any, ...]) -> float:
+        means = [point.mean for point in lines[values]]
+        return max(means) - min(means)
+
+    values = max(lines, key=size)
+    line, where = lines[values], dict(zip([other for other in axes if other != name], values, strict=True))
+    if "layer" in where:
+        where["layer"] = list(axes["layer"]).index(where["layer"])
+    if where and len({number(point.mean, 3) for point in line}) == 1:
         return f"does not change with {name}"
-    if not all(is_number(point.row[name]) for point in line):
-        return _by_name(name, together, line) + _where(others, values, axes)
-    text = _by_number(name, line) + _as_it_rises(name, together, line) + _where(others, values, axes)
-    opposite = {there: other for there, other in lines.items() if _direction(other) * _direction(line) < 0}
-    if opposite:
-        there, other = max(opposite.items(), key=lambda item: _size(item[1]))
-        text += f", but {_by_number(name, other)}{_where(others, there, axes)}"
-    return text
-
-
-def _is_constant(line: Line) -> bool:
-    return len({point.text for point in line}) == 1
-
-
-def _size(line: Line) -> float:
-    low, high = _ends(line)
-    return high.mean - low.mean
-
-
-def _course(line: Line) -> list[int]:
-    return course([point.mean for point in line], lambda a, b: line[a].differs(line[b]))
-
-
-def _direction(line: Line) -> int:
-    """Return 1 for a line that rises throughout, -1 for a line that falls throughout, else 0."""
-    is_steady = len(_course(line)) == 2 and line[0].differs(line[-1])
-    return int(math.copysign(is_steady, line[-1].mean - line[0].mean))
-
-
-def _where(names: Sequence[str], coordinates: Sequence[Any], axes: Mapping[str, Sequence[Any]]) -> str:
-    """Return the values on the other axes in brackets; layers have their numbers."""
-    values = dict(zip(names, coordinates, strict=True))
-    if "layer" in values:
-        values["layer"] = list(axes["layer"]).index(values["layer"])
-    return f" ({in_words(values)})" if values else ""
-
-
-def _by_number(name: str, line: Line) -> str:
-    """Return the change along an axis of numbers: `rises from 1.00 to 3.00 at d = 64, then falls to 2.00`."""
-    path, first, last = _course(line), line[0], line[-1]
-    low, high = _ends(line)
-    is_flat = 0 < high.mean <= FLAT * low.mean
-    if _is_constant(line):
-        return f"stays at {low.text}"
-    if is_flat if len(path) > 2 else not first.differs(last):
-        return f"stays between {low.text} and {high.text}" if is_flat else _within_noise(low, high)
-    if len(path) > 3:
-        steps = [line[b].mean - line[a].mean for a, b in pairwise(path)]
-        sign = math.copysign(1.0, last.mean - first.mean)
-        if first.differs(last) and min(sign * step for step in steps) >= -SMALL * _size(line):
-            return f"on the whole {_verb(first, last)} from {first.text} to {last.text}"
-        return f"goes up and down between {low.text} and {high.text}"
-    turn = line[path[1]]
-    text = f"{_verb(first, turn)} from {first.text} to {turn.text}"
-    if turn is last:
-        return text
-    same = [shown(point.row[name]) for point in line if point.text == turn.text]
-    return (
-        f"{text} at {name} = {' to '.join(dict.fromkeys((same[0], same[-1])))}, then {_verb(turn, last)} to {last.text}"
+    names = [in_words({key: point.row[key] for key in (name, *companions(result, name))}) for point in line]
+    text, _ = trend(
+        [point.mean for point in line],
+        names,
+        lambda a, b: line[a].differs(line[b]),
+        ordered=all(is_number(point.row[name]) for point in line),
     )
-
-
-def _ends(line: Line) -> tuple[CurvePoint, CurvePoint]:
-    return min(line, key=lambda point: point.mean), max(line, key=lambda point: point.mean)
-
-
-def _verb(start: CurvePoint, end: CurvePoint) -> str:
-    return "rises" if end.mean > start.mean else "falls"
-
-
-def _by_name(name: str, together: Sequence[str], line: Line) -> str:
-    """Return the lowest and the highest values along an axis of names, with all names that have them."""
-    low, high = _ends(line)
-    if _is_constant(line):
-        return f"stays at {low.text} at every {name}"
-    if not high.differs(low):
-        return f"{_within_noise(low, high)} at every {name}"
-
-    def at(end: CurvePoint) -> str:
-        rows = [point.row for point in line if not point.differs(end)]
-        names = [in_words({key: row[key] for key in (name, *together)}) for row in rows]
-        named = " and ".join([names[0], *(text if together else text.removeprefix(f"{name} = ") for text in names[1:])])
-        return f"{end.text} at {named if len(names) <= MOST_NAMED else f'{len(names)} values of {name}'}"
-
-    return f"is lowest, {at(low)}, and highest, {at(high)}"
-
-
-def _within_noise(low: CurvePoint, high: CurvePoint) -> str:
-    seeds = max(len(point.by_seed) for point in (low, high))
-    return f"lies between {low.text} and {high.text}, within the noise of {several(seeds, 'seed')},"
-
-
-def _as_it_rises(name: str, together: Sequence[str], line: Line) -> str:
-    """Return the range of an axis of numbers, and of the keys that change with it."""
-    first, last = line[0].row, line[-1].row
-    more = "".join(f" with {key} from {shown(first[key])} to {shown(last[key])}" for key in together)
-    return f" as {name} rises from {shown(first[name])} to {shown(last[name])}{more}"
+    return text + (f" where {in_words(where)}" if where else "")
 
 
 def failures_of(points: Sequence[Mapping[str, Any]]) -> list[str]:
