@@ -126,7 +126,8 @@ def _print_summary(seen: "Capture") -> None:
     largest = max(record.error for record in good)
     count = f"{several(len(good), 'call')} of {several(len(rows), 'layer')}"
     count += f" of {kinds.cells[0]}" if is_one_class else ""
-    terminal.print(Text(f"\n{count}; re-scored, outputs differ by {largest:.1e} at most"))
+    differ = f"outputs differ by {largest:.1e} at most" if largest else "outputs are equal"
+    terminal.print(Text(f"\n{count}; re-scored, {differ}"))
     unlike = [(record.name, record.problem) for record in seen.records if record.problem is not None]
     for name, problem in [*unlike, *((call.layer, call.problem) for call in seen.missed)]:
         terminal.print(Text(f"not captured: {name}: {problem}"))

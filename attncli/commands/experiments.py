@@ -162,7 +162,7 @@ def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
     ]
     end.append(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
     if finished.picture is not None:
-        end.append(Text(f"open {shortest(finished.picture)}", no_wrap=True))
+        end.append(Text(str(shortest(finished.picture)), no_wrap=True))
     end += verdicts[-1:]
     most_lines = None if is_full else SCREEN
     for block in fit(lambda most: [*opening(result), *table(most=most)], end, console.width, most_lines):

@@ -151,7 +151,7 @@ def names_picture(path: Path) -> bool:
     return path.suffix.lower() in PICTURES
 
 
-def check_format(out: Path, flags: Mapping[str, Any]) -> None:
+def check_format(out: Path, flags: Mapping[Any, Any]) -> None:
     """Raise an InputError if --format, one of the `flags` of pictures by key, is not the ending of --out."""
     if "format" in flags and out.suffix.lower() != f".{flags['format']}":
         expected = f'expected the ending of --out, "{out}"'

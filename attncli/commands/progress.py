@@ -1,11 +1,13 @@
 """Print tables on stdout, and progress, notes and warnings on stderr."""
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.segment import Segment
 
 from attncli.commands.streams import discard, until_gone
 from attncli.errors import printable
@@ -15,11 +17,19 @@ from attncli.stopping import Progress, signals
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+TRAILING = re.compile(" +$", re.M)
 PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
 
 
 class Terminal(SafeConsole):
-    """A console whose output is discarded after its reader, such as `head`, or its terminal is gone."""
+    """A console whose output is discarded after its reader, such as `head`, or its terminal is gone.
+
+    In a pipe or a file no line ends in the spaces with which rich fills up lines.
+    """
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else TRAILING.sub("", text)
 
     def on_broken_pipe(self) -> None:
         discard(self.file)

@@ -37,7 +37,7 @@ def test_the_page_of_a_run_goes_into_its_folder_and_is_listed(folder: Path) -> N
 
 def test_a_run_with_report_has_the_page_that_the_command_makes(folder: Path) -> None:
     shown = good("run", "small.yaml", "--report", "--no-plots", "--out", "three")
-    assert shown.splitlines()[-1] == "open three/report.html"
+    assert shown.splitlines()[-1] == "three/report.html"
     files = json.loads((folder / "three/results.json").read_text())["files"]
     assert files == names_in(folder / "three")
     page = (folder / "three/report.html").read_text(encoding="utf-8")

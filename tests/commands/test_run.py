@@ -39,7 +39,7 @@ def test_the_main_picture_is_named_and_opened(here: Path, monkeypatch: pytest.Mo
     last = good("run", "own.yaml", "--out", "a", "--open").splitlines()[-1]
     good("run", "own.yaml", "--out", "b", "--no-plots", "--open", "--quiet")
     good("heatmap", "own.yaml", "--out", "c.png", "--open")
-    assert last == "open a/heatmaps.png"
+    assert last == "a/heatmaps.png"
     assert opened == ["a/heatmaps.png", "b", "c.png"]
 
 

@@ -56,6 +56,7 @@ def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.Mo
     Path("large.yaml").write_text(LARGE)
     lines = good(*COMMANDS[name], *plots).splitlines()
     assert len(lines) <= SCREEN
+    assert not any(line.endswith(" ") for line in lines), "no blanks at the end of lines in a pipe"
     wide = [line for line in lines if len(line.rstrip()) > width and not line.startswith("outputs/")]
     assert wide == [] or name == "init", "paths and commands are not folded"
     if COMMANDS[name][0] in ("variance", "saturation", "train", "swap", "fit", "doctor"):

@@ -53,7 +53,8 @@ def test_in_yaml_on_the_command_line_and_in_python() -> None:
     torch.testing.assert_close(short.tensors["t2r/weights"], whole.tensors["t2r/weights"], rtol=0, atol=0)
     result = attncli.run({**yaml.safe_load(path.read_text("utf-8")), "scorers": "t2r"})
     torch.testing.assert_close(result.tensors["t2r/weights"], whole.tensors["t2r/weights"], rtol=0, atol=0)
-    changed = attncli.run(path, **{"scorers[0].phi": "relu", "scorers[2]": "linear"})
+    keys: dict[str, Any] = {"scorers[0].phi": "relu", "scorers[2]": "linear"}
+    changed = attncli.run(path, **keys)
     assert [row["label"] for row in changed.records] == ["hedgehog", "linear_2", "linear"]
 
 

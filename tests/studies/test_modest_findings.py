@@ -1,5 +1,7 @@
 """Findings say no more than the numbers prove: inputs for which a usual sentence would be false or mislead."""
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import attncli
+from tests.margins import sampled
 
 Array = np.ndarray[Any, Any]
 PAIRS: dict[str, dict[str, Any]] = {
@@ -55,6 +58,25 @@ def test_the_moments_of_products_do_not_explain_normalised_queries_and_keys() ->
     assert texts("variance", ["dot"])[-1].startswith("Why: each product q_i k_i")
     assert not any(text.startswith("Why") for text in texts("variance", [{"scorer": "dot", "qk_norm": "rms"}]))
     assert "q . k has mean -d and" in texts("variance", ["dot"], rho=-1)[-1]
+
+
+def test_the_mean_drifts_where_products_have_one() -> None:
+    """With means of 0.5 the mean of q . k / sqrt(d) is 0.25 sqrt(d): 2, 4 and 8 at d = 64, 256 and 1024."""
+    scorers = ["scaled_dot", {"scorer": "scaled_dot", "scale": "1/d", "label": "over_d"}]
+    options = {"d": [64, 256, 1024], "samples": 4000}
+    drifting, kept, why = texts("variance", scorers, mean=0.5, **options)
+    means = re.search(r"; its mean drifts from (.+) \(d = 64\) to (.+) \(d = 1024\), theory 2 to 8", drifting)
+    assert means
+    error = math.sqrt(1.5 / 4000)
+    for mean, theory in zip(means.groups(), (2, 8), strict=True):
+        assert abs(float(mean) - theory) < sampled(5 * error, error)
+    assert "; its mean keeps to 0.25" in kept
+    assert why.endswith("So 1/sqrt(d) fits the variance and 1/d the mean: no scale fits both.")
+    assert not any("mean" in text for text in texts("variance", scorers, **options)[:-1])
+    drifting, kept, why = texts("variance", scorers, rho=0.5, **options)
+    assert drifting.endswith(", theory 4 to 16.")
+    assert "; its mean keeps to 0.5" in kept
+    assert why.endswith("no scale fits both.")
 
 
 def test_a_few_rows_prove_no_trend() -> None:

@@ -52,9 +52,13 @@ class Cells:
         """The width of the widest line, in cells of the terminal."""
         return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
 
-    def heights(self, width: int) -> list[int]:
-        """Return the numbers of lines of the heading and of each cell in a column of this width."""
-        return [_lines(text, width) for text in (self.heading, *self.cells)]
+    def heights(self, width: int, folds: bool) -> list[int]:
+        """Return the numbers of lines of the heading and of each cell in a column of this width.
+
+        If `folds`, cells are broken at underscores.
+        """
+        texts = [_folded(text, width) if folds else text for text in self.cells]
+        return [_lines(text, width) for text in (self.heading, *texts)]
 
     def folded(self, most: int) -> "Cells":
         """Return the column with the lines of its heading at most `most` cells wide."""
@@ -203,14 +207,14 @@ def pivot(
         yield Text(f"{printable(label)}: {text} in all rows")
 
 
-def _folded(label: str) -> str:
-    """Return a label on several lines if it is long, broken at underscores where possible."""
+def _folded(label: str, width: int = LONGEST_LABEL) -> str:
+    """Return a label on several lines if it is wider than this, broken after spaces and underscores where possible."""
     lines = [""]
-    for part in re.findall(r"[^_]*_*", label):
-        if lines[-1] and cell_len(lines[-1] + part) > LONGEST_LABEL:
+    for word in re.findall(r"[^_ ]*[_ ]*", label):
+        if lines[-1] and cell_len(lines[-1] + word.rstrip()) > width:
             lines.append("")
-        lines[-1] += part
-    return "\n".join(piece for line in lines for piece in chop_cells(line, LONGEST_LABEL))
+        lines[-1] += word
+    return "\n".join(piece for line in lines for piece in chop_cells(line.rstrip(), width))
 
 
 def _most_different(
@@ -235,8 +239,8 @@ def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iter
     columns = [column.folded(beside) for column in columns]
     room, size, gap = 0, len(columns), GAPS[0]
     widths = list[int]()
-    for gap in GAPS:
-        room = width - sum(min(name.width, NARROW_NAME) + gap for name in names) + gap
+    for most, gap in itertools.product((width, NARROW_NAME), GAPS):  # whole names, if the columns leave room
+        room = width - sum(min(name.width, most) + gap for name in names) + gap
         widths = [column.width + gap for column in columns]
         if sum(widths) <= room:
             break
@@ -270,7 +274,10 @@ class Block:
     @property
     def height(self) -> int:
         """The number of lines: of the heading, the rule below it, and the rows."""
-        heights = (column.heights(width) for column, width in zip(self.columns, self.widths, strict=True))
+        heights = (
+            column.heights(width, folds=index < self.names)
+            for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True))
+        )
         rows: Iterable[Sequence[int]] = zip(*heights, strict=True)
         return 1 + sum(map(max, rows))
 
@@ -279,7 +286,12 @@ class Block:
         for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True)):
             justify: JustifyMethod = "left" if index < self.names or column.styles else "right"
             table.add_column(Text(column.heading), width=width, justify=justify, overflow="fold")
-        texts = (map(Text, column.cells, column.styles or itertools.repeat("")) for column in self.columns)
+        folded = (
+            [_folded(cell, width) if index < self.names else cell for cell in column.cells]
+            for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True))
+        )
+        styles = (column.styles or itertools.repeat("") for column in self.columns)
+        texts = (map(Text, *column) for column in zip(folded, styles, strict=True))
         for row in zip(*texts, strict=True):
             table.add_row(*row)
         return table

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from attncli.common.pairs.entries import Entries
-from attncli.common.pairs.findings import change, numbers_of, power_law
+from attncli.common.pairs.findings import change, numbers_of, over_sizes, power_law
 from attncli.common.pairs.study import PreparedPairs
 from attncli.numbers import exact, finite, number
 from attncli.results import Finding, Row, by_label, in_sentence
@@ -48,7 +48,22 @@ def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Find
         percents = dict.fromkeys(f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
         between = "between " if len(percents) > 1 else ""
         text += f", {between}{' and '.join(percents)} of it within rows (the rest does not change the softmax)"
-    return Finding(f"{name}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
+    drift, means = _drift(rows)
+    return Finding(f"{name}: variance {text}{drift}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers | means)
+
+
+def _drift(rows: Sequence[Row]) -> tuple[str, Row]:
+    """Return a clause on the mean over several d, where theory knows it and it is not 0; and its numbers."""
+    theory, ends = [row["theory_mean"] for row in rows], [rows[0], rows[-1]]
+    if len(finite(theory)) < len(rows) or not any(theory) or not over_sizes(rows):
+        return "", {}
+    means = [row["mean"] for row in ends]
+    if math.isclose(theory[0], theory[-1], rel_tol=SAME):
+        return f"; its mean keeps to {exact(theory[0])}", {"mean": means}
+    first, last = (f"{number(row['mean'], 3)} (d = {row['d']})" for row in ends)
+    return f"; its mean drifts from {first} to {last}, theory {exact(theory[0])} to {exact(theory[-1])}", {
+        "mean": means
+    }
 
 
 def _needed(rows: Sequence[Row]) -> str:
@@ -79,7 +94,10 @@ def _why(entries: Entries) -> Finding:
     mean, variance = (exact(value) for value in numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
     text += f"and variance {_times(variance, 'd')}; scale 1/sqrt(d) gives mean {_times(mean, 'sqrt(d)')} and variance "
-    return Finding(f"{text}{variance}, scale 1/d gives mean {mean} and variance {variance}/d.", None, numbers)
+    text += f"{variance}, scale 1/d gives mean {mean} and variance {variance}/d."
+    if numbers["product_mean"]:
+        text += " So 1/sqrt(d) fits the variance and 1/d the mean: no scale fits both."
+    return Finding(text, None, numbers)
 
 
 def _times(factor: str, size: str) -> str:
