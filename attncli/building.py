@@ -17,7 +17,7 @@ from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges, listed
 from attncli.guarding import OwnNormalizer, calling
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import read_tensors
@@ -115,6 +115,14 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
         cure = "expected a captured model, or the study swap"
         raise InputError.of(f"got {entry.label}, which was fitted to the layers of a model; {cure}", ["fitted"])
     return HeadScorer(scorer, entry._learnt).to(computing_dtype(dtype))
+
+
+def parameter_notes(entries: Sequence[ScorerEntry]) -> Iterator[str]:
+    """Yield a sentence for each entry whose file of parameters seems to have its matrices as (in, out)."""
+    for entry in (part for whole in entries for part in whole.entries):
+        if entry.parameters is not None and (kernels := entry.parameters.untransposed_kernels):
+            stored = f"{entry.label}: parameters: {listed(kernels)}: Keras stores a kernel as (in, out)"
+            yield f"{stored}, read here as (out, in); `transpose: true` transposes matrices"
 
 
 def random_labels(entries: Sequence[ScorerEntry], scorers: Sequence[Scorer]) -> list[str]:
@@ -317,10 +325,16 @@ def _load_parameters(scorer: Scorer, source: ParameterFile) -> None:
                     cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
                     message = f'got "{source.file}", which has no "{there}"; {cure}'
                     raise InputError.of(message, ["names", name] if name in source.names else ["file"])
-                if stored[there].shape != parameter.shape:
+                tensor = stored[there].mT if source.transpose and stored[there].ndim == 2 else stored[there]
+                if tensor.shape != parameter.shape:
                     shapes = f"{list(stored[there].shape)}; expected {list(parameter.shape)} for {name}"
+                    if tensor.ndim == 2 and tensor.mT.shape == parameter.shape:
+                        option = "leave out `transpose`" if source.transpose else "add `transpose: true`"
+                        shapes += f"; it fits transposed: {option}"
+                    elif source.transpose and tensor.ndim == 2:
+                        shapes += ", transposed"
                     raise InputError.of(f'got "{there}" of shape {shapes}', ["file"])
-                state[name] = stored[there].to(parameter.dtype)
+                state[name] = tensor.to(parameter.dtype)
         for name in sorted(set(source.names) - set(parameters)):
             message = f'got "{name}"; unknown parameter; {did_you_mean(name, list(parameters) or ["none"])}'
             collector.problems.append(Problem(message, ("names", name)))

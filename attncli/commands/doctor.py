@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from attncli.commands.options import (
+    Layout,
     Output,
     Sets,
     Text,
     Texts,
     find_source,
     import_quickly,
+    layout_overrides,
     overrides_of,
     text_overrides,
 )
@@ -46,15 +48,18 @@ def doctor(
     text: Text = None,
     texts: Texts = None,
     fail: Fail = False,
+    layout: Layout = None,
     sets: Sets = None,
 ) -> None:
     """Check the attention of every head for faults and remarkable patterns."""
-    overrides = [*overrides_of(sets), *overrides_of_flags(values)]
+    overrides = [*overrides_of(sets), *layout_overrides(layout), *overrides_of_flags(values)]
     of_texts = text_overrides(text, texts)
     if of_texts and source.lower().endswith(ENDINGS):
         message = f'got "{source}" together with --text; expected a model to read it, or no --text'
         raise InputError.of(message, where="SOURCE")
     if of_texts or _is_function(source):
+        if layout is not None:
+            raise InputError.of("a model has no layout; leave it out", where=f"--layout {layout}")
         model = Override(("model",), source, typed("SOURCE", source))
         document = document_of_data("attncli doctor", {"study": "doctor"}, [*overrides, model, *of_texts])
     else:

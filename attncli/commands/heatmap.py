@@ -9,6 +9,7 @@ import typer
 from attncli.commands.options import (
     Device,
     DType,
+    Layout,
     Open,
     OverwriteFile,
     Quiet,
@@ -70,6 +71,7 @@ def heatmap(
     seed: Seed = None,
     device: Device = None,
     dtype: DType = None,
+    layout: Layout = None,
     quiet: Quiet = False,
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
@@ -89,7 +91,7 @@ def heatmap(
     if out is not None:  # raises InputError before the work
         check_file(out, overwrite)
     notes: list[str] = []
-    drawn = load_source(source, stage, layer, overrides, tensors or [], quiet)
+    drawn = load_source(source, stage, layer, layout, overrides, tensors or [], quiet)
     notes += drawn.notes
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -32,6 +32,15 @@ Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change th
 Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:N or mps.")]
 DType = Annotated[
     str | None, typer.Option("--dtype", metavar="NAME", help="Dtype: float16, bfloat16, float32 or float64.")
+]
+Layout = Annotated[
+    Literal["bhsd", "bshd"] | None,
+    typer.Option(
+        "--layout",
+        metavar="NAME",
+        help="Axes of tensors: bhsd (batch, heads, tokens, features), the default, or bshd (batch, tokens, heads, "
+        "features).",
+    ),
 ]
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile with torch.compile where possible.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
@@ -118,6 +127,11 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
                 overrides.append(override((key,), value, typed(f"--{key}", value)))
     collector.check()
     return overrides
+
+
+def layout_overrides(layout: str | None) -> list[Override]:
+    """Return the override for --layout, if it is given."""
+    return [] if layout is None else [Override(("data", "layout"), layout, typed("--layout", layout))]
 
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:

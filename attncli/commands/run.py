@@ -10,12 +10,14 @@ from attncli.commands.options import (
     Configs,
     Device,
     DType,
+    Layout,
     Output,
     Scorers,
     Seed,
     Sets,
     import_quickly,
     in_place_of_scorers,
+    layout_overrides,
     overrides_of,
 )
 from attncli.commands.streams import print_note
@@ -35,6 +37,7 @@ def run(
     seed: Seed = None,
     device: Device = None,
     dtype: DType = None,
+    layout: Layout = None,
     compiled: Compiled = False,
     scorers: Scorers = None,
     stage: Stage = None,
@@ -45,7 +48,7 @@ def run(
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    overrides += overrides_of_flags(values)
+    overrides += [*layout_overrides(layout), *overrides_of_flags(values)]
     if scorers:
         overrides += in_place_of_scorers(scorers)
         if not output.silent:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.commands.options import find_source, without_expectations
+from attncli.commands.options import find_source, layout_overrides, without_expectations
 from attncli.commands.progress import running
 from attncli.config.builtin import similar_experiment
 from attncli.config.document import read_document
@@ -66,13 +66,15 @@ def load_source(
     source: Path | None,
     stage: str | None,
     layer: str | None,
+    layout: str | None,
     overrides: Sequence[Override],
     tensors: Sequence[str],
     quiet: bool,
 ) -> Drawable:
     """Return the matrices of a source; None means the built-in experiment `d2l`.
 
-    `stage` is the stage of attention, by default the weights, and `tensors` names the tensors of a tensor file.
+    `stage` is the stage of attention, by default the weights, `tensors` names the tensors of a tensor file, and
+    `layout` is the order of the axes of tensors.
 
     Raises:
         InputError: the source does not exist, has an unknown format, or does not fit the options.
@@ -86,13 +88,15 @@ def load_source(
         raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture
+    if from_config or is_folder:
+        overrides = [*overrides, *layout_overrides(layout)]
     if overrides and not from_config:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if tensors and (from_config or is_folder):
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
     try:
         if not from_config and not is_folder:
-            matrices = _from_file(source, stage, tensors)
+            matrices = _from_file(source, stage, tensors, layout)
             _refuse_layer(layer)
             return Drawable(matrices, source.stem, notes=_about_rows(matrices))
         if from_config:
@@ -196,7 +200,7 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
     return matrices
 
 
-def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
+def _from_file(path: Path, stage: str | None, names: Sequence[str], layout: str | None) -> Matrices:
     """Return the matrices `names` of a tensor file, by default its only matrix.
 
     Unless `stage` is given, the matrices are weights if all numbers are in [0, 1], and scores otherwise.
@@ -209,6 +213,8 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
             cure = "choose with --tensor NAME, which may be repeated" if names else "expected numbers (..., n, m)"
             raise InputError.of(f'got "{path}", {there}; {cure}')
     chosen = {name: _matrix(name, stored, path) for name in names}
+    if layout == "bshd":
+        chosen = {name: tensor.transpose(1, 2) if tensor.ndim == 4 else tensor for name, tensor in chosen.items()}
     weights = all(bool(((tensor >= 0) & (tensor <= 1)).all()) for tensor in chosen.values())
     return Matrices(stage or ("weights" if weights else "scores"), chosen)
 

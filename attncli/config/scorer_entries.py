@@ -68,6 +68,17 @@ class ParameterFile(Model):
     names: dict[str, str] = Field(
         default_factory=dict, description="names in the file by their state_dict names, if they differ"
     )
+    transpose: bool = Field(
+        default=False,
+        exclude_if=lambda transpose: not transpose,
+        description="whether matrices are stored as (in, out), as by Keras",
+    )
+
+    @property
+    def untransposed_kernels(self) -> list[str]:
+        """The names of parameters in the file that look like matrices of Keras, (in, out), and are not transposed."""
+        names = [name for name in self.names.values() if name.removesuffix(":0").endswith("kernel")]
+        return [] if self.transpose else names
 
 
 class ScorerEntry(Model, validate_default=True):  # so a default that YAML cannot hold is an error

@@ -191,6 +191,14 @@ BiasSource = Annotated[Fill | FileTensor | BiasNumbers, chosen(_kind_of_bias)]
 LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chosen(_kind_of_lengths)]
 
 
+Layout = Literal["bhsd", "bshd"]
+LAYOUT = Field(
+    exclude_if=lambda layout: layout == "bhsd",
+    description="axes of queries, keys and values with four axes: bhsd is (batch, heads, tokens, features), bshd is "
+    "(batch, tokens, heads, features)",
+)
+
+
 class Data(Model):
     """The tensors of an experiment."""
 
@@ -207,6 +215,7 @@ class Data(Model):
     grouped: Annotated[
         bool, Field(description="whether keys and values have fewer heads than queries, each shared by a group (GQA)")
     ] = False
+    layout: Annotated[Layout, LAYOUT] = "bhsd"
 
 
 Layer = Annotated[str | Annotated[int, Field(ge=0)], worded("expected the name of a layer, or its number from 0")]
@@ -273,6 +282,13 @@ class Mask(Model):
         Field(description="file of a boolean tensor (..., n, m); true: the query may attend to the key"),
     ] = None
     tensor: Annotated[str | None, Field(description="name of the tensor in a file of several")] = None
+    invert: Annotated[
+        bool,
+        Field(
+            exclude_if=lambda invert: not invert,
+            description="whether true in the file means: the query may not attend to the key",
+        ),
+    ] = False
     empty_row: Annotated[
         Literal["zero", "uniform", "nan", "error"], Field(description="the weights of a query with no valid key")
     ] = "zero"
@@ -285,8 +301,9 @@ class Mask(Model):
 
     @model_validator(mode="after")
     def _tensor_of_a_file(self) -> "Mask":
-        if self.tensor is not None and self.file is None:
-            raise problem(f"got {errors.show(self.tensor)} without a file; expected `file` beside it", under=["tensor"])
+        for key, value in (("tensor", self.tensor), ("invert", self.invert)):
+            if value not in (None, False) and self.file is None:
+                raise problem(f"got {errors.show(value)} without a file; expected `file` beside it", under=[key])
         return self
 
 

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from attncli.building import parameter_notes
 from attncli.config.document import REPORT, Document, read_document
 from attncli.config.looks import Look, is_default
 from attncli.config.models import Experiment
@@ -62,6 +63,8 @@ class LoadedExperiment:
 
                 with below("figure"):
                     check_look(look, config_of(self.options), chain(*self.study.columns.values()))
+        for sentence in parameter_notes(self.options.scorers):
+            progress.note(sentence)
         with collector.under():
             prepared: PreparedStudy = self.study.prepare(self.options, progress)
             if self.options.expect:

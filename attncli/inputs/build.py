@@ -18,6 +18,7 @@ from attncli.config.tensors import (
     Fill,
     GivenMask,
     GivenTensor,
+    Layout,
     LengthSource,
     Mask,
     NormalFill,
@@ -47,7 +48,7 @@ class Inputs:
     `call` is the attention call of a real model from which the tensors come, if any; `queries` are then divided by the
     call's `pre_scale`. `tokens` maps `queries` and `keys` to the names of their rows, if known: one list for all batch
     elements, or a list for each. `align` is the corner of the matrix of scores where its diagonal begins or ends, if
-    the config says so.
+    the config says so. `key_heads` is the number of heads of the keys before they were repeated, if they were.
     """
 
     queries: Tensor
@@ -58,6 +59,7 @@ class Inputs:
     call: AttentionCall | None = None
     tokens: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     align: Corner | None = None
+    key_heads: int | None = None
 
     @property
     def first_query(self) -> int | None:
@@ -128,6 +130,7 @@ def build_inputs(
         with below("data", role):
             shapes[role] = _shape(source, shapes)
     with below("data"):
+        shapes |= heads_first({role: shapes[role] for role in ROLES}, data.layout)
         cure = "`grouped: true` lets several heads of queries share one of keys and values"
         leading = common_leading({role: shapes[role] for role in ROLES}, data.grouped, cure)
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
@@ -152,15 +155,19 @@ def build_inputs(
     for role, source in fills.items():  # `correlated` depends on the other tensor after rounding to `dtype`
         tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
     for role in ROLES:
+        if data.layout == "bshd" and tensors[role].ndim == 4:
+            tensors[role] = tensors[role].transpose(1, 2)
         if data.grouped and len(shapes[role]) > 3 and shapes[role][-3] > 1:  # a single head is repeated without a copy
             tensors[role] = tensors[role].repeat_interleave(leading[-1] // shapes[role][-3], dim=-3)
     queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
+    shared = shapes["keys"][-3] if len(shapes["keys"]) > 3 else 1
+    key_heads = shared if len(leading) > 1 and shared < leading[-1] else None
     bias = None
     if "bias" in tensors:
         with below("data", "bias"):
             bias = tensors["bias"].reshape(full["bias"]).to(device)
             bias, valid = without_infinities(bias, valid, shapes["bias"], note)
-    inputs = Inputs(queries, keys, values, valid, bias, align=mask.align)
+    inputs = Inputs(queries, keys, values, valid, bias, align=mask.align, key_heads=key_heads)
     for fault in inputs.faults:
         note(f"warning: {fault}")
     return inputs
@@ -226,6 +233,23 @@ def _tensor_of_file(source: FileTensor) -> Tensor:
         expected = "expected at least two axes, rows and features, none of size 0"
         raise InputError.of(f"got a tensor of shape {list(tensor.shape)}; {expected}", ["file"])
     return tensor
+
+
+def heads_first(shapes: Shapes, layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Return the shapes as (batch, heads, tokens, features), if they have four axes; others as they are.
+
+    Raises:
+        InputError: no shape has four axes, so the layout `bshd` means nothing.
+    """
+    if layout == "bshd" and not any(len(shape) == 4 for shape in shapes.values()):
+        listed = ", ".join(f"{role} {list(shape)}" for role, shape in shapes.items())
+        message = f"got bshd for {listed}; expected a tensor with four axes, (batch, tokens, heads, features)"
+        raise InputError.of(message, ["layout"])
+    is_swapped = layout == "bshd"
+    return {
+        role: (shape[0], shape[2], shape[1], shape[3]) if is_swapped and len(shape) == 4 else tuple(shape)
+        for role, shape in shapes.items()
+    }
 
 
 def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tuple[int, ...]:
@@ -318,11 +342,12 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) 
     if mask.file is None:
         return None
     if isinstance(mask.file, GivenMask):
-        return read_mask(mask.file.numbers, shape, "mask", note).to(device)
+        return read_mask(mask.file.numbers, shape, "mask", note, invert=mask.invert).to(device)
     path, called = Path(mask.file), mask.tensor
     stored = read_tensor(path, called)
     with below("file"):
-        return read_mask(stored, shape, f"{path.name}: {called}" if called else path.name, note).to(device)
+        name = f"{path.name}: {called}" if called else path.name
+        return read_mask(stored, shape, name, note, invert=mask.invert).to(device)
 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:

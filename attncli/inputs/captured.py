@@ -224,11 +224,12 @@ def inputs_of(call: AttentionCall, dtype: torch.dtype, device: torch.device) -> 
     valid = replace(call.valid_keys, device=device)
     if valid.mask is not None:
         valid = replace(valid, mask=valid.mask.expand(*valid.mask.shape[:-1], m).to(device))
+    key_heads = call.keys.shape[1] if call.groups > 1 else None
     if call.bias is None:
-        return Inputs(queries, keys, values, valid, call=call)
+        return Inputs(queries, keys, values, valid, call=call, key_heads=key_heads)
     bias = call.bias.to(computing_dtype(dtype)).to(device)
     bias, valid = without_infinities(bias, valid, tuple(bias.shape), lambda message: None)
-    return Inputs(queries, keys, values, valid, bias, call)
+    return Inputs(queries, keys, values, valid, bias, call, key_heads=key_heads)
 
 
 def _tokens(captured: Captured, call: AttentionCall) -> dict[str, Sequence[Any]]:

@@ -193,6 +193,7 @@ def _named(path: Path, entries: list[tuple[str | None, Entry]]) -> Entries:
 
 def _npy(path: Path) -> Entries:
     dtype, entry = _array(path, path.stat().st_size, lambda: open_file(path))
+    _refuse_raw_bytes(path, "", dtype)
     if dtype.kind not in NUMBERS:
         content = f"Python objects, {CODE}" if dtype.kind == "O" else f"entries of type {dtype.name}"
         raise problem(path, f"holds {content}; expected real numbers", "save an array of numbers")
@@ -203,7 +204,16 @@ def _npz(path: Path) -> Entries:
     with open_file(path) as file, ZipFile(file) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
     arrays = [(info.filename[:-4], *_array(path, info.file_size, partial(_member, path, info))) for info in members]
+    for name, dtype, _ in arrays:
+        _refuse_raw_bytes(path, f"its array {show(name)} ", dtype)
     return _named(path, [(name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS])
+
+
+def _refuse_raw_bytes(path: Path, holder: str, dtype: np.dtype[Any]) -> None:
+    """Raise InputError for the bytes that NumPy makes of bfloat16 and float8, for which it has no name."""
+    if dtype.kind == "V" and dtype.fields is None and dtype.itemsize <= 2:
+        content = f"{holder}holds raw bytes, {dtype.str}, as NumPy stores bfloat16 or float8; expected real numbers"
+        raise problem(path, content, "save it as float32, or in a .safetensors file")
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
+from attncli.config.tensors import CapturedData, Data, Layout, Mask, TokenNames, Tokens
 from attncli.errors import InputError, got, listed, os_errors_as_input_errors
-from attncli.inputs.build import Inputs, Note, build_inputs, common_leading
+from attncli.inputs.build import Inputs, Note, build_inputs, common_leading, heads_first
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import read_mask
@@ -39,20 +39,23 @@ def is_config(path: Path) -> bool:
         return path.suffix.lower() in YAML and not path.is_dir()
 
 
-def read_source(path: Path, note: Note) -> dict[str | None, Inputs]:
+def read_source(path: Path, note: Note, layout: Layout = "bhsd") -> dict[str | None, Inputs]:
     """Return the inputs in a source by layer if it is a captured file, else a single item with the key None.
 
     A config is used with its own seed. A tensor file has `queries`, `keys` and optional `values`; without values,
     `values` is (b, ..., m, 0). Integers become float32. Masks are named `valid` or `mask`, lengths `valid_lens`; a key
     is valid if all allow it. `note` is called with sentences about how the mask was read, and about unused tensors.
+    `layout` is the order of the axes in a tensor file.
 
     Raises:
         InputError: the source cannot be read; or a key of a config is wrong, in which case the error has its place.
     """
+    if layout != "bhsd" and (is_config(path) or path.is_dir() or is_captured(path)):
+        raise InputError.of(f'got {layout} for "{path}", which is no tensor file; leave it out', ["layout"])
     if is_config(path):
         return {None: _from_config(path, note)}
     if not is_captured(path):
-        return {None: _from_tensors(path, stored_tensors(path), note)}
+        return {None: _from_tensors(path, stored_tensors(path), note, layout)}
     try:
         return read_layers(CapturedData(capture=str(path)), note)
     except InputError as error:
@@ -116,7 +119,7 @@ def _from_config(path: Path, note: Note) -> Inputs:
         )
 
 
-def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Inputs:
+def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note, layout: Layout) -> Inputs:
     is_run = path.is_dir() or (path.name == TENSORS and path.with_name("results.json").is_file())
     folder = path if path.is_dir() else path.parent
     if is_run and (folder / CAPTURED).is_file():  # its tensors lack the numbers of layers and heads
@@ -125,6 +128,9 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
         message = f'got "{path}", a run without weights, whose mask was too large to save'
         raise InputError.of(f"{message}; use {folder / 'config.yaml'}")
     tensors = {role: _numbers(path, role, stored) for role in ROLES if role != "values" or role in stored}
+    heads_first({role: tuple(tensor.shape) for role, tensor in tensors.items()}, layout)  # raises InputError
+    if layout == "bshd":
+        tensors = {role: tensor.transpose(1, 2) if tensor.ndim == 4 else tensor for role, tensor in tensors.items()}
     try:
         leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()}, cure=SHARED_HEADS)
     except InputError as error:
@@ -159,6 +165,7 @@ def _numbers(path: Path, role: str, stored: Mapping[str, Tensor]) -> Tensor:
 
 def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
     try:
-        return read_mask(mask, shape, f"{path.name}: {name}", note)
+        cure = "" if name == "valid" else "use a config with `mask: {file, tensor: mask, invert: true}`"
+        return read_mask(mask, shape, f"{path.name}: {name}", note, cure=cure)
     except InputError as error:
         raise InputError.of(f'got "{name}" of "{path}", {error.problems[0].message.removeprefix("got ")}') from error

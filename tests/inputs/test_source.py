@@ -90,7 +90,11 @@ READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
     "several": (
         {"valid_lens": LENGTHS, "valid": CAUSAL, "mask": NOT_THE_FIRST, "bias": torch.ones(3, 5)},
         WITHIN & CAUSAL & NOT_THE_FIRST,
-        [f"a.pt: not used: bias{NAMES}"],
+        [
+            "a.pt: mask: each text keeps keys 1 to 4; if 1 means to ignore a key, "
+            "use a config with `mask: {file, tensor: mask, invert: true}`",
+            f"a.pt: not used: bias{NAMES}",
+        ],
     ),
     "other names": (
         {f"x{index}": torch.ones(1) for index in range(27)},

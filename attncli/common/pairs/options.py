@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
-from attncli.config.tensors import CapturedData
+from attncli.config.tensors import LAYOUT, CapturedData, Layout
 from attncli.config.values import FileName, Sizes, powers
 
 LARGEST_DEFAULT = 1024
@@ -53,6 +53,7 @@ class PairsOptions(Experiment):
         Field(alias="from", description="tensor file, run folder or config with queries and keys"),
         Flag("SOURCE", is_path=True),
     ] = None
+    layout: Annotated[Layout, LAYOUT] = "bhsd"
     data: Annotated[CapturedData | None, Field(description="layers and heads of a captured model")] = None
 
     study: str
@@ -72,6 +73,8 @@ class PairsOptions(Experiment):
         """Refuse two sources, keys for drawing entries beside a source, and `df` of another distribution."""
         if self.source is not None and self.data is not None:
             raise problem("got `from` together with data; expected one of the two", under=["from"])
+        if self.layout != "bhsd" and self.source is None:
+            raise problem(f"got {self.layout} without a tensor file; expected `from` beside it", under=["layout"])
         beside = [key for key in type(self).model_fields if key in self.drawn_keys() & self.model_fields_set]
         if self.file is not None and beside:
             keys, source = " and ".join(beside), f"`{self.file_key[0]}`"
@@ -91,4 +94,4 @@ class PairsOptions(Experiment):
     @classmethod
     def drawn_keys(cls) -> set[str]:
         """Return the keys for drawing queries and keys; they are refused beside a file."""
-        return set(cls.model_fields) - set(Experiment.model_fields) - {"study", "source", "data", "scorers"}
+        return set(cls.model_fields) - set(Experiment.model_fields) - {"study", "source", "layout", "data", "scorers"}

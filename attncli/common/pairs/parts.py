@@ -135,9 +135,10 @@ def read_pairs(
         if options.data is not None:
             layers = read_layers(options.data, progress.note)
         else:
-            layers = read_source(Path(options.source or ""), progress.note)
+            layers = read_source(Path(options.source or ""), progress.note, options.layout)
     except InputError as error:
-        raise error if error.problems[0].where else error.under(options.file_key[0]) from error
+        problem = error.problems[0]
+        raise error if problem.where or problem.path == ("layout",) else error.under(options.file_key[0]) from error
     return {layer: (_tensors_of(inputs, dtype, device), inputs) for layer, inputs in layers.items()}
 
 

@@ -59,6 +59,7 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
         resolved |= {"data": {**resolved["data"], "capture": CAPTURED}} if "data" in resolved else {"from": CAPTURED}
     elif "from" in resolved:
         resolved["from"] = TENSORS
+        resolved.pop("layout", None)
     elif "data" in resolved:
         _use_stored_inputs(resolved["data"], resolved["mask"], result)
     if "font" in resolved.get("figure", {}):
@@ -83,9 +84,11 @@ def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Resul
 
     If `values` are missing and `keys` are generated, `values` get the same entry as `keys`, which is their default.
 
-    The saved mask includes the keys masked by -inf in the bias; the saved bias is finite.
+    The saved tensors are (batch, heads, tokens, features): of another layout all are read again. The saved mask is True
+    where a query may attend, and includes the keys masked by -inf in the bias; the saved bias is finite.
     """
-    stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
+    is_swapped = data.pop("layout", None) is not None
+    stored = [role for role in ("queries", "keys", "values") if is_swapped or _from_file(role, data)]
     if isinstance(data["keys"], dict):
         data.setdefault("values", data["keys"])
     data |= {role: {"file": TENSORS, "tensor": role} for role in stored}
@@ -96,6 +99,7 @@ def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Resul
         data["bias"] = {"file": TENSORS, "tensor": "bias"}
     if "mask" in result.inputs:
         mask |= {"file": TENSORS, "tensor": "mask"}
+        mask.pop("invert", None)
 
 
 def _from_file(role: str, data: Mapping[str, Any]) -> bool:

@@ -2,11 +2,11 @@
 
 import io
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.errors import printable
-from attncli.numbers import MISSING, finite, number
+from attncli.numbers import MISSING, finite, number, several
 from attncli.results import TIE, Column, Finding, Result, Row, by_label, tensor_name
 from attncli.show.terminal.console import SafeConsole
 
@@ -245,7 +245,7 @@ def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iter
         if sum(widths) <= room:
             break
     for count in range(1, len(columns) + 1):
-        size = ceil(len(columns) / count)
+        size = math.ceil(len(columns) / count)
         if all(sum(widths[start : start + size]) <= room for start in range(0, len(columns), size)):
             break
     for start in range(0, len(columns), size):
@@ -346,15 +346,31 @@ def remark(line: str) -> Iterator[Text]:
 
 
 def opening(result: Result) -> Iterator[Text]:
-    """Yield a line with the name and the question of an experiment, and one with its shapes and valid keys, if any."""
+    """Yield a line with the name and the question of an experiment, and one in words of its tensors, if any."""
     yield Text.assemble((printable(result.name), STRONG), f": {printable(result.about)}" if result.about else "")
     layers = result.layer_names
-    names = {role: tensor_name(role, layer=layers[0]) for role in ("queries", "keys", "values", "valid")}
-    if all(name in result.inputs for name in names.values()):
-        first = {role: result.inputs[name] for role, name in names.items()}
-        shapes = [f"{role} {' x '.join(map(str, tensor.shape))}" for role, tensor in first.items() if role != "valid"]
-        layer = f" in the first of {len(layers)} layers" if len(layers) > 1 else ""
-        yield Text(f"{', '.join(shapes)}{layer}; {_valid_keys(first['valid'])}")
+    names = [tensor_name(role, layer=layers[0]) for role in ("queries", "keys", "values")]
+    if not all(name in result.inputs for name in names):
+        return
+    queries, keys, values = (tuple(result.inputs[name].shape) for name in names)
+    layer = f" in the first of {len(layers)} layers" if len(layers) > 1 else ""
+    words = [f"{_sizes(queries, keys, values)}{layer}"]
+    valid = result.inputs.get(tensor_name("valid", layer=layers[0]))  # a large mask is not kept without weights
+    words += [] if valid is None else [_valid_keys(valid)]
+    key_heads = getattr(result.facts, "key_heads", None)
+    words += [] if key_heads is None else [f"{several(key_heads, 'head')} of keys"]
+    yield Text("; ".join(words))
+
+
+def _sizes(queries: Sequence[int], keys: Sequence[int], values: Sequence[int]) -> str:
+    """Return words for the shapes of queries, keys and values: `2 texts, 4 heads, 12 queries, 12 keys, d = 8`."""
+    b, *heads, n, q = queries
+    (m, k), v = keys[-2:], values[-1]
+    counts = [several(b, "text"), *([several(math.prod(heads), "head")] if heads else [])]
+    counts += [several(n, "query"), several(m, "key")]
+    sizes = {"d": q} if q == k else {"q": q, "k": k}
+    sizes |= {} if q == k == v else {"v": v}
+    return ", ".join([*counts, *(f"{name} = {size}" for name, size in sizes.items())])
 
 
 def _valid_keys(valid: "Tensor") -> str:
@@ -367,6 +383,8 @@ def _valid_keys(valid: "Tensor") -> str:
         return "no key masked"
     if n > 1 and bool((lengths == lengths.new_tensor(range(m - n + 1, m + 1)).clamp_min(0)).all()):
         return "causal"
+    if n > 1 and bool((lengths == lengths.new_tensor(range(1, n + 1)).clamp_max(m)).all()):
+        return "causal from the top left"
     listed = lengths[..., 0].flatten() if bool((lengths == lengths[..., :1]).all()) else lengths.flatten()
     if len(listed) > MOST_LENGTHS:
         return f"valid lengths {int(listed.min())} to {int(listed.max())}"

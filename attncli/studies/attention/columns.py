@@ -97,8 +97,12 @@ def in_layers(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 class AttentionFacts(Facts):
-    """The batch elements and heads that the config lists, and means over the heads of all layers of a model."""
+    """The batch elements and heads that the config lists, and means over the heads of all layers of a model.
+
+    `key_heads` is the number of heads of keys that several heads of queries share, if they do.
+    """
 
     heads: list[int] | None = None
     batch: list[int] | None = None
     summary: list[Row] | None = None
+    key_heads: int | None = None

@@ -282,7 +282,10 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         scales={in_layer(run.label): scale_of(scorer, inputs.keys.shape[-2]) for run, scorer in finished},
         tokens={in_layer(side): names for side, names in tokens.items()},
         save=options.save,
-        facts=AttentionFacts(**options.model_dump(include={"heads", "batch"}, exclude_none=True)),
+        facts=AttentionFacts(
+            **options.model_dump(include={"heads", "batch"}, exclude_none=True),
+            **({} if inputs.key_heads is None else {"key_heads": inputs.key_heads}),
+        ),
     )
 
 

@@ -41,12 +41,31 @@ def prefixes(lengths: Tensor, m: int) -> Tensor:
         (CAUSAL, "causal"),
         (torch.ones(2, 4, dtype=torch.bool).tril(2)[None], "causal"),  # bottom right: the last query sees all keys
         (torch.ones(4, 2, dtype=torch.bool).tril(-2)[None], "causal"),
+        (torch.ones(2, 4, dtype=torch.bool).tril()[None], "causal from the top left"),
+        (torch.ones(4, 2, dtype=torch.bool).tril()[None], "causal from the top left"),
     ],
 )
 def test_names_the_valid_keys(valid: Tensor, words: str) -> None:
     n, m = valid.shape[-2:]
-    shapes = f"queries 2 x {n} x 3, keys 2 x {m} x 3, values 2 x {m} x 4"
-    assert lines(valid, n, m, about="Is it so?") == ["mine: Is it so?", f"{shapes}; {words}"]
+    queries, keys = f"{n} {'query' if n == 1 else 'queries'}", f"{m} keys"
+    sizes = f"2 texts, {queries}, {keys}, d = 3, v = 4"
+    assert lines(valid, n, m, about="Is it so?") == ["mine: Is it so?", f"{sizes}; {words}"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ([(2, 4, 12, 8), (2, 4, 12, 8), (2, 4, 12, 8)], "2 texts, 4 heads, 12 queries, 12 keys, d = 8"),
+        ([(1, 6, 2, 4), (1, 6, 1, 4), (1, 6, 1, 4)], "1 text, 6 heads, 2 queries, 1 key, d = 4"),
+        ([(1, 1, 1, 5), (1, 1, 3, 5), (1, 1, 3, 2)], "1 text, 1 head, 1 query, 3 keys, d = 5, v = 2"),
+        ([(3, 2, 20), (3, 9, 2), (3, 9, 4)], "3 texts, 2 queries, 9 keys, q = 20, k = 2, v = 4"),
+        ([(3, 2, 20), (3, 9, 2), (3, 9, 20)], "3 texts, 2 queries, 9 keys, q = 20, k = 2, v = 20"),
+        ([(2, 3, 4, 5, 6), (2, 3, 4, 5, 6), (2, 3, 4, 5, 6)], "2 texts, 12 heads, 5 queries, 5 keys, d = 6"),
+    ],
+)
+def test_names_the_sizes(shapes: list[tuple[int, ...]], words: str) -> None:
+    inputs = dict(zip(("queries", "keys", "values"), map(torch.zeros, shapes), strict=True))
+    assert [str(line) for line in opening(Result("attention", "mine", [], inputs=inputs))][1] == words
 
 
 def test_has_one_line_without_question_and_tensors() -> None:
@@ -56,14 +75,15 @@ def test_has_one_line_without_question_and_tensors() -> None:
 @pytest.mark.usefixtures("here")
 def test_a_run_begins_with_it_in_the_terminal_and_in_a_notebook() -> None:
     begin = "d2l: Do additive and scaled dot-product attention agree when all keys are equal?\n"
-    shapes = "queries 2 x 1 x 2, keys 2 x 10 x 2, values 2 x 10 x 4; valid lengths 2, 6\n"
+    shapes = "2 texts, 1 query, 10 keys, d = 2, v = 4; valid lengths 2, 6\n"
     assert good("run", "d2l", "--no-plots").startswith(begin + shapes)
     result = attncli.load("outputs/d2l/latest")
     assert result._repr_mimebundle_()["text/plain"].startswith(begin + shapes)
     assert result.about == "Do additive and scaled dot-product attention agree when all keys are equal?"
     captured = good("run", "minilm", "--no-plots")
-    assert "queries 1 x 12 x 8 x 32" in captured
-    assert "first of 6 layers; no key masked" in " ".join(captured.split())
+    assert "1 text, 12 heads, 8 queries, 8 keys, d = 32 in the first of 6 layers; no key masked" in " ".join(
+        captured.split()
+    )
 
 
 def test_is_one_sentence_on_one_line(here: Any) -> None:

@@ -1,0 +1,274 @@
+"""Files in the conventions of others: axes in another order, masks of ignored keys, transposed matrices."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+import attncli
+from attncli.errors import InputError
+from tests.cli import attncli as command
+from tests.cli import experiment, good, refusal
+from tests.scorers.catalogue import normal
+
+pytestmark = pytest.mark.usefixtures("here")
+
+ROLES = ("queries", "keys", "values")
+BSHD = {"queries": normal(2, 6, 4, 3), "keys": normal(2, 5, 2, 3, seed=1), "values": normal(2, 5, 2, 2, seed=2)}
+BHSD = {role: tensor.transpose(1, 2).contiguous() for role, tensor in BSHD.items()}
+
+
+def saved(tensors: dict[str, Tensor], name: str) -> dict[str, Any]:
+    """Write tensors to a file by the ending of its name, and return the keys under `data` that name them."""
+    arrays = {role: tensor.numpy() for role, tensor in tensors.items()}
+    if name.endswith(".npy"):
+        for role, array in arrays.items():
+            np.save(f"{role}{name}", array)
+        return {role: {"file": f"{role}{name}"} for role in tensors}
+    if name.endswith(".npz"):
+        np.savez(name, **arrays)
+    elif name.endswith(".pt"):
+        torch.save(tensors, name)
+    else:
+        save_file(tensors, name)
+    return {role: {"file": name, "tensor": role} for role in tensors}
+
+
+SOURCES: dict[str, Callable[[dict[str, Tensor], str], dict[str, Any]]] = {
+    ending: lambda tensors, name: saved(tensors, name) for ending in (".npy", ".npz", ".safetensors", ".pt")
+}
+SOURCES["tensors"] = lambda tensors, name: dict(tensors)
+SOURCES["arrays"] = lambda tensors, name: {role: tensor.numpy() for role, tensor in tensors.items()}
+SOURCES["lists"] = lambda tensors, name: {role: tensor.tolist() for role, tensor in tensors.items()}
+BIAS, MASK = normal(2, 4, 6, 5, seed=3), normal(2, 1, 6, 5, seed=4) > -0.5
+
+
+def run(data: dict[str, Any], **keys: Any) -> attncli.Result:
+    keys = {"mask": {"file": MASK}, "scorers": ["scaled_dot", "cosine"]} | keys
+    return attncli.run({"data": {**data, "grouped": True, "bias": BIAS}, **keys})
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_bshd_is_the_transposed_file(source: str) -> None:
+    """Bias and mask are (batch, heads, queries, keys) in any layout."""
+    one = run({**SOURCES[source](BSHD, f"bshd{source}"), "layout": "bshd"})
+    other = run(SOURCES[source](BHSD, f"bhsd{source}"))
+    assert one.inputs["queries"].shape == (2, 4, 6, 3)
+    for stage in ("scores", "weights", "output"):
+        assert torch.equal(one.tensors[f"scaled_dot/{stage}"], other.tensors[f"scaled_dot/{stage}"])
+    assert "2 texts, 4 heads, 6 queries, 5 keys, d = 3, v = 2" in one._repr_mimebundle_()["text/plain"]
+    assert "; 2 heads of keys\n" in one._repr_mimebundle_()["text/plain"]
+
+
+def test_generated_and_shared_tensors_have_the_layout_too() -> None:
+    data: dict[str, Any] = {
+        "queries": {"shape": [2, 6, 4, 3], "fill": "arange"},
+        "keys": {"fill": "correlated", "with": "queries", "rho": 0.5},
+        "values": [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]],
+        "layout": "bshd",
+    }
+    inputs = attncli.run({"data": data, "scorers": ["dot"]}).inputs
+    assert torch.equal(inputs["queries"], torch.arange(144.0).view(2, 6, 4, 3).transpose(1, 2))
+    assert inputs["keys"].shape == (2, 4, 6, 3)
+    assert torch.equal(inputs["values"], torch.arange(1.0, 7.0)[:, None].expand(2, 4, 6, 1))
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_a_run_again_from_its_folder(is_drawn: bool) -> None:
+    """The folder has the tensors with heads first, and a mask that is True where a query may attend."""
+    np.save("mask.npy", ~MASK[:, 0].numpy())
+    data = saved(BSHD, "bshd.npz") | ({"keys": {"shape": [2, 5, 2, 3]}} if is_drawn else {})
+    experiment(
+        Path("own.yaml"),
+        data={**data, "grouped": True, "layout": "bshd"},
+        mask={"file": "mask.npy", "invert": True},
+        scorers=["dot", "additive"],
+    )
+    good("run", "own.yaml", "--no-plots", "--out", "one")
+    good("run", "one/config.yaml", "--no-plots", "--out", "two")
+    one, two = attncli.load("one"), attncli.load("two")
+    assert one.tensors.keys() == two.tensors.keys()
+    assert all(torch.equal(tensor, two.tensors[name]) for name, tensor in one.tensors.items())
+    assert torch.equal(one.inputs["valid"].expand(2, 4, 6, 5), MASK.expand(2, 4, 6, 5))
+
+
+@pytest.mark.parametrize("tensors", [{"queries": [2, 3, 4], "keys": [2, 5, 4]}, {"queries": [3, 4], "keys": [5, 4]}])
+def test_a_layout_of_no_four_axes_is_refused(tensors: dict[str, list[int]]) -> None:
+    data = {role: {"shape": shape} for role, shape in tensors.items()}
+    with pytest.raises(InputError, match=r"data\.layout: got bshd for queries \[.*\(batch, tokens, heads, features\)"):
+        attncli.run({"data": {**data, "layout": "bshd"}, "scorers": ["dot"]})
+
+
+def test_the_option_of_every_command_that_reads_tensors() -> None:
+    for name, tensors in (("bshd.npz", BSHD), ("bhsd.npz", BHSD)):
+        equal = {role: tensor[:, :, :2] if name == "bshd.npz" else tensor[:, :2] for role, tensor in tensors.items()}
+        data = saved(equal, name)
+        experiment(Path(name).with_suffix(".yaml"), data=data, scorers=["dot"])
+    for args in (["run", "bshd.yaml"], ["doctor", "bshd.yaml"]):
+        assert "2 texts, 2 heads, 6 queries, 5 keys, d = 3" in good(*args, "--layout", "bshd", "--no-plots")
+    for study in ("variance", "saturation"):
+        for name, options in (("bshd", ["--layout", "bshd"]), ("bhsd", [])):
+            good(study, "--from", f"{name}.npz", *options, "--no-plots", "--out", f"{study}-{name}")
+        one, other = (attncli.load(f"{study}-{name}").records for name in ("bshd", "bhsd"))
+        assert one == other
+        good("run", f"{study}-bshd/config.yaml", "--no-plots", "--out", f"{study}-again")
+        assert attncli.load(f"{study}-again").records == one
+        assert "--layout bshd" in refusal(study, "--layout", "bshd", "--no-plots")
+        assert "no tensor file" in refusal(study, "--from", "bshd.yaml", "--layout", "bshd", "--no-plots")
+    good("heatmap", "bshd.yaml", "--layout", "bshd", "--out", "config.svg")
+    good("heatmap", "bshd.npz", "--tensor", "queries", "--layout", "bshd", "--out", "one.svg")
+    good("heatmap", "bhsd.npz", "--tensor", "queries", "--out", "two.svg")
+    drawn = [Path(name).read_text().split("<defs>", 1)[1].count("<path") for name in ("one.svg", "two.svg")]
+    assert drawn[0] == drawn[1]
+
+
+PADDED = [[0, 0, 1, 1], [0, 0, 0, 1]]  # 1 = ignore
+DATA: dict[str, Any] = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 4, 4]}}
+
+
+def stderr_of(mask: Any, **keys: Any) -> str:
+    np.save("mask.npy", np.array(mask))
+    experiment(Path("own.yaml"), data=DATA, mask={"file": "mask.npy", **keys}, scorers=["dot"])
+    result = command("run", "own.yaml", "--no-plots", "--out", "run", "--overwrite")
+    assert result.exit_code == 0, result.stderr
+    return str(result.stderr)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
+def test_a_mask_of_ignored_keys(dtype: type) -> None:
+    notes = stderr_of(np.array(PADDED, dtype=dtype), invert=True)
+    assert attncli.load("run").inputs["valid"].sum(-1).tolist() == [[2] * 3, [3] * 3]
+    assert "invert" not in notes
+    notes = stderr_of(np.array(PADDED, dtype=dtype))
+    assert attncli.load("run").inputs["valid"].sum(-1).tolist() == [[2] * 3, [1] * 3]
+    assert "mask.npy: text 0 keeps keys 2 to 3, text 1 key 3; if 1 means to ignore a key, add `invert: true`" in notes
+
+
+NOTED: list[tuple[Any, str]] = [
+    ([[1, 1, 0, 0], [1, 1, 1, 0]], "text 0 keeps keys 0 to 1, text 1 keys 0 to 2;"),  # an ordinary mask of padding
+    ([[1, 0, 1, 0], [0, 0, 0, 0]], "text 0 keeps keys 0 and 2, text 1 no key;"),
+    (np.triu(np.ones((3, 4), int), 2), "each text keeps keys 2 to 3 (1 of 3 queries none);"),
+    (np.triu(np.ones((3, 4), int), 3), "each text keeps key 3 (2 of 3 queries none);"),
+    ([0, 0, 1, 1], "each text keeps keys 2 to 3;"),
+]
+
+
+@pytest.mark.parametrize(("mask", "words"), NOTED, ids=[words for _, words in NOTED])
+def test_a_mask_that_may_be_the_opposite_is_noted(mask: Any, words: str) -> None:
+    notes = stderr_of(mask)
+    assert words in notes
+    assert "`invert: true`" in notes
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [np.ones((2, 4), int), [[1, 0, 1, 1], [1, 1, 1, 1]], [[[1, 0, 0, 1]] * 3, [[1, 1, 1, 1]] * 3]],
+    ids=["all keys", "a hole", "the ends"],
+)
+def test_other_masks_have_no_note(mask: Any) -> None:
+    assert "invert" not in stderr_of(mask)
+
+
+def test_many_texts_are_not_all_listed() -> None:
+    np.save("mask.npy", np.triu(np.ones((40, 40), int))[:, :])
+    data = {"queries": {"shape": [40, 1, 2]}, "keys": {"shape": [40, 40, 2]}}
+    experiment(Path("own.yaml"), data=data, mask={"file": "mask.npy"}, scorers=["dot"])
+    notes = command("run", "own.yaml", "--no-plots").stderr
+    assert "text 7 keys 7 to 39, and so on to text 39; if 1 means" in notes
+
+
+def test_invert_needs_a_file() -> None:
+    with pytest.raises(InputError, match=r"mask\.invert: got true without a file"):
+        attncli.run({"data": DATA, "mask": {"invert": True}, "scorers": ["dot"]})
+
+
+def test_the_mask_of_a_tensor_file_is_noted_and_valid_is_not() -> None:
+    tensors = {"queries": normal(2, 3, 4), "keys": normal(2, 4, 4, seed=1)}
+    for name, is_noted in (("mask", True), ("valid", False)):
+        save_file({**tensors, name: ~torch.tensor(PADDED).bool()}, f"{name}.safetensors")
+        notes = command("variance", "--from", f"{name}.safetensors", "--no-plots").stderr
+        assert ("invert: true" in notes) is is_noted
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5), (4, 5, 1)])
+@pytest.mark.parametrize("key", ["mask", "bias"])
+def test_batch_times_heads_is_refused_with_the_shape_to_save(key: str, shape: tuple[int, ...]) -> None:
+    data: dict[str, Any] = {"queries": {"shape": [2, 2, 5, 4]}, "keys": {"shape": [2, 2, 5, 4]}}
+    config: dict[str, Any] = {"data": data, "scorers": ["dot"]}
+    if key == "bias":
+        data["bias"] = np.ones(shape)
+    else:
+        config["mask"] = {"file": torch.ones(shape, dtype=torch.bool)}
+    with pytest.raises(InputError, match=rf"reshape .* to \[2, 2, {shape[1]}, {shape[2]}\]"):
+        attncli.run(config)
+
+
+W = normal(4, 4)
+SQUARE = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
+
+
+def general(file: str, name: str, data: dict[str, Any] = SQUARE, **keys: Any) -> dict[str, Any]:
+    parameters = {"file": file, "names": {"W.weight": name}, **keys}
+    return {"data": data, "scorers": [{"scorer": "general", "parameters": parameters}]}
+
+
+def test_a_matrix_of_keras_is_transposed() -> None:
+    save_file({"W.weight": W, "dense/kernel": W.T.contiguous()}, "trained.safetensors")
+    one = attncli.run(general("trained.safetensors", "dense/kernel", transpose=True), out="one")
+    other = attncli.run(general("trained.safetensors", "W.weight"))
+    assert torch.equal(one.tensors["general/scores"], other.tensors["general/scores"])
+    again = attncli.run("one/config.yaml")
+    assert torch.equal(again.tensors["general/scores"], other.tensors["general/scores"])
+
+
+def test_vectors_are_not_transposed_and_every_matrix_is() -> None:
+    """`additive` has matrices (h, q), (h, k) and (1, h)."""
+    state = {"W_q.weight": normal(8, 4), "W_k.weight": normal(8, 4, seed=1), "w_v.weight": normal(1, 8, seed=2)}
+    save_file(state, "own.safetensors")
+    save_file({name: tensor.T.contiguous() for name, tensor in state.items()}, "keras.safetensors")
+    entry = {"scorer": "additive", "parameters": {"file": "own.safetensors"}}
+    own = attncli.run({"data": SQUARE, "scorers": [entry]})
+    entry = {"scorer": "additive", "parameters": {"file": "keras.safetensors", "transpose": True}}
+    assert torch.equal(
+        attncli.run({"data": SQUARE, "scorers": [entry]}).tensors["additive/scores"], own.tensors["additive/scores"]
+    )
+
+
+@pytest.mark.parametrize("name", ["dense/kernel", "dense/kernel:0", "kernel", "W"])
+@pytest.mark.parametrize("verb", ["run", "check"])
+def test_a_kernel_has_a_note(name: str, verb: str) -> None:
+    save_file({name: W}, "trained.safetensors")
+    for transpose in (False, True):
+        experiment(Path("own.yaml"), **general("trained.safetensors", name, transpose=transpose))
+        notes = command(verb, "own.yaml", *(["--no-plots"] if verb == "run" else [])).stderr
+        assert ("`transpose: true`" in notes) is ("kernel" in name and not transpose)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_a_matrix_that_fits_transposed_says_so(transpose: bool) -> None:
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 3]}}
+    fitting = normal(4, 3) if transpose else normal(3, 4)  # W.weight is (4, 3)
+    save_file({"W": fitting, "other": normal(4, 4)}, "trained.safetensors")
+    cure = "leave out `transpose`" if transpose else "add `transpose: true`"
+    with pytest.raises(InputError, match=rf"expected \[4, 3\] for W.weight; it fits transposed: {cure}"):
+        attncli.run(general("trained.safetensors", "W", data, transpose=transpose))
+    with pytest.raises(InputError) as error:
+        attncli.run(general("trained.safetensors", "other", data, transpose=transpose))
+    assert "fits" not in str(error.value)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_bfloat16_of_numpy_is_refused_with_the_cure(ending: str, size: int) -> None:
+    """An array of bfloat16, of the package ml_dtypes, is saved as raw bytes."""
+    raw = np.zeros((2, 3), dtype=f"V{size}")
+    np.save("raw.npy", raw)
+    np.savez("raw.npz", raw=raw, other=np.zeros((2, 3)))
+    data = {"queries": {"file": f"raw{ending}"}, "keys": {"shape": [2, 3]}}
+    with pytest.raises(InputError, match=rf"raw bytes, \|V{size}.*bfloat16.*float32.*safetensors"):
+        attncli.run({"data": data, "scorers": ["dot"]})
