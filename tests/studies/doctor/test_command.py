@@ -315,7 +315,7 @@ def test_a_left_padded_capture_without_names_of_padding(tmp_path: Path) -> None:
     with torch.no_grad():
         seen = package.capture(model, **inputs)
     for tokens in (None, [[f"t{index}" for index in range(12)]] * 2):
-        package.save(seen, "seen.safetensors", tokens=tokens)
+        package.save(seen, "seen.safetensors", tokens=tokens, overwrite=True)
         result = good("doctor", "seen.safetensors", "--fail", "--no-plots", "--out", "out", "--overwrite")
         assert "dead_query" not in result
     config = {"study": "doctor", "data": {"capture": "seen.safetensors"}}
