@@ -23,7 +23,7 @@ from attncli.interactive import InteractiveComparison, InteractiveSweep, Warning
 from attncli.interactive import InteractiveResult as Result
 from attncli.models.capture import Capture
 from attncli.models.loading import LoadedModel
-from attncli.models.tokens import check_tokens, read_tokens
+from attncli.models.tokens import check_tokens, padding_of, read_tokens
 from attncli.modes import torch_isolated
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult
@@ -287,7 +287,8 @@ def save(
         file: a name that ends in .safetensors.
         overwrite: replace an existing file.
         tokens: names of queries and keys: the output of a fast tokenizer of transformers, a list of names, a list for
-            each batch element, or `{"queries": [...], "keys": [...]}` if they differ.
+            each batch element, or `{"queries": [...], "keys": [...]}` if they differ. The `attention_mask` of a
+            tokenizer's output, or of a model's inputs, says what is padding.
         about: more metadata: `model="mine"`, `text="..."`.
 
     Raises:
@@ -303,4 +304,4 @@ def save(
         check_tokens(names, [call for call in seen.records if call.problem is None])
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="attncli.save: tokens") from error
-    save_captured(path, seen, {**about, "tokens": names}, words)
+    save_captured(path, seen, {**about, "tokens": names, "padding": padding_of(tokens)}, words)

@@ -47,6 +47,7 @@ class _Unusable(BaseModel, strict=True):
 
 
 LAYERS = TypeAdapter(dict[str, _Entry | _Unusable])
+PADDING = TypeAdapter(list[tuple[NonNegativeInt, NonNegativeInt]] | None)  # at the left and right of each text
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class Captured:
         """The texts that the model read, if they are known."""
         text = self.about.get("text")
         return [str(part) for part in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
+
+    def padding(self, inputs: Inputs) -> Tensor | None:
+        """The mask (b, m) of the keys of a call that are padding; None if the file does not know them."""
+        sides, (b, *_, n, m) = self.about.get("padding"), inputs.valid.shape
+        if not sides or len(sides) != b or n != m:  # of another call, such as one with a cache
+            return None
+        key = torch.arange(m)
+        return torch.stack([(key < left) | (key >= m - right) for left, right in sides])
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -156,6 +165,7 @@ def read_captured(path: Path) -> Captured:
         version = content.pop("version")
         layers = content.pop("layers") if version == VERSION else {}
         LAYERS.validate_python(layers)
+        PADDING.validate_python(content.get("padding"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise broken(path, "what it says of its layers cannot be read") from error
     if version != VERSION:

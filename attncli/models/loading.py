@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
-from attncli.models.tokens import Names, check_tokens, of_tokenizer, read_tokens
+from attncli.models.tokens import Names, check_tokens, of_tokenizer, padding_of, read_tokens
 from attncli.numbers import several
 from attncli.scorers._custom import imported, raised
 
@@ -159,14 +159,15 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
     with failing(f'got "{request.model}"; it gave', "fix the function"):
         with torch.no_grad(), make() as seen:
             returned = function()
-        tokens = None
+        tokens = padding = None
         if isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module):
             model, inputs, *names = returned
             args, kwargs = arguments_of(inputs)
             with torch.no_grad(), evaluating(model), make() as seen:  # without the calls that made the model
                 model(*args, **kwargs)
             tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
-    return seen, {"model": request.model, "tokens": tokens}
+            padding = padding_of(inputs)
+    return seen, {"model": request.model, "tokens": tokens, "padding": padding}
 
 
 def _function(request: Request) -> Callable[[], Any]:
@@ -212,6 +213,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
         "revision": getattr(config, "_commit_hash", None) or request.revision,
         "text": request.texts[0] if len(request.texts) == 1 else list(request.texts) or None,
         "text2": request.text2,
+        "padding": None if config.is_encoder_decoder else padding_of(inputs),
         "tokens": _tokens(tokenizer, written, inputs.get("input_ids") if config.is_encoder_decoder else written),
         "transformers": transformers.__version__,
     }

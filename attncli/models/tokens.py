@@ -42,6 +42,8 @@ def read_tokens(tokens: Any) -> dict[str, Names | None] | None:
         return None
     if not isinstance(tokens, Mapping) or of_tokenizer(tokens) is not None:
         return dict.fromkeys(SIDES, _names(tokens))
+    if padding_of(tokens) is not None:  # inputs without names
+        return None
     if set(tokens) - set(SIDES):
         raise InputError.of(got([*map(str, tokens)], EXPECTED))
     sides = {side: None if tokens.get(side) is None else _names(tokens[side]) for side in SIDES}
@@ -69,6 +71,23 @@ def numbered(names: Names) -> Names:
     """Return the names with their positions before them, `0 the`, since words may repeat."""
     rows = [[f"{index} {name}" for index, name in enumerate(row)] for row in _rows(names, 1)]
     return rows if any(map(_is_list, names)) else rows[0]
+
+
+def padding_of(inputs: Any) -> list[list[int]] | None:
+    """Return the numbers of padding tokens at the left and right of each text, by an attention mask; None without one.
+
+    `inputs` are a model's, or a tokenizer's output, which may be in a tuple.
+    """
+    if isinstance(inputs, tuple | list):
+        return next((padding for part in inputs if (padding := padding_of(part)) is not None), None)
+    encodings = getattr(inputs, "encodings", None) or ()
+    masks = [encoding.attention_mask for encoding in encodings if hasattr(encoding, "attention_mask")]
+    masks = masks or (inputs.get("attention_mask") if isinstance(inputs, Mapping) else None)
+    mask = None if masks is None else torch.as_tensor(masks)
+    if mask is None or mask.ndim != 2:
+        return None
+    texts = [[bool(number) for number in row] for row in mask.tolist()]
+    return [[_run(row) * (not row[0]), _run(row[::-1]) * (not row[-1])] for row in texts]
 
 
 def check_tokens(tokens: Mapping[str, Names | None] | None, calls: Sequence[AttentionCall]) -> None:
@@ -143,6 +162,6 @@ def padding_in(names: Sequence[Any] | None, b: int) -> tuple[Tensor | None, Tens
     return padding if bool(padding.any()) else None, words if bool(words.any()) else None
 
 
-def _run(names: Sequence[str]) -> int:
-    """Return how often the first name stands in a row."""
+def _run(names: Sequence[Any]) -> int:
+    """Return how often the first of the names stands in a row."""
     return next((index for index, name in enumerate(names) if name != names[0]), len(names))

@@ -86,6 +86,7 @@ def test_what_the_file_holds(file: Path) -> None:
         "revision": None,
         "text": "a b",
         "tokens": None,
+        "padding": None,
         "torch": 0,
         "transformers": None,
         "layers": 0,

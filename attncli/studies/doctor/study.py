@@ -89,7 +89,11 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
             captured, calls = read_calls(options.data, dtype, device)
         check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
         names = [inputs.call.name for inputs in calls if inputs.call is not None]
-        padding = [padding_in(inputs.tokens.get("keys"), len(inputs.keys)) for inputs in calls]
+        padding = list[Masks]()
+        for inputs in calls:
+            named, repeated = padding_in(inputs.tokens.get("keys"), len(inputs.keys))
+            known = captured.padding(inputs)
+            padding.append((named, repeated) if known is None else (known, None))
         parts = list(zip(calls, names, padding, strict=True))
         about = {key: captured.about.get(key) for key in ("model", "text")}
         layers = {name: captured.numbers[name] for name in names}

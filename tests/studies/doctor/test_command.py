@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -321,6 +322,28 @@ def test_a_left_padded_capture_without_names_of_padding(tmp_path: Path) -> None:
     config = {"study": "doctor", "data": {"capture": "seen.safetensors"}}
     rows = package.run(config).heads
     assert {row["dead_query"] for row in rows} == {0}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", [dict, Tokenized])
+def test_a_capture_knows_its_padding_from_the_mask_of_its_inputs(kind: type, side: str) -> None:
+    """A model that ignores the mask has weight on padding."""
+    model, inputs = careless()
+    with torch.no_grad():
+        seen = package.capture(model, inputs["x"])
+    tokens: Any = kind(inputs)
+    if side == "right":
+        tokens = {"attention_mask": inputs["attention_mask"].flip(1)}
+    package.save(seen, "seen.safetensors", tokens=tokens)
+    with safe_open("seen.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["attncli"])["padding"] == [[0, 0], [4, 0] if side == "left" else [0, 4]]
+    result = package.run({"study": "doctor", "data": {"capture": "seen.safetensors"}})
+    padding = [row for row in result.records if row["check"] == "padding"]
+    if side == "left":
+        assert [row["kind"] for row in padding] == ["fault"] * 4
+        assert padding[0]["about"].startswith("Text 1, keys 0 to 3 are padding")
+    else:
+        assert padding == [], "causal: no real query sees the last keys"
 
 
 def test_a_text_of_which_no_query_sees_a_key_is_dead() -> None:
