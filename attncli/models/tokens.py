@@ -81,9 +81,9 @@ def padding_of(inputs: Any) -> list[list[int]] | None:
     if isinstance(inputs, tuple | list):
         return next((padding for part in inputs if (padding := padding_of(part)) is not None), None)
     encodings = getattr(inputs, "encodings", None) or ()
-    masks = [encoding.attention_mask for encoding in encodings if hasattr(encoding, "attention_mask")]
-    masks = masks or (inputs.get("attention_mask") if isinstance(inputs, Mapping) else None)
-    mask = None if masks is None else torch.as_tensor(masks)
+    of_texts = [encoding.attention_mask for encoding in encodings if hasattr(encoding, "attention_mask")]
+    given = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    mask = torch.as_tensor(of_texts) if of_texts else None if given is None else torch.as_tensor(given)
     if mask is None or mask.ndim != 2:
         return None
     texts = [[bool(number) for number in row] for row in mask.tolist()]
