@@ -45,12 +45,13 @@ def trend(
         return f"is {places[0]}", [0]
     if texts[low] == texts[high]:
         return f"stays at {texts[low]} {ends}", [0, last]
-    is_flat = ordered and 0 < values[high] <= FLAT * values[low]
-    if is_flat or not apart(low, high):
-        return f"{'stays' if is_flat else 'lies'} between {texts[low]} and {texts[high]} {ends}", [0, last]
     turns = [index for index in (low, high) if apart(index, 0) and apart(index, last)]
     path = [0, *turns, last]
-    if not ordered or len(turns) > 1 or not all(is_monotone(*step) for step in pairwise(path)):
+    is_simple = ordered and len(turns) <= 1 and all(is_monotone(*step) for step in pairwise(path))
+    is_flat = ordered and 0 < values[high] <= FLAT * values[low]
+    if (is_flat and (turns or not is_simple)) or not apart(low, high):
+        return f"{'stays' if is_flat else 'lies'} between {texts[low]} and {texts[high]} {ends}", [0, last]
+    if not is_simple:
         return f"ranges from {places[low]} to {places[high]}", [low, high]
     first, second = ("rises", "falls") if values[path[1]] > values[0] else ("falls", "rises")
     text = f"{first} from {places[0]} to {places[path[1]]}"
