@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,8 +43,8 @@ from attncli.normalizers import Normalizer
 from attncli.numbers import several
 from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, Rows, by_label
 from attncli.scorers import Scorer
-from attncli.stopping import Counter, Progress
-from attncli.threads import in_order, on_threads
+from attncli.stopping import Progress
+from attncli.threads import on_threads
 
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 PLACE = (
@@ -77,9 +76,6 @@ class SizePoint:
         return f"d = {self.d}" if self.head is None else f"{layer}head {self.head}"
 
 
-PartsOf = Callable[[SizePoint, Callable[[SizePoint, Pairs], Any]], Iterator[Any]]
-
-
 @dataclass(frozen=True)
 class PreparedPairs:
     """The checked input of a study's `run`; `tensors` are the tensors of a file, empty for random pairs."""
@@ -97,6 +93,11 @@ class PreparedPairs:
         scorers = (scorer for point in self.points for scorer in point.scorers)
         width = max([1, *(size for scorer in scorers for tensor in scorer.parameters() for size in tensor.shape)])
         return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
+
+    @property
+    def jobs(self) -> int:
+        """Return the number of jobs of all points."""
+        return sum(len(point.pairs.jobs) for point in self.points)
 
     @property
     def is_real(self) -> bool:
@@ -193,27 +194,15 @@ def _normalizer_of_head(entry: ScorerEntry) -> Normalizer:
 
 
 @contextmanager
-def run_parts(prepared: PreparedPairs, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
-    """Yield a function of a point and `work` that yields `work(point, pairs)` for the pairs of each job of the point.
+def working(prepared: PreparedPairs) -> Iterator[int]:
+    """Context manager of the work on the jobs; it yields their number of threads, each with torch on one core.
 
-    Each thread uses torch on one core, and each job is a step of the progress; `rounds` is the number of passes over
-    all points. A user's scorer or normaliser may draw random numbers or keep state, so it runs in a single thread, with
-    torch's random numbers seeded.
+    A user's scorer or normaliser may draw random numbers or keep state, so it runs in a single thread, with torch's
+    random numbers seeded.
     """
     options = prepared.options
-    counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
-    is_safe = not any(map(is_own, options.scorers))
-
-    def parts_of(point: SizePoint, work: Callable[[SizePoint, Pairs], Any]) -> Iterator[Any]:
-        def work_on(job: int) -> Any:
-            part = work(point, point.pairs.of_job(job))
-            counter.step(str(point))
-            return part
-
-        return in_order(work_on, point.pairs.jobs, threads if is_safe else 1)
-
     with on_threads(1) as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
-        yield parts_of
+        yield 1 if any(map(is_own, options.scorers)) else threads
 
 
 def scores_of(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Tensor]:

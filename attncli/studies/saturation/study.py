@@ -8,27 +8,27 @@ from functools import partial
 import numpy as np
 import torch
 
-from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
     expected_rows_of,
     prepare_pairs,
     result_of,
-    run_parts,
     scores_of,
+    working,
 )
 from attncli.errors import InputError, below
 from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
 from attncli.results import Result, Row, signed_weights
-from attncli.stopping import Progress, keep_finished
+from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
+from attncli.threads import in_order
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 OF_SHARES = ("entropy", "effective_keys")  # undefined with negative weights
@@ -50,10 +50,11 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     Only the metrics of each row are kept, and results do not depend on the number of threads.
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
-    rows = list[int]()  # the sizes of finished rows
-    with keep_finished(rows) as kept, run_parts(prepared, progress) as parts_of:
+    rows, counter = list[int](), Counter(prepared.jobs, progress)  # the sizes of finished rows
+    with keep_finished(rows) as kept, working(prepared) as threads:
         for point in prepared.points:
-            by_scorer = zip(*parts_of(point, partial(_measure, prepared)), strict=True)
+            work = partial(_measure, prepared, counter, point)
+            by_scorer = zip(*in_order(work, point.pairs.jobs, threads), strict=True)
             figures.append([{"keys": point.pairs.keys, **_row(_joined(parts))} for parts in by_scorer])
             rows += [point.d] * (point.d in prepared.sizes)
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
@@ -71,8 +72,9 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     return replace(result, facts=facts, findings=findings, interrupted=kept.interrupted)
 
 
-def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Figures]:
-    """Return every scorer's metrics for the rows of `pairs`, computed in slices of bounded memory."""
+def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: int) -> list[Figures]:
+    """Return every scorer's metrics for the rows of a job, computed in slices of bounded memory."""
+    pairs = point.pairs.of_job(job)
     if pairs.valid is not None:  # NaN in padding would reach the gradients, since 0 times NaN is NaN
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))
     pooled = []  # standard normal numbers (rows, m), one per key, that the weights pool
@@ -88,6 +90,7 @@ def _measure(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Fi
         for index, (matrix, normalizer) in enumerate(zip(scores, point.normalizers, strict=True)):
             with below("scorers", index):
                 parts[-1].append(row_figures(matrix, some.valid, queries, values[within], normalizer))
+    counter.step(str(point))
     return list(map(_joined, zip(*parts, strict=True)))
 
 

@@ -9,19 +9,18 @@ import torch
 
 from attncli.building import scale_of
 from attncli.common.pairs.entries import Entries, PairsFacts
-from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
     expected_rows_of,
     prepare_pairs,
     result_of,
-    run_parts,
     scores_of,
+    working,
 )
 from attncli.errors import below
 from attncli.results import Result, Row
-from attncli.stopping import Progress, keep_finished
+from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
@@ -29,6 +28,7 @@ from attncli.studies.variance.moments import Edges, MomentTally
 from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.tables import tables
 from attncli.studies.variance.theory import Theory, theory_of
+from attncli.threads import in_order
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
@@ -71,15 +71,21 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     sizes = _with_densities([point.d for point in points])
     rows = list[int]()  # the sizes of finished rows
     theories = [_theories(prepared, point) for point in points]
-    with keep_finished(rows) as kept, run_parts(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
+    counter = Counter(prepared.jobs * (2 if prepared.is_real else 1), progress)
+    with keep_finished(rows) as kept, working(prepared) as threads:
 
         def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
-            return reduce(_merged, parts_of(point, partial(_tally, prepared, edges)))
+            def work(job: int) -> list[MomentTally]:
+                tallies = _tally(prepared, edges, point, job)
+                counter.step(str(point))
+                return tallies
+
+            return reduce(_merged, in_order(work, point.pairs.jobs, threads))
 
         for point in points:
             edges: Sequence[Edges | None] = no_edges
             if point.d in sizes and not prepared.is_real:  # its first scores say where the bins lie
-                edges = [tally.bins for tally in _tally(prepared, no_edges, point, point.pairs.of_job(0))]
+                edges = [tally.bins for tally in _tally(prepared, no_edges, point, 0)]
             tallies.append(tallied(point, edges))
             counted[point.d] = tallies[-1]
             rows += [point.d] * (point.d in prepared.sizes)
@@ -110,7 +116,8 @@ def _with_densities(sizes: Sequence[int]) -> set[int]:
     return near if len(set(sizes)) > MOST_DENSITIES else set(sizes)
 
 
-def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePoint, pairs: Pairs) -> list[MomentTally]:
+def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePoint, job: int) -> list[MomentTally]:
+    pairs = point.pairs.of_job(job)
     with torch.no_grad():  # threads do not inherit it
         parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
     scores = map(torch.cat, zip(*parts, strict=True))
