@@ -3,6 +3,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalize
 QUICK |= {"test_catalogues.py", "test_numbers.py", "inputs/test_draws.py", "engine/sweeps/test_journal.py"}
 QUICK |= {"test_contract.py", "studies/test_columns.py", "studies/test_narrow_screens.py"}
 NOT_QUICK = ("compiled", "memory", "installed")
+# `pytest -m numbers` runs these, which compare numbers that another processor rounds otherwise.
+NUMBERS = {"attention", "common", "inputs", "scorers", "normalizers", "pooling", "models", "swapping", "studies"}
+NUMBERS |= {"test_modes.py", "test_properties.py"}
+NOT_NUMBERS = ("compiled", "memory", "command", "shown", "screens", "columns", "tokens", "problems", "bad_files")
+MARKS = {"quick": (QUICK, NOT_QUICK), "numbers": (NUMBERS, NOT_NUMBERS)}
 FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
 # The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
 SLOW = {
@@ -48,13 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def prepare(config: pytest.Config) -> None:
     """Set up the libraries of the tests in a process that runs some."""
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
     from torch.backends.cpu import get_cpu_capability
 
     from attncli.commands import progress
 
-    # The same examples on every machine and every run; there is no limit on the time of an example.
-    settings.register_profile("attncli", derandomize=True, database=None, deadline=None, max_examples=25)
+    # The same examples on every machine and every run; there is no limit on the time of an example, or of drawing it.
+    options: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "max_examples": 25}
+    settings.register_profile("attncli", **options, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("attncli")
     # No line of progress on stderr, however busy the machine is: tests of progress set their own patience.
     progress.PATIENCE = 1e6
@@ -64,18 +71,20 @@ def prepare(config: pytest.Config) -> None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache.mkdir(f"inductor-{get_cpu_capability()}"))
 
 
-def is_quick(path: Path) -> bool:
-    """Whether a file or folder may have quick tests."""
+def is_marked(mark: str, path: Path) -> bool:
+    """Whether a file or folder may have tests with a mark of MARKS."""
+    folders, others = MARKS[mark]
     name = path.relative_to(Path(__file__).parent).as_posix()
-    is_inside = any(f"{name}/".startswith(f"{part}/") or f"{part}/".startswith(f"{name}/") for part in QUICK)
-    return name == "." or (is_inside and not any(word in path.name for word in NOT_QUICK))
+    is_inside = any(f"{name}/".startswith(f"{part}/") or f"{part}/".startswith(f"{name}/") for part in folders)
+    return name == "." or (is_inside and not any(word in path.name for word in others))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import tests that are not to run: for `-m quick` this would take as long as the quick tests do."""
     expression = config.option.markexpr
-    is_other = not is_quick(collection_path) if expression == "quick" else collection_path.name in SLOW
-    return True if is_other and expression in ("quick", FIRST_TIER) else None
+    if expression in MARKS and not is_marked(expression, collection_path):
+        return True
+    return True if expression == FIRST_TIER and collection_path.name in SLOW else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -90,8 +99,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in SLOW or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
-        if is_quick(item.path) and not any(map(item.get_closest_marker, ("slow", "nightly"))):
-            item.add_marker("quick")
+        if not any(map(item.get_closest_marker, ("slow", "nightly"))):
+            for mark in filter(partial(is_marked, path=item.path), MARKS):
+                item.add_marker(mark)
         for mark in item.iter_markers("catalogue"):
             item.extra_keyword_matches.update(name for kind in mark.args for name in catalogues[kind])
 

@@ -55,7 +55,7 @@ def sampled(bound: float, standard_error: float) -> Sampled:
     return result
 
 
-def printed(unit: float) -> Sampled:
+def last_digit(unit: float) -> Sampled:
     """Return a bound on the error of a number that was rounded to a multiple of `unit`, for its last digit."""
     return sampled(0.6 * unit, unit / math.sqrt(12))
 
@@ -121,7 +121,8 @@ class Margins:
         while frame and frame.f_globals.get("__name__", "").startswith(libraries or "\0"):
             frame = frame.f_back
         path = frame.f_code.co_filename if frame else ""
-        if not self.test or not frame or not any(path.startswith(folder) for folder in self.folders):
+        # This file is seen where one run is inside another.
+        if not self.test or not frame or path == __file__ or not any(map(path.startswith, self.folders)):
             return None
         return f"{Path(path).relative_to(self.config.rootpath)}:{frame.f_lineno}"
 
@@ -227,7 +228,8 @@ def watch(margins: Margins, patch: pytest.MonkeyPatch) -> None:
 
     def equal_and_recorded(self: Any, actual: Any) -> bool:
         holds: bool = equal(self, actual)
-        if holds and all(isinstance(each, Complex) for each in (actual, self.expected)):  # else a text, or an array
+        # Others are texts or arrays; NaN has no tolerance.
+        if holds and all(isinstance(each, Complex) and math.isfinite(abs(each)) for each in (actual, self.expected)):
             place = margins.caller(sys._getframe(1), ("_pytest", __name__))
             is_sampled = any(isinstance(each, Sampled) for each in (self.rel, self.abs))
             if place and self.tolerance and not is_sampled:

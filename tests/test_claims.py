@@ -28,6 +28,7 @@ from tests.claims import (
     with_results,
 )
 from tests.cli import refusal
+from tests.margins import last_digit
 
 TRAIN_PAGE, *PAGES = (
     (DOCS / name).read_text(encoding="utf-8") for name in ("studies/train.md", *(f"{name}.md" for name in FOLDERS))
@@ -119,7 +120,7 @@ def test_text_has_the_figures_of_the_table(name: str, text: str, rows: list[int]
     found = re.search(re.escape(text).replace(r"\{\}", f"({NUMBER.pattern})"), section_of(name))
     assert found
     for number, exact in zip(found.groups(), measured, strict=True):
-        assert float(number) == pytest.approx(exact, abs=0.6 * 10.0 ** -len(number.partition(".")[2]))
+        assert float(number) == pytest.approx(exact, abs=last_digit(10.0 ** -len(number.partition(".")[2])))
 
 
 def test_text_has_the_cost_of_linear_attention() -> None:
@@ -196,4 +197,4 @@ def test_estimates_of_nadaraya_and_watson_are_those_of_their_formula() -> None:
     for (query,), (estimate,) in zip(data["data"]["queries"], data["expect"][0]["equal"], strict=True):
         kernel = [math.exp(-((query - point) ** 2) / (2 * sigma**2)) for point in x]
         expected = math.fsum(k * value for k, value in zip(kernel, y, strict=True)) / math.fsum(kernel)
-        assert estimate == pytest.approx(expected, abs=1e-8)
+        assert estimate == pytest.approx(expected, abs=last_digit(1e-8))

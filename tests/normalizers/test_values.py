@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.normalizers import NORMALIZERS
-from tests.margins import printed
+from tests.margins import last_digit
 from tests.normalizers.catalogue import mask
 from tests.scorers.catalogue import normal
 
@@ -37,7 +37,7 @@ PUBLISHED = [
 @pytest.mark.parametrize(("name", "options", "wanted"), PUBLISHED)
 def test_published(name: str, options: dict[str, Any], wanted: list[float]) -> None:
     found = weights(name, torch.tensor([[-2.0, 0.0, 0.5]]), **options)
-    torch.testing.assert_close(found, torch.tensor([wanted]), rtol=0, atol=printed(1e-4))
+    torch.testing.assert_close(found, torch.tensor([wanted]), rtol=0, atol=last_digit(1e-4))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_scalable_softmax_does_not_fade(m: int, softmax: float, ssmax: float) ->
     """One score of 3 among scores of -2, as in figure 1 of Nakanishi 2025, with c = 0.43."""
     scores = torch.full((1, m), -2.0)
     scores[0, 3] = 3.0
-    assert float(weights("softmax", scores).max()) == pytest.approx(softmax, abs=printed(1e-3))
-    assert float(weights("ssmax", scores, c=0.43).max()) == pytest.approx(ssmax, abs=printed(1e-3))
+    assert float(weights("softmax", scores).max()) == pytest.approx(softmax, abs=last_digit(1e-3))
+    assert float(weights("ssmax", scores, c=0.43).max()) == pytest.approx(ssmax, abs=last_digit(1e-3))
 
 
 VALID = mask(20, 9)

@@ -20,6 +20,7 @@ from attncli.show.pictures.themes import sheet_of
 from attncli.studies import load_study
 from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import findings_of
+from tests.margins import last_digit
 
 MOST = 40  # rows of a table, unless all
 FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
@@ -174,7 +175,7 @@ def check_grid(grid: Grid, weights: Tensor, valid: Tensor | None = None) -> None
         if not may_attend[query, key]:
             assert (cell.text, cell.mark) == ("·", "")
             continue
-        assert cell.value == pytest.approx(value, abs=5.1e-4 if "e" not in cell.text else 0.51 * value)
+        assert cell.value == pytest.approx(value, abs=last_digit(1e-3 if "e" not in cell.text else value))
         assert (cell.value == 0) == (value == 0)
         level = len(row) > 1 and max(row) - min(row) < 1e-6
         assert (cell.mark == "*") == (not level and value > max(row) - 1e-7)

@@ -60,9 +60,9 @@ def fused(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor | None:
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("dtype", HALF)
 def test_errors_are_those_of_torch(dtype: str, size: int) -> None:
-    """Errors agree within 2 % with torch's fused kernel on this CPU, and with attention in steps in this dtype.
+    """Errors agree within 3 % with torch's fused kernel on this CPU, and with attention in steps in this dtype.
 
-    Within 2 % they are also the errors in the documentation.
+    Within 3 % they are also the errors in the documentation.
     """
     inputs = given(size)
     queries, keys, values = (each.double() for each in inputs)
@@ -78,10 +78,10 @@ def test_errors_are_those_of_torch(dtype: str, size: int) -> None:
         entry = entry_of(scorer="scaled_dot", scale=SCALE, dtype=dtype, rounding=way)
         ours = output_of(inputs, entry)
         assert same_bits(ours, ours.to(DTYPES[dtype]).float()), "as it is stored"
-        assert numbers == pytest.approx([error(ours, exact)] * 2, rel=0.02), way
+        assert numbers == pytest.approx([error(ours, exact)] * 2, rel=0.03), way
         if theirs is not None:
-            assert error(ours, exact) == pytest.approx(error(theirs, exact), rel=0.02), way
-            assert error(ours, theirs.double()) < error(theirs, exact), "its errors are not others of the same size"
+            assert error(ours, exact) == pytest.approx(error(theirs, exact), rel=0.03), way
+            assert error(ours, theirs.double()) / error(theirs, exact) < 1, "its errors are not others of the same size"
 
 
 @pytest.mark.parametrize("way", ["inputs", "flash", "steps"])

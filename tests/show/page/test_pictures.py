@@ -18,6 +18,7 @@ from attncli.show.page.svg import inlined
 from attncli.show.pictures.heatmaps import draw_heatmap
 from attncli.show.pictures.matrices import Heatmap, Panel
 from tests.cli import good
+from tests.margins import last_digit
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import box_of, has_numbers, study
 from tests.show.page.reading import Read
@@ -111,8 +112,8 @@ def test_cells_of_tables_have_their_numbers() -> None:
     size = {side: float(boxes[next(iter(boxes))][side]) for side in ("width", "height")}
     first = min(boxes.values(), key=lambda box: (float(box["x"]), float(box["y"])))
     for text, (row, column) in expected.items():
-        assert float(boxes[text]["x"]) == pytest.approx(float(first["x"]) + column * size["width"], abs=0.3)
-        assert float(boxes[text]["y"]) == pytest.approx(float(first["y"]) + row * size["height"], abs=0.3)
+        assert float(boxes[text]["x"]) == pytest.approx(float(first["x"]) + column * size["width"], abs=last_digit(0.5))
+        assert float(boxes[text]["y"]) == pytest.approx(float(first["y"]) + row * size["height"], abs=last_digit(0.5))
 
 
 def test_cells_of_doctor_open_their_head(open_page: Open, minilm_run: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_logarithmic_colours_cover_the_decades_of_nearly_all_values() -> None:
     """Zeros, or a single value far below the others, are shown by an arrow."""
     values = np.array([1e-9, 0.0, *np.geomspace(0.03, 90, 60)])
     scale = colour_scale([values], kind="log")
-    assert scale.low == pytest.approx(0.03, rel=0.5)
+    assert 0.015 < scale.low < 0.045
     assert (scale.high, scale.extend) == (90, "min")
     assert np.isfinite(scale.norm(scale.clip(values))).all()
     scale = colour_scale([np.geomspace(1e-30, 1, 50)], kind="log")

@@ -17,6 +17,7 @@ from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.results import Tokens
+from tests.margins import last_digit
 from tests.show.pictures.drawn import (
     bar_labels,
     bars,
@@ -55,7 +56,7 @@ def check_colours(found: Any, places: Tensor, cmap: str, valid: Tensor | None = 
         if valid is not None and not valid[index]:
             continue
         near = [colours(min(max(place + step, 0.0), 1.0))[:3] for step in (-1 / 256, 0.0, 1 / 256)]
-        assert min(np.abs(found[index] - colour).max() for colour in near) < 0.005, index
+        assert min(np.abs(found[index] - colour).max() for colour in near) < last_digit(2 / 255), index
 
 
 @pytest.mark.usefixtures("laid_out")
@@ -149,8 +150,8 @@ def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, 
     valid, look = valid_mask((1, 2, 4), [[4, 3]]), HeatmapLook(colours=colours, scale=scale, annotate="no")
     heat = heatmap(matrix[None], matrix[None] / 9, valid=valid, look=look)
     found, bad = pixels(heat.figure), panels(heat.figure)[0].images[0].get_cmap().get_bad()
-    np.testing.assert_allclose(found[0, 0], bad[:3], atol=0.005)
-    np.testing.assert_allclose(found[0, 2], matplotlib.colormaps["Reds"](1.0)[:3], atol=0.005)
+    np.testing.assert_allclose(found[0, 0], bad[:3], atol=last_digit(2 / 255))
+    np.testing.assert_allclose(found[0, 2], matplotlib.colormaps["Reds"](1.0)[:3], atol=last_digit(2 / 255))
     assert np.abs(found[0, 3] - bad[:3]).max() > 0.3
     assert set(legend(heat.figure)) >= {"masked", "NaN"}
 

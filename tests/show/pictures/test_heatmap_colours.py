@@ -15,6 +15,7 @@ from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.show.pictures import matrices
 from attncli.show.pictures.matrices import block_means
+from tests.margins import last_digit
 from tests.show.pictures.drawn import (
     bar_labels,
     bars,
@@ -87,7 +88,8 @@ def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
         assert bar_labels(figure) == ["score"] * len({*ends})
         for axes in panels(figure):
             assert isinstance(axes.images[0].norm, CenteredNorm)
-            assert axes.images[0].get_cmap()(axes.images[0].norm(0.0))[:3] == pytest.approx((0.969,) * 3, abs=0.01)
+            white = axes.images[0].get_cmap()(axes.images[0].norm(0.0))[:3]
+            assert white == pytest.approx((0.969,) * 3, abs=last_digit(2 / 255))
     alone = heatmap(scores[0], 20 * scores[0], stage="scores").figure
     assert (limits(alone), len(bars(alone))) == ([(-3.0, 3.0), (-60.0, 60.0)], 2)
 

@@ -13,8 +13,9 @@ from attncli.building import build_scorer
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import OneByOne, Recall, losses, mean_entropy
 from attncli.studies.train.task import Batch, seeds_of
+from tests.margins import sampled
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of
-from tests.reference import NORMALIZERS, entropy
+from tests.reference import NORMALIZERS, entropy, rounding
 from tests.studies.train.small import batch_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
@@ -69,7 +70,7 @@ def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
     alike = Batch(batch.keys, batch.queries, torch.ones_like(batch.values), torch.ones_like(batch.targets))
     weights = model.weights(model(), alike)
     losses(model.pooled(weights, alike), alike.targets).sum().backward()  # type: ignore[no-untyped-call]
-    assert float(model.gradient_norms().max()) < 1e-15
+    assert float(model.gradient_norms().max()) < rounding(16, torch.float64)
     right = alike.keys == alike.queries[..., None]
     model.weights(model(), alike)[right].log().sum().backward()  # type: ignore[no-untyped-call]
     assert float(model.gradient_norms().min()) > 1e-3
@@ -136,8 +137,8 @@ def test_rows_without_a_weight_have_no_entropy() -> None:
 
 def test_queries_and_keys_have_unit_variance_at_first() -> None:
     model = model_of(options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100))
-    assert float(model.embeddings.std()) == pytest.approx(1.0, rel=0.02)
+    assert float(model.embeddings.std()) == pytest.approx(1.0, rel=sampled(0.02, 0.005))
     for matrix in (model.W_q, model.W_k):
         entries = model.embeddings @ matrix.detach().mT
-        assert float(entries.std()) == pytest.approx(1.0, rel=0.02)
+        assert float(entries.std()) == pytest.approx(1.0, rel=sampled(0.02, 0.005))
     assert not torch.equal(model.W_q, model.W_k)

@@ -7,11 +7,14 @@ from functools import reduce
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.studies.variance.moments import ScoreMoments
 from tests.common.pairs.samples import Array, standard
+from tests.margins import sampled
+from tests.reference import rounding
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), max_size=30)
 POINT = 1.9599639845400545  # of the normal distribution, where 97.5 % lie below
@@ -50,7 +53,7 @@ def test_digits_far_from_zero(parts: int) -> None:
     numbers = 1e8 + np.random.default_rng(0).integers(-3, 4, 7000) * 2.0**-10  # float64 holds these exactly
     whole = joined(np.array_split(numbers, parts))
     mean, *sums = exact(numbers.tolist())
-    assert whole.mean == pytest.approx(mean, rel=1e-15)
+    assert whole.mean == pytest.approx(mean, rel=rounding(8 + parts, torch.float64))
     assert [whole.m2, whole.m4] == pytest.approx([sums[0], sums[2]], rel=1e-5)
     assert whole.variance == pytest.approx(sums[0] / 6999, rel=1e-5)
     assert whole.population_variance == pytest.approx(sums[0] / 7000, rel=1e-5)
@@ -101,7 +104,7 @@ def test_signs_have_a_variance_with_hardly_any_error() -> None:
     low, high = signs.variance_interval()
     assert low <= 1.0 + 4e-4
     assert high >= 1.0 - 4e-4
-    assert high - low < 1e-3
+    assert high - low < sampled(1e-3, 2e-4)
 
 
 def test_few_numbers_and_none() -> None:

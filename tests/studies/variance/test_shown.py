@@ -20,6 +20,7 @@ from attncli.show.pictures.themes import THEMES
 from attncli.studies.variance.figure import MOST_PANELS, figures
 from attncli.studies.variance.study import _with_densities
 from tests.common.pairs.samples import swept
+from tests.margins import sampled
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -115,7 +116,9 @@ def test_each_label_has_its_densities_from_pale_to_its_colour(theme: Theme) -> N
         assert all(1.5 <= line.get_linewidth() <= 2 for line in axes.lines)
         for line, d in zip(lines, SIZES, strict=True):
             x, y = line.get_xydata().T
-            np.testing.assert_allclose(y, STATS.norm.pdf(x, d / 100, STDS[label](d)), rtol=0.01, atol=1e-4)
+            np.testing.assert_allclose(
+                y, STATS.norm.pdf(x, d / 100, STDS[label](d)), rtol=sampled(0.01, 0.003), atol=1e-4
+            )
 
 
 def test_dotted_densities_are_normal_with_the_moments_of_the_theory() -> None:

@@ -14,6 +14,7 @@ from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.study import run
 from tests.combinations import others_slow
 from tests.common.pairs.samples import DISTRIBUTIONS, Array, by_place, prepared, swept
+from tests.margins import last_digit, sampled
 from tests.reference import ORACLES
 
 SEEDS = 200
@@ -67,7 +68,7 @@ def test_theory_stands_beside_every_figure() -> None:
     for (label, d, _), row in rows.items():
         if label == "additive":
             assert (row["theory"], row["theory_mean"], row["z"]) == ("limit", 0.0, None)
-            assert row["theory_variance"] == pytest.approx(0.107, abs=5e-4)
+            assert row["theory_variance"] == pytest.approx(0.107, abs=last_digit(1e-3))
             continue
         variance = {"dot": d, "scaled_dot": 1.0}[label]
         assert (row["theory"], row["theory_mean"]) == ("exact", 0.0)
@@ -76,7 +77,8 @@ def test_theory_stands_beside_every_figure() -> None:
             low, high = row[f"{figure}_ci"]
             assert abs(z) < 4
             assert (low <= theory <= high) == (abs(z) <= 1.959964)
-            assert z == pytest.approx((row[figure] - theory) / (high - low) * 2 * 1.959964, abs=0.1)
+            # The interval of a variance is one of its logarithm, which has a standard error of .01.
+            assert z == pytest.approx((row[figure] - theory) / (high - low) * 2 * 1.959964, abs=4**2 * 0.01)
 
 
 def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_than_the_picture_needs() -> None:
@@ -107,7 +109,7 @@ def test_as_many_pairs_as_it_takes(keys: dict[str, Any]) -> None:
     for row in rows:
         low, high = row["variance_ci"]
         error = math.log(high / low) / 2 / 1.959964
-        assert error < 0.0056
+        assert error < sampled(0.0056, 0.005)
         assert row["samples"] % 1000 == 0
         if keys.get("distribution", "normal") == "normal":
             assert error == pytest.approx(0.005, rel=0.1)

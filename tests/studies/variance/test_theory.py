@@ -20,6 +20,7 @@ from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
 from tests.combinations import varied
 from tests.common.pairs.samples import Array, standard
+from tests.margins import sampled
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make
 
@@ -120,8 +121,9 @@ def assert_measured(name: str, options: dict[str, Any], d: int, distribution: st
     assert found.mean is not None
     assert found.variance is not None
     squares = (scores - found.mean) ** 2
-    assert abs(scores.mean() - found.mean) <= 5 * scores.std() / math.sqrt(len(scores))
-    assert abs(squares.mean() - found.variance) <= 5 * squares.std() / math.sqrt(len(scores))
+    for numbers, expected in ((scores, found.mean), (squares, found.variance)):
+        standard_error = numbers.std() / math.sqrt(len(numbers))
+        assert abs(numbers.mean() - expected) < sampled(5 * standard_error, standard_error)
     return found
 
 
