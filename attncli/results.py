@@ -171,6 +171,7 @@ class Matrices:
     tokens: Tokens = field(default_factory=Tokens)
     with_dropout: Sequence[str] = ()  # labels with dropout on their weights
     layer: str = ""  # of a model, as part of a title
+    about: str | None = None  # the question of the experiment
     heads: Sequence[int] | None = None  # their numbers; None: counted from 0
 
 
@@ -238,6 +239,12 @@ class Result:
         """Return the layers of a run on a captured model, by name; [None] for other runs."""
         return [*self.layers] or [None]
 
+    @property
+    def scorers(self) -> dict[str, str]:
+        """Return the scorer of each label whose weights are by softmax; other labels stand for themselves."""
+        rows = [row for row in self.records or self.heads if row.get("normalizer", "softmax") == "softmax"]
+        return {row["label"]: row["scorer"] for row in rows}
+
     def stage(self, stage: str, layer: str | None = None) -> "dict[str, Tensor]":
         """Return one stage of attention by label, if stored; `layer` is needed for runs with layers."""
         names = {label: tensor_name(label, stage, layer=layer) for label in self.labels}
@@ -264,7 +271,8 @@ class Result:
         """Return one stage of attention of all scorers, to show as heatmaps; `layer` is needed for runs with layers."""
         with_dropout = [label for label in self.labels if tensor_name(label, "dropped", layer=layer) in self.tensors]
         valid, heads = self.inputs.get(tensor_name("valid", layer=layer)), self.head_numbers(layer)
-        return Matrices(stage, self.stage(stage, layer), valid, self.tokens_in(layer), with_dropout, heads=heads)
+        tokens, about = self.tokens_in(layer), self.about
+        return Matrices(stage, self.stage(stage, layer), valid, tokens, with_dropout, about=about, heads=heads)
 
 
 @dataclass(frozen=True)

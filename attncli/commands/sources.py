@@ -143,7 +143,7 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
             result = experiment.study.run(experiment.study.prepare(options, progress), progress)
     if signals.first is not None:
         raise Interrupted  # a heatmap has all scorers or is not drawn
-    return result, options.figure.model_dump(exclude_unset=True)
+    return replace(result, about=options.about), options.figure.model_dump(exclude_unset=True)
 
 
 def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | None, str]:

@@ -46,13 +46,13 @@ def figures(result: SweepResult, note: Note, look: Look) -> Mapping[str, Callabl
 
 def sweep_figure(result: SweepResult, note: Note, look: Look) -> Picture:
     """Draw means over the seeds as heatmaps if two keys vary, else as lines with 95 % intervals."""
-    title = f"Sweep of {printable(result.name)}"
+    title = "" if result.about else f"Sweep of {printable(result.name)}"
     axes = axes_of(result)
     if len(axes) != 2:
         return lines_figure(result, note, look, title=title)
     mean = summary_names(result)["mean"]
     panels, sides = _tables(result, _rows(result), [*axes.items()], mean)
-    return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep"), look, note)
+    return draw_heatmap(Heatmap(panels, title, sides=sides, name="sweep", about=result.about), look, note)
 
 
 def lines_figure(result: SweepResult, note: Note, look: Look, *, title: str) -> Picture:

@@ -119,7 +119,7 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     return {
         "labels": list(map(printable, result.labels)),
         "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
-        "looks": [[look.light, look.dark] for look in looks_of(result.labels).values()],
+        "looks": [[look.light, look.dark] for look in looks_of(result.labels, result.scorers).values()],
         "axes": [{"name": axis, "names": values} for axis, values in axes.items()],
         "n": math.ceil(n / blocks[0]),
         "m": math.ceil(m / blocks[1]),

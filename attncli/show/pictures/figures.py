@@ -116,17 +116,19 @@ def applied(settings: Settings) -> Iterator[None]:
 
 
 @contextmanager
-def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
+def drawing(
+    texts: Iterable[str], note: Note, look: Look, about: str | None = None, scorers: Mapping[str, str] | None = None
+) -> Iterator[Sheet]:
     """Apply the settings of a look in a context, with fonts for `texts`, and yield the sheet with these settings.
 
     The user's matplotlibrc is ignored, so pictures are the same everywhere. `note` is called about characters and
-    fonts that are not available.
+    fonts that are not available. `about` is the question of the experiment, and `scorers` has the scorer of each label.
 
     Raises:
         InputError: the picture would have too many dots, or its font cannot be read.
     """
-    sheet, first = sheet_of(look), [] if look.font is None else [font_of(Path(look.font))]
-    own_texts = [look.title or "", look.subtitle or "", *look.words.values()]
+    sheet, first = sheet_of(look, about or "", scorers), [] if look.font is None else [font_of(Path(look.font))]
+    own_texts = [about or "", look.title or "", look.subtitle or "", *look.words.values()]
     with applied(sheet.settings):
         families, lost = fonts_for(map(printable, filter(None, [*texts, *own_texts])), first)
     if lost:

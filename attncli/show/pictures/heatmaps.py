@@ -78,8 +78,8 @@ def heatmap_figure(
         labels = None if labels is None else list(dict.fromkeys([*labels, look.minus]))
     panels = limited(zoom(select(matrices, labels, batches, heads, indices), look), note)
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
-    about = [matrices.layer, part_shown(matrices, panels)]
-    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, about=about)
+    names = [matrices.layer, part_shown(matrices, panels)]
+    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, names=names, about=matrices.about)
 
 
 def stage_figure(
@@ -89,7 +89,8 @@ def stage_figure(
     note: Note,
     *,
     before_dropout: Set[str] = frozenset(),
-    about: Sequence[str] = (),
+    names: Sequence[str] = (),
+    about: str | None = None,
 ) -> Picture:
     """Return a heatmap of panels of one stage.
 
@@ -99,7 +100,8 @@ def stage_figure(
         look: the user's options.
         note: is called with a sentence on anything that is left out.
         before_dropout: labels of panels that show weights before dropout, which the picture then mentions.
-        about: the end of the title.
+        names: of the layer, and of the panels in words, for the title.
+        about: the question of the experiment, if it has one, which is the title then.
     """
     if {panel.label for panel in panels} <= before_dropout:
         panels = [replace(panel, quantity=f"{panel.quantity} before dropout") for panel in panels]
@@ -111,13 +113,14 @@ def stage_figure(
     queries = {str(panel.queries[0]) for panel in panels if len(panel.queries) == 1}
     panels, side = single_queries_joined(panels)
     labels, rows = ([*{getattr(panel, name) for panel in panels}] for name in ("label", "row_name"))
-    names = rows if len(rows) == 1 else labels if len(labels) == 1 else []
+    common = rows if len(rows) == 1 else labels if len(labels) == 1 else []
     if look.minus is not None:
         of = f", {labels[0]} − " if len(labels) == 1 else " − that of "
-        title, names = f"{title}{of}{printable(look.minus)}", [name for name in names if name not in labels]
-    names += [f"query {name}" for name in queries - {"0"} if len(queries) == 1]
-    title = ", ".join(filter(None, (title, *about[:1], *names, *about[1:])))
-    return draw_heatmap(Heatmap(panels, title, stage, (side, "Keys")), look, note)
+        title, common = f"{title}{of}{printable(look.minus)}", [name for name in common if name not in labels]
+    common += [f"query {name}" for name in queries - {"0"} if len(queries) == 1]
+    parts = [part for part in (*names[:1], *common, *names[1:]) if part]
+    title = ", ".join([title, *parts]) if parts or not about or look.minus is not None else ""  # the bar has it
+    return draw_heatmap(Heatmap(panels, title, stage, (side, "Keys"), about=about), look, note)
 
 
 def _title(panels: Sequence[Panel], stage: str) -> str:
@@ -174,7 +177,7 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         look = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, annotate=annotate)
     assert isinstance(look, HeatmapLook)
     texts = {text for panel in panels for text in (panel.label, *panel.queries, *panel.keys)}
-    with drawing([look.title or content.title, *map(str, texts)], note, look) as sheet, matplotlib.rc_context(FRAMED):
+    with drawing([content.title, *map(str, texts)], note, look, content.about) as sheet, matplotlib.rc_context(FRAMED):
         figure, axes, wanted, widest = _page(content, look, sheet)
         tiles = _tiles(content, look, axes, wanted, sheet)
         rows = 1 + max(tile.row for tile in tiles)

@@ -1,7 +1,7 @@
 """The colour and marker of each label, the same in pictures and on pages while the colour is free."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -9,21 +9,21 @@ from attncli.scorers import SCORERS
 
 Dash = str | tuple[int, tuple[float, ...]]  # a line style of matplotlib
 
-# Colours on a light and on a dark background, with a contrast of at least 3:1. Colour-blind readers can distinguish the
-# colours in CATALOGUE.
+# Colours on a light and on a dark background, with a contrast of at least 3:1 and 5:1. Colour-blind readers can
+# distinguish the colours in CATALOGUE.
 CATALOGUE = (
-    ("#0253cc", "#476fff"),
-    ("#e86e16", "#d66035"),
+    ("#0253cc", "#5b7fff"),
+    ("#e86e16", "#d7653b"),
     ("#14532f", "#81b98b"),
-    ("#b13580", "#bb6097"),
+    ("#b13580", "#c06b9e"),
     ("#179bca", "#7bd9f7"),
     ("#85541b", "#eed03e"),
     ("#000000", "#f7f7f0"),
 )
 OTHERS = (  # for other labels, of hues that differ from the catalogue's
-    ("#4b0a72", "#a936e6"),
+    ("#4b0a72", "#b95deb"),
     ("#6b0f0f", "#ffaaaa"),
-    ("#0c9c5c", "#128a12"),
+    ("#0c9c5c", "#159e15"),
     ("#808000", "#66dd10"),
     ("#8080a0", "#8a8a8a"),
     ("#e0103c", "#ff3366"),
@@ -46,20 +46,27 @@ class LabelLook:
     grey_dash: Dash
 
 
-def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
+def looks_of(labels: Iterable[str], scorers: Mapping[str, str] | None = None) -> dict[str, LabelLook]:
     """Return the look of each label, in the order of the labels.
 
-    The preferred colour of a scorer follows from its index in the catalogue, the colour of any other label from its
-    hash. If the colour is taken, the label gets another one. After all colours are used they repeat with other
-    markers and with dashed lines. Scorers choose first, then other labels in alphabetical order.
+    `scorers` has the scorers of labels that are not their scorer's name. A scorer prefers the colour of its index in
+    the catalogue. Where several labels have one scorer, the label with its name has this colour, else the first in
+    alphabetical order, and each other label prefers the colour of its hash. If the colour is taken, the label gets
+    another one. After all colours are used they repeat with other markers and with dashed lines.
     """
-    wanted, scorers = list(dict.fromkeys(labels)), [*SCORERS]
-    chosen = dict[str, int]()
-    for label in sorted(wanted, key=lambda label: (scorers.index(label) if label in SCORERS else len(scorers), label)):
-        first = scorers.index(label) % len(PALETTE) if label in SCORERS else len(CATALOGUE) + _hash(label) % len(OTHERS)
+    wanted, catalogue = list(dict.fromkeys(labels)), [*SCORERS]
+    indices = {
+        label: catalogue.index(scorer) if scorer in SCORERS else len(catalogue)
+        for label, scorer in {**{label: label for label in wanted}, **(scorers or {})}.items()
+    }
+    chosen, preferred = dict[str, int](), set[int]()
+    for label in sorted(wanted, key=lambda label: (indices[label], label not in SCORERS, label)):
+        is_first = indices[label] < len(catalogue) and indices[label] not in preferred
+        preferred.add(indices[label])
+        first = indices[label] % len(PALETTE) if is_first else len(CATALOGUE) + _hash(label) % len(OTHERS)
         order = sorted(range(len(PALETTE)), key=lambda colour: (colour != first, colour < len(CATALOGUE), colour))
-        indices = (turn * len(PALETTE) + colour for turn in count() for colour in order)
-        chosen[label] = next(index for index in indices if index not in chosen.values())
+        numbers = (turn * len(PALETTE) + colour for turn in count() for colour in order)
+        chosen[label] = next(number for number in numbers if number not in chosen.values())
     return {label: _look(chosen[label]) for label in wanted}
 
 

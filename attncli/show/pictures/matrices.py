@@ -290,7 +290,7 @@ class Heatmap:
     """The content of a picture of matrices, independent of its page.
 
     `stage` is the stage of attention, if the matrices are of one. `sides` are the labels of the vertical and of the
-    horizontal axes, and `name` is the name of the file in notes.
+    horizontal axes, `name` is the name of the file in notes, and `about` is the question of the experiment.
     """
 
     panels: Sequence[Panel]
@@ -298,6 +298,7 @@ class Heatmap:
     stage: str = ""
     sides: tuple[str, str] = ("Queries", "Keys")
     name: str = "heatmaps"
+    about: str | None = None
 
     @property
     def is_difference(self) -> bool:

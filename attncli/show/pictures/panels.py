@@ -59,7 +59,7 @@ def drawn(
         look: the user's options.
         name: the name of the file in notes; by default the name of the study.
     """
-    with drawing(result.labels, note, look) as sheet:
+    with drawing(result.labels, note, look, result.about, result.scorers) as sheet:
         figure = figure_of(result, note, sheet)
         lay_out(figure, (10 * BOTH_COLUMNS, 10 * BOTH_COLUMNS / figure.shape), note, name or result.study)
         return figure
@@ -91,7 +91,12 @@ def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1, *, beside: 
 
 
 def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Picture:
-    """Return a picture without panels, with a title and facts. `size` is for 9 points, if the sheet has no size."""
+    """Return a picture without panels, with a title and facts. `size` is for 9 points, if the sheet has no size.
+
+    The question of the experiment, if it has one, is the title, and the picture's own title the first fact.
+    """
+    if sheet.about and sheet.look.title is None:
+        title, facts = sheet.about, [*filter(None, [title]), *facts]
     text = title if sheet.look.title is None else sheet.look.title
     figure = Picture(sheet, sheet.unit * size[0], sheet.unit * size[1], facts, layout="constrained")
     figure.title = figure.suptitle(_together(text), x=0.01, ha="left", wrap=True)

@@ -1,8 +1,8 @@
 """The settings of matplotlib for a look: its theme, and sizes that follow from the size of the text."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
@@ -73,7 +73,8 @@ class Sheet:
     """The page of a figure: the user's look, and the settings that follow from it.
 
     `settings` are matplotlib's, `points` is the size of all text, `theme` the name of the theme and `ground` the colour
-    of its background. `dpi` is the resolution of the file, and `size` the requested size in inches, if any.
+    of its background. `dpi` is the resolution of the file, and `size` the requested size in inches, if any. `about` is
+    the question of the experiment, if it has one, and `scorers` has the scorer of each label.
     """
 
     look: Look
@@ -83,6 +84,8 @@ class Sheet:
     ground: str
     dpi: float
     size: Sequence[float] | None
+    about: str = ""
+    scorers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unit(self) -> float:
@@ -100,7 +103,7 @@ class Sheet:
 
     def lines(self, labels: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the options of a line for each label. Later markers are smaller, so that they do not hide others."""
-        looks = looks_of(labels)
+        looks = looks_of(labels, self.scorers)
         return {
             label: {
                 "label": label,
@@ -116,7 +119,7 @@ class Sheet:
         }
 
 
-def sheet_of(look: Look) -> Sheet:
+def sheet_of(look: Look, about: str = "", scorers: Mapping[str, str] | None = None) -> Sheet:
     """Return the sheet of a look: the settings of its theme, with its own options.
 
     Raises:
@@ -137,7 +140,7 @@ def sheet_of(look: Look) -> Sheet:
         **dict.fromkeys(GROUNDS, theme.ground),
         "grid.color": mixed(theme.ink, theme.ground, 0.1),
     }
-    return Sheet(look, settings, points, look.theme, theme.ground, dpi, look.size)
+    return Sheet(look, settings, points, look.theme, theme.ground, dpi, look.size, about, scorers or {})
 
 
 def most_dpi(width: float, height: float) -> float:

@@ -39,7 +39,7 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
             if label != look.minus:
                 drawers[f"heatmap_{label}"] = partial(draw, [label], ignore_note)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
-        drawers["heads"] = partial(heads_figure, result.head_comparisons, note, look)
+        drawers["heads"] = partial(heads_figure, result, note, look)
     return drawers
 
 
@@ -82,7 +82,7 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
             title = f"{title}, mean {number(float(values.nanmean()), 2)}"
         panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), *names, quantity=quantity, limit=limit))
     title, sides = "Layers and heads of a model", ("Layers", "Heads")
-    return draw_heatmap(Heatmap(panels, title, sides=sides, name="layers"), look, note)
+    return draw_heatmap(Heatmap(panels, title, sides=sides, name="layers", about=result.about), look, note)
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
@@ -95,15 +95,16 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
         for panel in select(weights, None, None, None, [(batch, head)]) if weights.tensors else []:
             row_name = f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"
             panels.append(replace(panel, row_name=row_name, index=(0, len(panels))))
-    about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
-    return stage_figure(zoom(panels, look), "weights", look, note, about=[about])
+    part = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
+    return stage_figure(zoom(panels, look), "weights", look, note, names=[part], about=result.about)
 
 
-def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:
+def heads_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Return a picture of the distance between scorers by batch element and head, with a panel for each pair.
 
     With many scorers, each is compared with the first only.
     """
+    rows = result.head_comparisons
     distance = distance_of(rows) or OF_WEIGHTS
     pairs = list(dict.fromkeys((row["a"], row["b"]) for row in rows))
     if len(pairs) > MOST_PAIRS:
@@ -111,7 +112,8 @@ def heads_figure(rows: Sequence[Row], note: Note, look: HeatmapLook) -> Picture:
         note(f"heads: {len(pairs)} pairs of scorers are too many; each scorer is compared with {printable(first)}")
         pairs = [pair for pair in pairs if pair[0] == first]
     panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], distance) for pair in pairs]
-    return draw_heatmap(Heatmap(panels, distance.title, sides=("Batch elements", "Heads"), name="heads"), look, note)
+    sides = ("Batch elements", "Heads")
+    return draw_heatmap(Heatmap(panels, distance.title, sides=sides, name="heads", about=result.about), look, note)
 
 
 def _panel(pair: tuple[str, str], rows: Sequence[Row], distance: Distance) -> Panel:

@@ -51,7 +51,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
         for letter, value in cell.items():
             values.setdefault(letter, []).append(value)
     shades = {check.letter: Shades(check, values[check.letter]) for check in CHECKS if check.letter in values}
-    with drawing([*cells, look.title or ""], note, look) as sheet:
+    with drawing(cells, note, look, result.about) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
         title = f"{source_of(result)}: attention heads"
         figure, axes = grid(sheet, len(cells), columns_of(len(cells), shape, sheet), title)

@@ -39,7 +39,7 @@ def grids_figure(result: Result, note: Note, look: Look) -> Picture:
             )
     scorers = printable(next(iter(groups))) if len(groups) == 1 else "scorers"
     title = f"{FitFacts.of(result).model}: {scorers} fitted to its heads"
-    return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit"), look, note)
+    return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit", about=result.about), look, note)
 
 
 def heads_figure(result: Result, note: Note, sheet: Sheet) -> Picture:

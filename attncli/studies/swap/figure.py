@@ -70,4 +70,5 @@ def heads_figure(result: Result, note: Note, look: Look) -> Picture:
         known = finite(row[column.key] for row in rows)
         title = f"{printable(label)}, mean {number(fmean(known), 2)}" if known else printable(label)
         grids.append(panel_of_heads(title, "", rows, column.key, layers, column.name_with_unit, limit))
-    return draw_heatmap(Heatmap(grids, "One head at a time", sides=("Layers", "Heads"), name="heads"), look, note)
+    sides = ("Layers", "Heads")
+    return draw_heatmap(Heatmap(grids, "One head at a time", sides=sides, name="heads", about=result.about), look, note)

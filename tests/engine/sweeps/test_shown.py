@@ -17,7 +17,7 @@ from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, run
 from attncli.engine.sweeps.tables import heading, tables
 from attncli.results import Result, SweepResult
 from attncli.show.page.report import report
-from attncli.show.pictures.figures import Picture
+from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.show.pictures.looks import looks_of
 from tests.engine.sweeps.test_summary import NOISE, attention, swept
 from tests.show.page.reading import Read
@@ -42,7 +42,7 @@ def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Pic
 
 
 def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
-    figure, _ = drawn([SEEDS, {"scorers[0].scale": [0.1, 1.0, 10.0]}])
+    figure, result = drawn([SEEDS, {"scorers[0].scale": [0.1, 1.0, 10.0]}])
     (axes,) = figure.axes
     lines = {line.get_gid(): line for line in axes.lines}
     assert set(lines) == {"entropy-dot", "entropy-cosine"}
@@ -52,6 +52,8 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
     assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scale", "entropy (nats)")
     assert figure.get_suptitle() == "Sweep of x", "the run, and not the axis once more"
+    asked = figures(replace(result, about="Which?"), ignore_note, Look())["sweep"]()
+    assert (asked.get_suptitle(), asked.subtitle.get_text().count("Sweep")) == ("Which?", 0)
 
 
 def test_keys_that_go_together_are_named_together() -> None:

@@ -207,7 +207,7 @@ def test_the_picture_of_heads_has_every_figure() -> None:
 @pytest.mark.parametrize(("batches", "heads", "names"), [(2, 8, 4), (12, 12, 4)])
 def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) -> None:
     rows = compared([f"scorer_{index}" for index in range(names)], batches, heads, [0.25, 0.02, 0.5, None])
-    figure = heads_figure(rows, pytest.fail, HeatmapLook())
+    figure = heads_figure(Result("attention", "x", [], head_comparisons=rows), pytest.fail, HeatmapLook())
     check_texts(figure)
     known = sum(int(np.ma.count(values(axes))) for axes in panels(figure))
     written = sum(len(axes.texts) for axes in panels(figure))
@@ -217,7 +217,8 @@ def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) 
 
 def test_of_many_scorers_each_is_compared_with_the_first() -> None:
     notes: list[str] = []
-    figure = heads_figure(compared(["a", "b", "c", "d", "e"], 1, 4, [0.25, 0.5]), notes.append, HeatmapLook())
+    rows = compared(["a", "b", "c", "d", "e"], 1, 4, [0.25, 0.5])
+    figure = heads_figure(Result("attention", "x", [], head_comparisons=rows), notes.append, HeatmapLook())
     assert titles(figure) == ["a and b", "a and c", "a and d", "a and e"]
     assert notes == ["heads: 10 pairs of scorers are too many; each scorer is compared with a"]
 

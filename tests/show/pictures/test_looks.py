@@ -104,7 +104,18 @@ def test_every_colour_can_be_seen_on_its_ground(theme: str) -> None:
     ground, ink = THEMES[theme].ground, THEMES[theme].ink
     assert contrast(ink, ground) > 12
     for look in looks_of([*SCORERS, *(f"entry {index}" for index in range(30))]).values():
-        assert contrast(getattr(look, theme), ground) > 3
+        assert contrast(getattr(look, theme), ground) > (5 if theme == "dark" else 3)
+
+
+def test_a_scorer_has_its_colour_under_any_label() -> None:
+    scorers = {"mine": "additive", "again": "additive", "one_over_d": "scaled_dot"}
+    looks = looks_of(scorers, scorers)
+    assert looks["one_over_d"] == looks_of(["scaled_dot"])["scaled_dot"]
+    assert looks["again"] == looks_of(["additive"])["additive"] != looks["mine"], "the first of two has it"
+    beside = looks_of([*scorers, "additive", "scaled_dot"], scorers)
+    assert beside["additive"] == looks["again"], "the label with the scorer's name is the first"
+    assert len({look.light for look in beside.values()}) == 5
+    assert beside["mine"] == looks["mine"] == looks_of(["mine"])["mine"], "others by their label"
 
 
 def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash() -> None:
