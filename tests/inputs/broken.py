@@ -3,7 +3,6 @@
 import io
 import json
 import struct
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -74,6 +73,13 @@ def array(content: Any) -> bytes:
     return stream.getvalue()
 
 
+def objects() -> bytes:
+    """Return an array of Python objects as numpy.save writes it."""
+    stream = io.BytesIO()
+    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
+    return stream.getvalue()
+
+
 def pickled(instructions: bytes, data: bytes = bytes(16)) -> bytes:
     """Return a .pt file with this pickle and one storage of 16 bytes."""
     members = {"a/data.pkl": b"\x80\x02" + instructions + b".", "a/byteorder": b"little", "a/data/0": data}
@@ -109,7 +115,5 @@ FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
 NPY = array(FLOATS)
 NPZ = zipped({"q.npy": NPY})
 PT = pt({"q": torch.from_numpy(FLOATS)})
-with warnings.catch_warnings(action="ignore"):  # of zipfile: a name that stands twice
-    NPZ_WITH_ONE_NAME_TWICE = zipped([("q.npy", NPY), ("q.npy", NPY)])
 SAFE = safetensors({"q": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, FLOATS.tobytes())
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"

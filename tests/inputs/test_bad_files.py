@@ -24,7 +24,6 @@ from tests.inputs.broken import (
     LFS,
     NPY,
     NPZ,
-    NPZ_WITH_ONE_NAME_TWICE,
     PT,
     SAFE,
     array,
@@ -32,6 +31,7 @@ from tests.inputs.broken import (
     integer,
     npy,
     npy_with,
+    objects,
     pickled,
     pt,
     refusal,
@@ -42,8 +42,9 @@ from tests.inputs.broken import (
     zipped,
 )
 
-NEVER = "which are not loaded, as they may run code"
-SAVE = "save tensors alone, for instance model.state_dict(), with torch.save or as .safetensors"
+CODE = (
+    "holds Python objects, which are not loaded, as they may run code; save tensors alone, such as model.state_dict()"
+)
 ENDINGS = "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"
 ARRAY = "expected real numbers; save an array of numbers"
 DENSE = "expected real numbers; save it dense, as float32"
@@ -53,9 +54,6 @@ OTHER_KINDS = [
     ("q.npz", PT, NOTHING),
     ("q.npz", zipped({"notes.txt": b"-", "words.npy": array(np.array(["the"]))}), NOTHING),
     ("q.safetensors", safetensors({}), NOTHING),
-    ("q.pt", NPZ, f"a zip archive that torch.save did not write; {SAVE}"),
-    ("q.csv", "# caf\xe9\n1,2\n".encode("latin-1"), "not text in UTF-8; save it as UTF-8"),
-    ("q.csv", NPY, "not text in UTF-8; save it as UTF-8"),
     ("q.bin", PT, ENDINGS),
     ("q", NPY, ENDINGS),
     (
@@ -64,16 +62,7 @@ OTHER_KINDS = [
         "a PyTorch file that was packed again; save it again with torch.save",
     ),
 ]
-TWICE = [
-    ("q.npz", NPZ_WITH_ONE_NAME_TWICE, 'holds two tensors of the name "q"; rename one of them'),
-    (
-        "q.pt",
-        pt({"a.b": torch.ones(2), "a": {"b": torch.ones(2)}}),
-        'holds two tensors of the name "a.b"; rename one of them',
-    ),
-]
 NO_NUMBERS = [
-    ("q.npy", npy("T", (2,), bytes(32)), f"holds entries of type StringDType128; {ARRAY}"),
     ("q.npy", array(np.array(["2024"], "M8[D]")), f"holds entries of type datetime64[D]; {ARRAY}"),
     ("q.npy", array(np.zeros(2, [("x", "f4"), ("\x1b[31m", "f4")])), f"holds entries of type void64; {ARRAY}"),
     (
@@ -91,14 +80,15 @@ NO_NUMBERS = [
     ("q.pt", pt(torch.ones(2) * 1j), f"holds entries of type complex64; {DENSE}"),
 ]
 DANGEROUS = [
-    ("q.pt", pt(nn.Linear(1, 1)), f"holds Python objects (torch.nn.modules.linear.Linear), {NEVER}; {SAVE}"),
-    ("q.pt", pickled(call("os", "system", text("touch harm"))), f"holds Python objects (os.system), {NEVER}; {SAVE}"),
+    ("q.pt", pt(nn.Linear(1, 1)), CODE),
+    ("q.pt", pickled(call("os", "system", text("touch harm"))), CODE),
+    ("q.npy", objects(), CODE),
     ("q.pt", pickled(b"]" * 100 + b"a" * 99), NOTHING),
     ("q.pt", pickled(b"]" + b"q\x00h\x00\x86" * 30), NOTHING),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), OTHER_KINDS + TWICE + NO_NUMBERS + DANGEROUS, ids=short)
+@pytest.mark.parametrize(("name", "content", "message"), OTHER_KINDS + NO_NUMBERS + DANGEROUS, ids=short)
 def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
@@ -116,25 +106,27 @@ def test_tensors_of_a_rare_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "reason"),
+    ("content", "reason"),
     [
-        ("# a\n\n1,2\n3,4x\n", 4, "could not convert string '4x' to float64"),
-        ("1,1_000\n", 1, "could not convert string '1_000' to float64"),
-        (",d0,d1\n0,1,2\n", 1, "could not convert string '' to float64"),
-        ("#\n1,2\n3,4,5\n", 3, "the number of columns changed from 2 to 3"),
-        (LFS.decode(), 1, "could not convert string 'version' to float64"),
+        (b"# a\n\n1,2\n3,4x\n", "could not convert string '4x' to float64"),
+        (b",d0,d1\n0,1,2\n", "could not convert string '' to float64"),
+        (b"#\n1,2\n3,4,5\n", "the number of columns changed from 2 to 3"),
+        (LFS, "could not convert string 'version' to float64"),
+        (NPY, "'utf-8' codec can't decode"),
     ],
 )
-def test_a_csv_that_is_no_matrix(tmp_path: Path, text: str, line: int, reason: str) -> None:
-    (tmp_path / "q.csv").write_text(text)
-    expected = "expected one matrix row per line; header lines begin with #"
-    assert refusal(tmp_path / "q.csv") == f'got "q.csv"; line {line} is no row of numbers ({reason}); {expected}'
+def test_a_csv_that_is_no_matrix(tmp_path: Path, content: bytes, reason: str) -> None:
+    """The reason is the library's."""
+    (tmp_path / "q.csv").write_bytes(content)
+    message = refusal(tmp_path / "q.csv")
+    assert message.startswith(f'got "q.csv"; no matrix ({reason}')
+    assert message.endswith("expected one matrix row per line, in UTF-8; header lines begin with #")
 
 
 DAMAGED = [
-    *[("q.npy", other) for other in (SAFE, NPY[:9], NPY + b"\0")],
+    *[("q.npy", other) for other in (SAFE, NPY[:9], NPY[:-1])],
     *[("q.npz", other) for other in (NPY, NPZ[:-30], zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}))],
-    *[("q.pth", other) for other in (SAFE, PT[:-30], pickled(b"N)R"))],
+    *[("q.pth", other) for other in (SAFE, PT[:-30])],
     ("q.npz", NPZ.replace(FLOATS.tobytes(), FLOATS.tobytes()[::-1])),  # the checksum is another
     ("q.npz", zipped({"q.npy": npy_with(b" " * (1 << 22), version=2)}, zipfile.ZIP_DEFLATED)),  # a small file
     ("q.npy", npy("<f4", (-1, -6), bytes(24))),
@@ -195,7 +187,7 @@ def test_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / name).write_bytes(CONTENTS[name])
     memory = SimpleNamespace(available=20, total=1 << 40)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-    needs = "120" if name == "q.csv" else "24"
+    needs = {"q.csv": "360", "q.npz": "152"}.get(name, "24")
     assert refusal(tmp_path / name) == (
         f'got "{name}"; needs {needs} bytes; 20 bytes of memory is available; save only what is needed'
     )
@@ -225,7 +217,7 @@ def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("owner", "function", "error", "message"),
     [
-        (Path, "open", PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
+        (np, "load", PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
         (np, "load", MemoryError(), "needs more memory than is available; save only what is needed"),
     ],
 )
