@@ -71,7 +71,7 @@ def test_runs_of_other_studies_and_many_runs_are_not_all_compared(
     page = Read((folder / "page.html").read_text(encoding="utf-8"))
     assert page.all("section", id="comparison") == []
     assert len(page.views()) == 2
-    assert [each.attributes["aria-label"] for each in page.all("svg")] == ["Picture variance of three"] * 2
+    assert [each.attributes["alt"] for each in page.all("img")] == ["Picture variance of three"] * 2
 
 
 def test_notes_on_a_comparison_name_the_runs(folder: Path) -> None:

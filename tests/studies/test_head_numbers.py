@@ -20,7 +20,7 @@ from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
 from attncli.interactive import InteractiveResult as Result
 from attncli.results import Row
-from attncli.show.page.matrices import views
+from attncli.show.page.matrices import described, views
 from attncli.studies.attention.columns import AttentionFacts
 from tests.cli import good, kept, refusal
 from tests.reference import for_each_matrix, masked_softmax, rounding
@@ -294,7 +294,7 @@ def test_heatmaps_have_the_numbers() -> None:
 
 def test_the_page_has_the_numbers() -> None:
     result = run()
-    (view,) = views(result, 10**8, None)
+    ((view,), _) = described(list(views(result, 10**7)))
     assert view["axes"][-1] == {"name": "head", "names": ["1", "3", "4"]}
     weights = of_heads("second", "dot", CHOSEN)[1]
     for place, (batch, head) in enumerate([(0, 0), (0, 1), (0, 2)]):

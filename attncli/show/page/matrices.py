@@ -1,65 +1,76 @@
 """The matrices of a run as JSON: the data of the page's script, for the study `attention`.
 
-A view is a mapping with these keys:
+The JSON of a view is a mapping with these keys:
 
 - `title`: the layers, where a run has several views; else empty.
-- `start`: indices of `axes`: the matrices shown at first, of the first layer and head that a finding names, or where
-  scorers differ most. Weights decide if the run has them, else its first stage.
-- `findings`: the findings that name a label, a layer or a head of the view: `index`, `label` (an index or null) and
-  `place`, a mapping from axes to indices.
-- `notes`: sentences about numbers that are rounded, averaged or left out.
-- `command`: the command that draws the run as a picture, without options, or null.
-- `labels`, and for each of them `formulas`, and `looks`: the colours in the light and in the dark theme.
-- `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index.
+- `labels`, and for each of them `formulas`. `isPair` says that the labels are two runs of one scorer.
+- `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index. `start` has an index for each of
+  them: the matrices shown at first, of the first layer and head that a finding names, or where labels differ most.
 - `n`, `m`: rows and columns of every matrix. `unit` is `cell`, or `block` where a number is the mean of several cells.
 - `tokens`: `queries` and `keys`, each null or a mapping: `names` are different lists of names, and `list` has the index
   of the list for each batch element and layer, the layers fastest.
-- `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are
-  mappings for each choice of colours ("", linear, root, log): `values` has one scale for all of `labels`, or one for
-  each; `differences` has the scales of differences from each of `labels`. A scale has `edges` (base64 of the 255
-  limits between 256 colours, as float32), `isBelow` and `isAbove` (whether values lie beyond an end), `ticks` (pairs
-  of a place along the bar and a text), `label`, `decimals` of numbers in cells (null: an exponent), and `diverging`,
-  which chooses the colours.
-- `bytes`: 4 for numbers in float32, 2 for numbers in bfloat16, which is the upper half of float32.
-- `data`: all matrices, by stage, label and place, the last axis fastest: base64 of zlib of the lowest byte of all
-  numbers, then of the next byte of all numbers, and so on. All bits of a masked cell are 1.
+- `findings`: the findings that name a label, a layer or a head of the view: `index`, `label` (an index or null) and
+  `place`, a mapping from axes to indices.
+- `notes`: sentences about numbers that are rounded, averaged or left out.
+- `stages`: mappings with `name`, `labels` (indices of the labels that have the stage), `scales` (the key of a colour
+  scale for each of them), `difference` (the key of the scale of differences between labels), `bytes` of a number (4:
+  float32, 2: float16) and `data`, the matrices by label, batch element, layer and head in base64. All bits of a masked
+  cell are 1.
+
+The colour scales of a page are a mapping by keys: one for all weights, one for all scores of a scorer, so that equal
+numbers of two runs have equal colours. A scale has `edges` (base64 of the 255 limits between 256 colours, as
+float32), `isBelow` and `isAbove` (whether values lie beyond an end), `ticks` (pairs of a share of the bar and a text),
+`label`, `decimals` of numbers in cells (null: an exponent), and `isDiverging`, which chooses the colours.
 """
 
 import base64
-import itertools
 import math
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from attncli.errors import printable, shortened
 from attncli.numbers import cell_decimals, exact
 from attncli.results import STAGES, Result, Row, tensor_name
-from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.matrices import block_means, unmasked
-from attncli.show.pictures.scales import QUANTITIES, SCORES, ColourScale, Kind, colour_scale, difference_of
+from attncli.show.pictures.scales import QUANTITIES, SCORES, ColourScale, colour_scale, difference_of
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
-EXACT, ROUNDED = 4, 2  # bytes of a number
-TEXT = {EXACT: 5.0, ROUNDED: 1.67}  # bytes of a number in the page, about
+EXACT = 0.3  # share of the most cells up to which numbers are float32; beyond it they are float16
+LARGEST_HALF = 65504.0  # of float16
 LEAST_SIDE = 32  # rows and columns of a matrix; beyond that batch elements are left out
-MASKED = np.uint32(0xFFFFFFFF)
 LONGEST_TOKEN = 200  # characters
 COLOURS = 256
-KINDS: dict[str, Kind | None] = {"": None, "linear": "linear", "root": "root", "log": "log"}
-SIDES = ("queries", "keys")
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # places along a colour bar
-Array = npt.NDArray[Any]
-Numbers = tuple[Array, Array]  # matrices, and which of their cells are unmasked
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # shares of a colour bar
+Numbers = np.ma.MaskedArray[Any, np.dtype[np.float32]]  # (batch, layer, head, n, m)
 
 
-def views(result: Result, budget: int, command: str | None) -> Iterator[Row]:
-    """Yield the views of a run, in about `budget` bytes: one for all layers with matrices of the same size."""
+@dataclass(frozen=True)
+class View:
+    """Matrices of one size. `content` is the view's JSON but for `stages`, whose numbers are here by stage and label.
+
+    `scorer` is the scorer of all labels where these are two runs.
+    """
+
+    content: Row
+    labels: Sequence[str]
+    stages: Mapping[str, Mapping[str, Numbers]]
+    scorer: str | None = None
+
+    def scale_key(self, stage: str, label: str) -> str:
+        """Return the key of the colour scale of matrices: the stage and, for scores, the scorer."""
+        return f"{stage}/{self.scorer or label}" if stage in SCORES else stage
+
+
+def views(result: Result, most: int, scorer: str | None = None) -> Iterator[View]:
+    """Yield the views of a run, with `most` cells at most: one for all layers with matrices of the same size.
+
+    `scorer` is the scorer of all labels where these are two runs.
+    """
     groups: dict[str, list[str | None]] = {}
     for layer in result.layer_names:
         valid = result.inputs.get(tensor_name("valid", layer=layer))
@@ -68,45 +79,48 @@ def views(result: Result, budget: int, command: str | None) -> Iterator[Row]:
             groups.setdefault(str(alike), []).append(layer)
     for layers in groups.values():
         title = printable(", ".join(map(str, layers))) if len(groups) > 1 else ""
-        yield {"title": title, "command": command, **_view(result, layers, budget // len(groups))}
+        yield _view(result, layers, most // len(groups), title, scorer)
 
 
 def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
     """Return the labels with stored matrices, by stage; stages without any are left out."""
-    there = {
+    stored = {
         stage: [label for label in result.labels if tensor_name(label, stage, layer=layer) in result.tensors]
         for stage in DRAWN
         if result.keeps(stage)
     }
-    return {stage: labels for stage, labels in there.items() if labels}
+    return {stage: labels for stage, labels in stored.items() if labels}
 
 
-def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
-    stages = _stages(result, layers[0])
+def _view(result: Result, layers: Sequence[str | None], most: int, title: str, scorer: str | None) -> View:
+    labels = _stages(result, layers[0])
     *leading, n, m = result.inputs[tensor_name("valid", layer=layers[0])].shape
     batches, heads = (leading[0] if leading else 1), math.prod(leading[1:])
-    count = sum(map(len, stages.values()))
-    of_batch = count * len(layers) * heads * min(n, LEAST_SIDE) * min(m, LEAST_SIDE)
-    shown = max(1, min(batches, math.floor(budget / TEXT[ROUNDED] / of_batch)))
+    matrices = sum(map(len, labels.values())) * len(layers) * heads  # of a batch element
+    kept = max(1, min(batches, most // (matrices * min(n, LEAST_SIDE) * min(m, LEAST_SIDE))))
+    step = 1  # rows and columns of a block
+    while step < max(n, m) and kept * matrices * math.ceil(n / step) * math.ceil(m / step) > most:
+        step += 1
+    blocks = min(step, n), min(step, m)
 
     def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
-        """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements shown."""
-        of_layers = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
-        return torch.stack([tensor.reshape(batches, heads, n, m)[:shown] for tensor in of_layers], 1)
+        """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements kept."""
+        by_layer = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
+        return torch.stack([tensor.reshape(batches, heads, n, m)[:kept] for tensor in by_layer], 1)
 
     valid = stack(result.inputs, "valid")
-    cells = int(valid.sum()) * count
-    width = EXACT if cells * TEXT[EXACT] <= budget else ROUNDED
-    blocks = _blocks(cells * TEXT[ROUNDED] / budget, n, m)
-    numbers, described, is_double = dict[str, list[Numbers]](), list[Row](), False
-    for stage, labels in stages.items():
-        tensors = [stack(result.tensors, label, stage) for label in labels]
-        is_double = is_double or tensors[0].dtype == torch.float64
-        numbers[stage] = [_numbers(tensor, unmasked(tensor, valid, stage), blocks, width) for tensor in tensors]
-        scales = {kind: _scales(numbers[stage], stage, value) for kind, value in KINDS.items()}
-        described.append({"name": stage, "labels": [result.labels.index(label) for label in labels], "scales": scales})
+    tensors = {
+        stage: {label: stack(result.tensors, label, stage) for label in names} for stage, names in labels.items()
+    }
+    stages = {
+        stage: {label: _numbers(tensor, unmasked(tensor, valid, stage), blocks) for label, tensor in by_label.items()}
+        for stage, by_label in tensors.items()
+    }
+    is_double = any(tensor.dtype == torch.float64 for by_label in tensors.values() for tensor in by_label.values())
+    cells = kept * matrices * math.ceil(n / step) * math.ceil(m / step)
+    width = 4 if cells <= EXACT * most else 2
     names = {
-        "batch": range(shown),
+        "batch": range(kept),
         "layer": [printable(str(layer)) for layer in layers],
         "head": result.head_numbers(layers[0]) or range(heads),
     }
@@ -114,37 +128,39 @@ def _view(result: Result, layers: Sequence[str | None], budget: int) -> Row:
     axes = {axis: list(map(str, values)) for axis, values in names.items() if axis not in absent}
     findings = list(_findings(result, axes))
     named: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
-    place = _start(numbers.get("weights") or next(iter(numbers.values())), [named.get(axis) for axis in names])
-    sides, formulas = zip(SIDES, (n, m), blocks, strict=True), result.formulas
-    return {
+    start = _start(stages.get("weights") or next(iter(stages.values())), [named.get(axis) for axis in names])
+    content = {
+        "title": title,
+        "isPair": scorer is not None,
         "labels": list(map(printable, result.labels)),
-        "formulas": [printable(formulas[label]) if formulas.get(label) else "" for label in result.labels],
-        "looks": [[look.light, look.dark] for look in looks_of(result.labels, result.scorers).values()],
+        "formulas": [printable(formula) if formula else "" for formula in map(result.formulas.get, result.labels)],
         "axes": [{"name": axis, "names": values} for axis, values in axes.items()],
-        "n": math.ceil(n / blocks[0]),
-        "m": math.ceil(m / blocks[1]),
-        "unit": "cell" if blocks == (1, 1) else "block",
-        "tokens": {side: _tokens(result, layers, side, size, step, shown) for side, size, step in sides},
-        "stages": described,
-        "bytes": width,
+        "start": [index for axis, index in zip(names, start, strict=True) if axis not in absent],
+        "n": math.ceil(n / step),
+        "m": math.ceil(m / step),
+        "unit": "cell" if step == 1 else "block",
+        "tokens": {
+            "queries": _tokens(result, layers, "queries", n, blocks[0], kept),
+            "keys": _tokens(result, layers, "keys", m, blocks[1], kept),
+        },
         "findings": findings,
-        "start": [index for axis, index in zip(names, place, strict=True) if axis not in absent],
-        "data": _encoded(list(itertools.chain(*numbers.values())), width),
-        "notes": list(_notes(shown, batches, blocks, (n, m), width, is_double)),
+        "notes": list(_notes(kept, batches, blocks, (n, m), width, is_double)),
+        "bytes": width,
     }
+    return View(content, result.labels, stages, scorer)
 
 
 def _notes(
-    shown: int, batches: int, blocks: tuple[int, int], size: tuple[int, int], width: int, is_double: bool
+    kept: int, batches: int, blocks: tuple[int, int], size: tuple[int, int], width: int, is_double: bool
 ) -> Iterator[str]:
     """Yield sentences about numbers that are left out, averaged or rounded."""
-    if shown < batches:
-        yield f"The first {shown} of {batches} batch elements are here."
+    if kept < batches:
+        yield f"The first {kept} of {batches} batch elements are here."
     if blocks != (1, 1):
         block = f"{blocks[0]} by {blocks[1]} cells of the run's {size[0]} by {size[1]}"
         yield f"Each cell is a block of {block}: the mean of the unmasked ones."
-    if width == ROUNDED:
-        yield "Numbers are rounded to 8 significant bits: at most 0.2 % off."
+    if width == 2:
+        yield "Numbers are rounded to float16: at most 0.05 % off, or 3e-8."
     elif is_double:
         yield "The run has float64; these numbers are rounded to float32."
 
@@ -155,101 +171,126 @@ def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Row
         named = {axis: printable(str(finding.numbers[axis])) for axis in axes if finding.numbers.get(axis) is not None}
         label = finding.label or finding.numbers.get("a")
         if (named or label in result.labels) and all(name in axes[axis] for axis, name in named.items()):
-            indices = {axis: axes[axis].index(name) for axis, name in named.items()}
             yield {
                 "index": index,
                 "label": result.labels.index(label) if label in result.labels else None,
-                "place": indices,
+                "place": {axis: axes[axis].index(name) for axis, name in named.items()},
             }
 
 
-def _blocks(ratio: float, n: int, m: int) -> tuple[int, int]:
-    """Return the rows and columns of blocks that reduce the numbers of a matrix (n, m) at least `ratio` times."""
-    down = min(n, max(1, math.ceil(math.sqrt(ratio))))
-    across = min(m, max(1, math.ceil(ratio / down)))
-    return min(n, max(1, math.ceil(ratio / across))), across
+def _numbers(values: Tensor, shown: Tensor, blocks: tuple[int, int]) -> Numbers:
+    """Return matrices averaged over blocks in float32, with all other cells masked."""
+    if blocks == (1, 1):
+        return np.ma.MaskedArray(values.float().numpy(), mask=~shown.numpy())
+    means = [block_means(*pair, *blocks) for pair in zip(values.flatten(0, 2), shown.flatten(0, 2), strict=True)]
+    size = (*values.shape[:3], *means[0].shape)
+    data, mask = (np.reshape(parts, size) for parts in zip(*((each.data, each.mask) for each in means), strict=True))
+    return np.ma.MaskedArray(data.astype(np.float32), mask=mask)
 
 
-def _numbers(values: Tensor, shown: Tensor, blocks: tuple[int, int], width: int) -> Numbers:
-    """Return matrices averaged over blocks and rounded to `width` bytes, and which of their cells are shown."""
-    if blocks != (1, 1):
-        means = [block_means(*pair, *blocks) for pair in zip(values.flatten(0, 2), shown.flatten(0, 2), strict=True)]
-        size = (*values.shape[:3], *means[0].shape)
-        values = torch.from_numpy(np.stack([cells.data for cells in means])).reshape(size)
-        shown = torch.from_numpy(np.stack([~np.ma.getmaskarray(cells) for cells in means])).reshape(size)
-    rounded = values.float() if width == EXACT else values.bfloat16().float()
-    return rounded.numpy(), shown.numpy()
-
-
-def _scales(numbers: Sequence[Numbers], stage: str, kind: Kind | None) -> Row:
-    """Return the scales of the values, of each label for scores, and of the differences from each of several labels.
-
-    The numbers in cells have the same decimals for all labels.
-    """
-    every = [values[shown] for values, shown in numbers]
-    groups = [[matrix] for matrix in every] if stage in SCORES else [every]
-    quantity = QUANTITIES[stage]
-    differences = list[Row]()
-    for base in numbers if len(numbers) > 1 else ():
-        with np.errstate(invalid="ignore", over="ignore"):
-            changes = [(other[0] - base[0])[other[1] | base[1]] for other in numbers if other is not base]
-        scale = colour_scale(changes, stage, is_difference=True, kind=kind)
-        differences.append(_scale(scale, difference_of(quantity), changes))
-    values = [_scale(colour_scale(group, stage, kind=kind), quantity, every) for group in groups]
-    return {"values": values, "differences": differences}
-
-
-def _scale(scale: ColourScale, quantity: str, numbers: Sequence[Array]) -> Row:
-    shares = np.linspace(0, 1, COLOURS + 1)
-    values = np.asarray(scale.norm.inverse(shares))
-    return {
-        "edges": base64.b64encode(values[1:-1].astype("<f4").tobytes()).decode(),
-        "isBelow": scale.extend in ("min", "both"),
-        "isAbove": scale.extend in ("max", "both"),
-        "ticks": [[share, exact(float(scale.norm.inverse(share)), 3)] for share in TICKS],
-        "label": scale.label(quantity),
-        "decimals": cell_decimals(
-            max(float(np.abs(matrix[np.isfinite(matrix)]).max(initial=0.0)) for matrix in numbers)
-        ),
-        "diverging": scale.is_diverging,
-    }
-
-
-def _tokens(result: Result, layers: Sequence[str | None], of: str, size: int, step: int, batches: int) -> Row | None:
+def _tokens(result: Result, layers: Sequence[str | None], side: str, size: int, step: int, batches: int) -> Row | None:
     """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1."""
-    by_layer = [getattr(result.tokens_in(layer), of) for layer in layers]
+    by_layer = [getattr(result.tokens_in(layer), side) for layer in layers]
     if step == 1 and all(tokens is None for tokens in by_layer):
         return None
     by_layer = [tokens or [list(map(str, range(size)))] for tokens in by_layer]
     rows = [tuple(tokens[min(batch, len(tokens) - 1)]) for batch in range(batches) for tokens in by_layer]
     names = list(dict.fromkeys(rows))
     ends = [(first, min(first + step, size) - 1) for first in range(0, size, step)]
-    shown = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in names]
-    blocks = [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in shown]
+    short = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in names]
+    blocks = [[row[a] if a == b else f"{row[a]} … {row[b]}" for a, b in ends] for row in short]
     return {"names": blocks, "list": [names.index(row) for row in rows]}
 
 
-def _start(numbers: Sequence[Numbers], named: Sequence[int | None]) -> list[int]:
+def _spread(by_label: Mapping[str, Numbers]) -> Numbers:
+    """Return the largest difference between labels in each cell, masked where all are; of one label its numbers.
+
+    A masked number counts as 0 beside an unmasked one.
+    """
+    numbers = np.ma.stack(list(by_label.values()))
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = numbers.filled(0.0)
+        spread = values.max(0) - values.min(0) if len(values) > 1 else values[0]
+    return np.ma.MaskedArray(spread, mask=np.ma.getmaskarray(numbers).all(0))
+
+
+def _start(by_label: Mapping[str, Numbers], named: Sequence[int | None]) -> list[int]:
     """Return the indices (batch, layer, head) of the matrix where labels differ most, or of a label's largest number.
 
     `named` are the indices that a finding names.
     """
-    values, shown = (np.stack(parts) for parts in zip(*numbers, strict=True))
-    known = shown & np.isfinite(values)
-    high = np.where(known, values, -np.inf).max(0)
-    low = np.where(known, values, np.inf).min(0) if len(numbers) > 1 else 0.0
-    with np.errstate(over="ignore"):
-        largest = (high - low).max((-2, -1))  # batch layer head
+    spread = _spread(by_label)
+    largest = np.where(np.isfinite(spread.data), spread.filled(-np.inf), -np.inf).max((-2, -1))  # batch layer head
     for axis, index in enumerate(named):
         largest = largest if index is None else largest.take([index], axis)
     place = np.unravel_index(largest.argmax(), largest.shape)
     return [int(first) if index is None else index for index, first in zip(named, place, strict=True)]
 
 
-def _encoded(numbers: Sequence[Numbers], width: int) -> str:
-    words = [np.where(np.isnan(values), np.float32(np.nan), values).view("<u4") for values, _ in numbers]
-    words = [np.where(shown, matrix, MASKED) for matrix, (_, shown) in zip(words, numbers, strict=True)]
-    planes = np.concatenate([matrix.ravel() for matrix in words]).astype("<u4").view(np.uint8).reshape(-1, EXACT).T
-    packer = zlib.compressobj(strategy=zlib.Z_RLE)  # digits do not repeat, masked cells do
-    packed = [packer.compress(plane.tobytes()) for plane in planes[EXACT - width :]]
-    return base64.b64encode(b"".join([*packed, packer.flush()])).decode()
+def described(all_views: Sequence[View]) -> tuple[list[Row], dict[str, Row]]:
+    """Return the JSON of all views of a page, and their colour scales by key: one for numbers of one kind."""
+    values, spreads, largest = dict[str, list[Numbers]](), dict[str, list[Numbers]](), dict[str, float]()
+    for view in all_views:
+        for stage, by_label in view.stages.items():
+            for label, numbers in by_label.items():
+                values.setdefault(view.scale_key(stage, label), []).append(numbers)
+                largest[stage] = max(largest.get(stage, 0.0), _largest(numbers))
+            if len(by_label) > 1:
+                spreads.setdefault(stage, []).append(_spread(by_label))
+    scales = dict[str, Row]()
+    for key, group in values.items():
+        stage = key.partition("/")[0]
+        scale = colour_scale([numbers.compressed() for numbers in group], stage)
+        scales[key] = _scale(scale, QUANTITIES[stage], largest[stage])
+    for stage, group in spreads.items():
+        both = [sign * numbers.compressed() for numbers in group for sign in (1, -1)]
+        scale = colour_scale(both, stage, is_difference=True)
+        scales[f"{stage}-"] = _scale(scale, difference_of(QUANTITIES[stage]), max(map(_largest, group)))
+    return [
+        {**view.content, "id": f"view-{i}", "stages": list(_rows(view))} for i, view in enumerate(all_views)
+    ], scales
+
+
+def _largest(numbers: Numbers) -> float:
+    """Return the largest finite size of the numbers, 0 without any."""
+    sizes = np.abs(numbers.compressed())
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+
+def _rows(view: View) -> Iterator[Row]:
+    """Yield the stages of a view with their numbers, in float32 where float16 has no numbers that large."""
+    for stage, by_label in view.stages.items():
+        width = view.content["bytes"] if max(map(_largest, by_label.values())) <= LARGEST_HALF else 4
+        yield {
+            "name": stage,
+            "labels": [view.labels.index(label) for label in by_label],
+            "scales": [view.scale_key(stage, label) for label in by_label],
+            "difference": f"{stage}-",
+            "bytes": width,
+            "data": _encoded(by_label.values(), width),
+        }
+
+
+def _scale(scale: ColourScale, quantity: str, largest: float) -> Row:
+    shares = np.linspace(0, 1, COLOURS + 1)[1:-1]
+    edges = np.asarray(scale.norm.inverse(shares))
+    return {
+        "edges": base64.b64encode(edges.astype("<f4").tobytes()).decode(),
+        "isBelow": scale.extend in ("min", "both"),
+        "isAbove": scale.extend in ("max", "both"),
+        "ticks": [[share, exact(float(scale.norm.inverse(share)), 3)] for share in TICKS],
+        "label": scale.label(quantity),
+        "decimals": cell_decimals(largest),
+        "isDiverging": scale.is_diverging,
+    }
+
+
+def _encoded(group: Iterable[Numbers], width: int) -> str:
+    """Return matrices in base64, one after another. All numbers that are NaN have the same bits."""
+    packed = []
+    for numbers in group:
+        values = np.where(np.isnan(numbers.data), np.float32(np.nan), numbers.data).astype(f"<f{width}")
+        words = values.view(f"<u{width}")
+        words[np.ma.getmaskarray(numbers)] = np.iinfo(words.dtype).max
+        packed.append(words.tobytes())
+    return base64.b64encode(b"".join(packed)).decode()

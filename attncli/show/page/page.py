@@ -21,7 +21,7 @@ from attncli.numbers import MISSING, number
 from attncli.results import Column, Comparison, Row, SweepResult, nan_to_null
 from attncli.show.page.matrices import COLOURS
 from attncli.show.page.note import as_html
-from attncli.show.page.svg import PAGE_THEMES
+from attncli.show.page.pictures import PAGE_THEMES
 from attncli.show.pictures.themes import THEMES
 from attncli.show.terminal.comparison import Section, sections
 
@@ -31,7 +31,6 @@ DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
 HERE = Path(__file__).parent
-SCRIPT = ("elements", "choices", "colours", "panels", "row", "heads", "view", "start")  # files of one module
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 )
@@ -83,6 +82,7 @@ def page(
     runs: Sequence[Row],
     comparisons: Sequence[Comparison] = (),
     both: Row | None = None,
+    scales: Mapping[str, Row] | None = None,
     *,
     title: str | None = None,
     note: str | None = None,
@@ -90,10 +90,10 @@ def page(
     """Return the page of runs, as `section_of` returns them, and of comparisons between them.
 
     `both` has the `views` of the differences of two runs, with a `title`, and the `pictures` of all runs together.
-    `title` and `note`, a text in Markdown, are given by the user.
+    `scales` are the colour scales of all matrices. `title` and `note`, a text in Markdown, are given by the user.
     """
     css = (HERE / "page.css").read_text(encoding="utf-8")
-    javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
+    javascript = (HERE / "page.js").read_text(encoding="utf-8")
     environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
@@ -113,7 +113,7 @@ def page(
         css=css,
         javascript=javascript,
         policy=POLICY.format(script=sha256(javascript), style=sha256(css)),
-        colours=_colours(),
+        colours={"maps": _colour_maps(), "scales": scales or {}},
     )
 
 
@@ -137,11 +137,8 @@ def embedded(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[Row]) -> Row:
-    """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures.
-
-    `source` is the run's path, for commands that can read it.
-    """
+def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
+    """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures."""
     result, content, config = run.result, run.content, run.config or ""
     tables = [_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
@@ -155,7 +152,6 @@ def section_of(run: StoredRun, name: str, source: str | None, **drawn: Sequence[
         "facts": [*title, *(f"{key} {content[key]}" for key in facts)],
         "about": result.about or "",
         "is_interrupted": result.interrupted,
-        "drawing": source and f"attncli figure {source}",
         "findings": [finding.text for finding in result.findings],
         "tables": [table for table in tables if table.rows],
         "command": content.get("command", ""),
@@ -172,7 +168,7 @@ def _compared(comparison: Comparison) -> Row:
     """Return the variables of the template for a comparison; runs have their names in place of A and B."""
     names = {"A": comparison.a, "B": comparison.b}
     sentence, *notes = (
-        re.sub(r"\b[AB]\b(?= (is|was|alone) )", lambda run: names[run[0]], text)
+        re.sub(r"\b[AB]\b(?=:| (is|was|alone) )", lambda run: names[run[0]], text)
         for text in (comparison.sentence, *comparison.notes)
     )
     return {
@@ -246,7 +242,7 @@ def _measured(value: object) -> str:
     return number(value, DIGITS) if isinstance(value, float) else plain(value)
 
 
-def _colours() -> dict[str, list[str]]:
+def _colour_maps() -> dict[str, list[str]]:
     """Return the colours of values and of differences by theme, as bytes of red, green and blue in base64."""
 
     def bytes_of(name: str) -> str:

@@ -1,7 +1,6 @@
 """The HTML report of stored runs: their pictures, matrices and tables on one page."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,23 +13,23 @@ from attncli.engine.runs.loading import StoredRun, reading
 from attncli.engine.sweeps.figure import runs_figures
 from attncli.engine.sweeps.views import figures_of
 from attncli.results import STAGES, Comparison, Result, Row, SweepResult, tensor_name
-from attncli.show.page.matrices import views
+from attncli.show.page.matrices import View, described, views
 from attncli.show.page.page import page, section_of
-from attncli.show.page.svg import pictures
+from attncli.show.page.pictures import pictures
 
-BUDGET = 5_500_000  # bytes of all matrices of a page
+MOST_CELLS = 3_300_000  # of all matrices of a page: 5.3 MB for the 30 % that may be exact, 9 MB in all
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
 
 
 def report(
     runs: Sequence[StoredRun],
-    budget: int = BUDGET,
+    most: int = MOST_CELLS,
     comparisons: Sequence[Comparison] = (),
     *,
     title: str | None = None,
     note: str | None = None,
 ) -> str:
-    """Return the page of runs, with matrices of about `budget` bytes, and of comparisons with the first run.
+    """Return the page of runs, with `most` cells of matrices at most, and of comparisons with the first run.
 
     `title` and `note`, in Markdown, are the user's.
 
@@ -38,21 +37,29 @@ def report(
         InputError: files of a run are damaged.
     """
     names = names_of([run.path for run in runs]) if len(runs) > 1 else [run.result.name for run in runs]
-    pair, share = None, budget // len(runs)
+    pair, share = None, most // len(runs)
     if len(runs) == 2 and comparisons:
         with reading(Path(f"{runs[0].path} or {runs[1].path}")):
-            pair, share = pair_of([run.result for run in runs], names, comparisons[0]), budget // 3
-    sections = []
-    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
+            pair, share = pair_of([run.result for run in runs], names, comparisons[0]), most // 3
+    matrices, drawn = list[list[View]](), list[list[Row]]()
+    for run in runs:
         with reading(run.path):
-            sections.append(_section(run, name, number, share))
+            matrices.append(list(views(run.result, share)))
+            drawn.append(_pictures(run))
+    matrices.append([] if pair is None else list(views(pair, share, pair.name)))
+    rows, scales = described([view for of_run in matrices for view in of_run])
+    remaining = iter(rows)
+    *explored, differences = [[next(remaining) for _ in of_run] for of_run in matrices]
+    sections = [
+        section_of(run, name, views=own_views, pictures=own_pictures)
+        for run, name, own_views, own_pictures in zip(runs, names, explored, drawn, strict=True)
+    ]
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
-    compared = [replace(pair, a=named.get(pair.a, pair.a), b=named.get(pair.b, pair.b)) for pair in comparisons]
-    curves = pictures(partial(runs_figures, _alike(runs, names)), "all runs", "all") if compared else []
-    differences = [] if pair is None else [{**view, "difference": True} for view in views(pair, share, None)]
+    compared = [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
+    curves = pictures(partial(runs_figures, _alike(runs, names))) if compared else []
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
     both = {"title": about, "views": differences, "pictures": curves}
-    return page(sections, compared, both, title=title, note=note)
+    return page(sections, compared, both, scales, title=title, note=note)
 
 
 def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Comparison) -> Result | None:
@@ -103,13 +110,8 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         depths = [depth + more for depth, more in zip(depths, short_names, strict=True)]
 
 
-def _section(run: StoredRun, name: str, number: int, budget: int) -> Row:
-    """Return the section of a run, with matrices of about `budget` bytes; `number` is its index on the page."""
-    here, result = Path.cwd(), run.result
-    path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
-    source = None if run.config is None else shlex.quote(str(path))  # no command can draw a results.json alone
-    has_numbers = run.config is not None or result.tensors or isinstance(result, SweepResult)
-    figures = partial(figures_of, result)
-    drawn = pictures(lambda look, note: figures(note, look), name, number) if has_numbers else []
-    matrices = list(views(result, budget, source and f"attncli heatmap {source}"))
-    return section_of(run, name, source, views=matrices, pictures=drawn)
+def _pictures(run: StoredRun) -> list[Row]:
+    """Return the pictures of a run; none of a results.json alone, except of a sweep, which has all its numbers."""
+    if run.config is None and not run.result.tensors and not isinstance(run.result, SweepResult):
+        return []
+    return pictures(lambda look, note: figures_of(run.result, note, look))

@@ -67,13 +67,10 @@ def minilm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens the page of a file, with options of a browser context, once it is drawn.
-
-    `address` is the part of the address after #.
-    """
+    """Opens the page of a file, with options of a browser context, once it is drawn."""
     opened: list[tuple[Page, list[str], list[str]]] = []
 
-    def open_(file: Path, address: str = "", **options: Any) -> Page:
+    def open_(file: Path, **options: Any) -> Page:
         options = {"viewport": {"width": 1280, "height": 900}, "offline": True, **options}
         context = browser.new_context(**options)
         context.set_default_timeout(PATIENCE)
@@ -83,7 +80,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         opened.append((page, requests, complaints))
-        page.goto(f"{file.as_uri()}#{address}" if address else file.as_uri())
+        page.goto(file.as_uri())
         if options.get("java_script_enabled", True):
             ready(page)
         return page
@@ -96,4 +93,4 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 def ready(page: Page) -> None:
     """Wait until all of the page has been drawn."""
-    expect(page.locator(".stage:not([data-ready])")).to_have_count(0)
+    expect(page.locator(".view:not([data-ready])")).to_have_count(0)

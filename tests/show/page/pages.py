@@ -4,7 +4,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,9 @@ def box_of(element: Locator) -> FloatRect:
 
 
 def choose(page: Page, name: str, value: str) -> None:
-    """Choose from a list by the name of its control."""
-    label = page.locator(".bar label").filter(has_text=re.compile(f"^{name} "))
-    label.locator("select").first.select_option(label=value)
+    """Choose from the first list with this name."""
+    label = page.locator(".bar label").filter(has_text=re.compile(f"^{name} ")).first
+    label.locator("select").select_option(label=value)
 
 
 def point(page: Page, panel: int, row: int, column: int, size: int = 12, rows: int | None = None) -> None:
@@ -118,9 +118,3 @@ def pixels(canvas: Locator) -> list[list[int]]:
 def has_numbers(cells: Locator, expected: list[float]) -> None:
     """Wait until cells have these numbers."""
     settles(cells.page, lambda: numbers(cells), expected)
-
-
-def state(page: Page) -> Mapping[str, str]:
-    """Return the state of the page in its address."""
-    found: dict[str, str] = page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
-    return found

@@ -4,7 +4,6 @@ import base64
 import json
 import math
 import struct
-import zlib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -33,7 +32,7 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(Element(tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "img"):
             self.open.append(self.elements[-1])
 
     def handle_endtag(self, tag: str) -> None:
@@ -46,6 +45,12 @@ class Read(HTMLParser):
     def all(self, tag: str, **attributes: str) -> list[Element]:
         """Return the elements with this tag and attributes."""
         return [each for each in self.elements if each.tag == tag and attributes.items() <= each.attributes.items()]
+
+    def scales(self) -> dict[str, dict[str, Any]]:
+        """Return the colour scales of the page by key."""
+        (colours,) = self.all("script", id="colours")
+        scales: dict[str, dict[str, Any]] = json.loads(colours.text)["scales"]
+        return scales
 
     def views(self) -> list[dict[str, Any]]:
         """Return the data for the page's script, one mapping for each view."""
@@ -64,25 +69,12 @@ class Read(HTMLParser):
         return found
 
 
-MASKED = b"\xff" * 4
-
-
-def words(view: dict[str, Any], stage: str, label: str, place: int) -> list[bytes]:
-    """Return the numbers of a matrix row by row, each as the bytes of a float32, lowest first; or MASKED."""
-    data, width, size = zlib.decompress(base64.b64decode(view["data"])), view["bytes"], view["n"] * view["m"]
-    places, first = math.prod(len(axis["names"]) for axis in view["axes"]), 0
-    for each in view["stages"]:
-        labels = [view["labels"][index] for index in each["labels"]]
-        if each["name"] == stage:
-            first += labels.index(label) * places + place
-            break
-        first += len(labels) * places
-    planes = [data[plane * len(data) // width :] for plane in range(width)]
-    cells = (bytes(plane[i] for plane in planes) for i in range(first * size, (first + 1) * size))
-    return [MASKED if set(cell) == {255} else bytes(4 - width) + cell for cell in cells]
-
-
 def numbers(view: dict[str, Any], stage: str, label: str, place: int) -> list[float | None]:
-    """Return the numbers of a matrix row by row as floats, None at masked cells."""
-    cells = words(view, stage, label, place)
-    return [None if cell == MASKED else float(struct.unpack("<f", cell)[0]) for cell in cells]
+    """Return the numbers of a matrix row by row as floats, None at masked cells, whose bits are all 1."""
+    (content,) = (each for each in view["stages"] if each["name"] == stage)
+    data, width, size = base64.b64decode(content["data"]), content["bytes"], view["n"] * view["m"]
+    places = math.prod(len(axis["names"]) for axis in view["axes"])
+    matrix = [view["labels"][index] for index in content["labels"]].index(label) * places + place
+    cells = [data[width * i : width * (i + 1)] for i in range(matrix * size, (matrix + 1) * size)]
+    kind = {4: "<f", 2: "<e"}[width]
+    return [None if set(cell) == {255} else float(struct.unpack(kind, cell)[0]) for cell in cells]

@@ -10,7 +10,7 @@ from attncli.config.looks import HeatmapLook
 from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.heatmaps import heatmap_figure
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import attention, point
+from tests.show.page.pages import attention, choose, point
 
 STATES: dict[str, dict[str, str]] = {"weights": {}, "differences": {"minus": "dot"}, "small": {}, "large": {}}
 STD = {"small": 1e-2, "large": 300.0}
@@ -25,8 +25,9 @@ def test_cells_have_the_texts_of_the_picture(open_page: Open, tmp_path: Path, na
     attention(tmp_path / "run", data={"queries": shape, "keys": shape}, mask={}, tokens={}, figure=look)
     result = attncli.load(tmp_path / "run")
     expected = texts_of(tmp_path, stage, look)
-    address = f"cell=50&stage={stage}" + ("&minus=dot" if "minus" in look else "")
-    page = open_page(report(tmp_path / "page.html", tmp_path / "run"), address)
+    page = open_page(report(tmp_path / "page.html", tmp_path / "run"), viewport={"width": 1800, "height": 1200})
+    choose(page, "stage", stage)
+    choose(page, "minus", look.get("minus", "nothing"))
     titles = page.locator("figcaption bdi").all_inner_texts()
     assert len(result.labels) == 3
     for index, title in enumerate(titles):

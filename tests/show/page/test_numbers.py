@@ -1,4 +1,4 @@
-"""The matrices of a page: exact, rounded, averaged over blocks or left out, and its notes about these."""
+"""The matrices of a page: exact, rounded, averaged over blocks or left out, its notes about these, and its colours."""
 
 import base64
 import itertools
@@ -15,12 +15,12 @@ from torch import Tensor
 
 import attncli
 from attncli.results import Finding, Result
-from attncli.show.page.matrices import views
+from attncli.show.page.matrices import described, views
 from attncli.show.pictures.scales import ColourScale, colour_scale
 from tests.margins import last_digit
-from tests.show.page.reading import MASKED, numbers, words
+from tests.show.page.reading import numbers
 
-LARGE = 10**8  # bytes: room for everything
+LARGE = 10**7  # cells: room for everything
 
 
 def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | None = None, **fields: Any) -> Result:
@@ -33,9 +33,17 @@ def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | Non
     return Result("attention", "x", records, inputs={"valid": allowed}, tensors=tensors, **fields)
 
 
-def view_of(result: Result, budget: int = LARGE) -> dict[str, Any]:
-    (view,) = views(result, budget, None)
+def rows_of(result: Result, most: int = LARGE) -> list[dict[str, Any]]:
+    return described(list(views(result, most)))[0]
+
+
+def view_of(result: Result, most: int = LARGE) -> dict[str, Any]:
+    (view,) = rows_of(result, most)
     return view
+
+
+def bits(values: list[float | None]) -> list[bytes | None]:
+    return [None if value is None else struct.pack("<f", value) for value in values]
 
 
 def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
@@ -46,11 +54,7 @@ def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
     }
     result = attncli.run(config)
     view = view_of(result)
-    assert ([each["name"] for each in view["stages"]], view["bytes"], view["notes"]) == (
-        ["scores", "capped", "weights"],
-        4,
-        [],
-    )
+    assert ([each["name"] for each in view["stages"]], view["notes"]) == (["scores", "capped", "weights"], [])
     assert [(axis["name"], axis["names"]) for axis in view["axes"]] == [
         ("batch", ["0", "1"]),
         ("head", ["0", "1", "2"]),
@@ -63,8 +67,8 @@ def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
             flat = result.tensors[f"{label}/{stage}"].reshape(6, 35)
             for place in range(6):
                 cells = zip(flat[place].tolist(), valid[place].tolist(), strict=True)
-                wanted = [struct.pack("<f", x) if is_valid else MASKED for x, is_valid in cells]
-                assert words(view, stage, label, place) == wanted
+                wanted = [value if is_valid else None for value, is_valid in cells]
+                assert bits(numbers(view, stage, label, place)) == bits(wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -76,7 +80,7 @@ def test_a_note_says_where_the_dtype_has_more_digits(dtype: torch.dtype) -> None
 def test_stages_that_are_not_kept_are_not_shown() -> None:
     scores = torch.zeros(1, 2, 2)
     assert view_of(result_of(scores, None, scores, save=["weights", "output"]))["stages"][0]["name"] == "weights"
-    assert list(views(result_of(scores, save=["output"]), LARGE, None)) == []
+    assert rows_of(result_of(scores, save=["output"])) == []
 
 
 def over_layers(shapes: Mapping[str, tuple[int, ...]], tokens: dict[str, Any], *, capped: str = "") -> Result:
@@ -100,8 +104,8 @@ def test_layers_of_one_size_share_a_view() -> None:
     sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
     tokens = {name: {"keys": [[f"{name} {i}" for i in range(size[-1])]]} for name, size in sizes.items()}
     result = over_layers(sizes, tokens)
-    alike, other = views(result, LARGE, "attncli heatmap x")
-    assert (alike["title"], other["title"], alike["command"]) == ("first, second", "cross", "attncli heatmap x")
+    alike, other = rows_of(result)
+    assert (alike["title"], other["title"]) == ("first, second", "cross")
     assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
     assert alike["axes"][1]["names"] == ["first", "second"]
     assert other["tokens"]["keys"]["names"] == tokens["cross"]["keys"]
@@ -112,7 +116,7 @@ def test_layers_of_one_size_share_a_view() -> None:
 @pytest.mark.parametrize("step", [1, 2])
 def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
     """Layers of one size may have different tokens, as an encoder and a decoder; others may have none."""
-    layers, n = ["encoder", "decoder", "cross", "unnamed"], 60
+    layers, n = ["encoder", "decoder", "cross", "unnamed"], 80
     names = {(layer, batch): [f"{layer} {batch} {i}" for i in range(n)] for layer in layers for batch in range(3)}
     names |= {("unnamed", batch): [str(i) for i in range(n)] for batch in range(3)}
     tokens = {
@@ -122,7 +126,7 @@ def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
     }
     names |= {("cross", batch): names["cross", 0] for batch in range(3)}
     result = over_layers(dict.fromkeys(layers, (3, 2, n, n)), tokens)
-    (view,) = views(result, {1: LARGE, 2: 4 * 3 * 2 * n * n}[step], None)
+    view = view_of(result, {1: LARGE, 2: 4 * 3 * 2 * n * n // 4}[step])
     batches, of_layers = (len(axis["names"]) for axis in view["axes"][:2])
     assert (n // view["n"], of_layers) == (step, 4)
     lists = [view["tokens"]["queries"]["names"][index] for index in view["tokens"]["queries"]["list"]]
@@ -137,7 +141,7 @@ def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
 def test_equal_tokens_are_there_once() -> None:
     names = [[f"{batch} {i}" for i in range(4)] for batch in range(2)]
     tokens = {"queries": names, "keys": names[:1]}
-    (view,) = views(over_layers({"a": (2, 1, 4, 4), "b": (2, 1, 4, 4)}, {"a": tokens, "b": tokens}), LARGE, None)
+    view = view_of(over_layers({"a": (2, 1, 4, 4), "b": (2, 1, 4, 4)}, {"a": tokens, "b": tokens}))
     lists = {"queries": [0, 0, 1, 1], "keys": [0] * 4}
     assert view["tokens"] == {side: {"names": tokens[side], "list": lists[side]} for side in lists}
 
@@ -145,32 +149,40 @@ def test_equal_tokens_are_there_once() -> None:
 @pytest.mark.parametrize("capped", ["first", "second"])
 def test_layers_with_other_stages_have_a_view_of_their_own(capped: str) -> None:
     result = over_layers(dict.fromkeys(["first", "second"], (1, 2, 3, 3)), {}, capped=capped)
-    assert {view["title"]: [each["name"] for each in view["stages"]] for view in views(result, LARGE, None)} == {
+    assert {view["title"]: [each["name"] for each in view["stages"]] for view in rows_of(result)} == {
         name: ["scores", "capped"] if name == capped else ["scores"] for name in ("first", "second")
     }
 
 
+ODD = [math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4028234e38]
+
+
 def test_infinite_numbers_and_nan_are_kept() -> None:
-    odd = [math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4028234e38]
-    view = view_of(result_of(torch.tensor([[odd]])))
-    assert words(view, "scores", "a", 0) == [struct.pack("<f", x) for x in odd]
+    assert bits(numbers(view_of(result_of(torch.tensor([[ODD]]))), "scores", "a", 0)) == bits(list(ODD))
 
 
-def test_numbers_are_rounded_to_the_nearest_if_there_is_no_room() -> None:
+def test_numbers_are_rounded_to_float16_if_there_is_no_room() -> None:
     scores = torch.randn(1, 40, 40, generator=torch.Generator().manual_seed(1)) * 100
-    scores[0, 0, :6] = torch.tensor([math.inf, math.nan, 1 + 1 * 2.0**-8, 1 + 3 * 2.0**-8, -0.0, 0.0])
-    view = view_of(result_of(scores), 8000)
+    scores[0, 0, :6] = torch.tensor([math.inf, math.nan, 1 + 2.0**-11, 1 + 3 * 2.0**-11, -0.0, 1e-9])
+    view = view_of(result_of(scores), 4000)
     assert (view["bytes"], view["n"], view["m"]) == (2, 40, 40)
-    assert len(view["data"]) <= 8000
-    assert view["notes"] == ["Numbers are rounded to 8 significant bits: at most 0.2 % off."]
+    assert view["notes"] == ["Numbers are rounded to float16: at most 0.05 % off, or 3e-8."]
     first, second, *others = numbers(view, "scores", "a", 0)
     assert first == math.inf
     assert second is not None
     assert math.isnan(second)
-    assert others[:2] == [1.0, 1 + 2.0**-6], "halfway: to the even one"
+    assert others[:4] == [1.0, 1 + 2.0**-9, 0.0, 0.0], "halfway: to the even one"
     for got, x in zip(others[4:], scores.flatten().tolist()[6:], strict=True):
         mantissa, exponent = math.frexp(x)
-        assert got == math.ldexp(round(mantissa * 2**8), exponent - 8)
+        places = max(exponent, -13) - 11  # of the last bit
+        assert got == math.ldexp(round(math.ldexp(mantissa, exponent - places)), places)
+
+
+def test_numbers_beyond_float16_stay_float32() -> None:
+    scores = torch.full((1, 40, 40), 1e5)
+    view = view_of(result_of(scores), 4000)
+    assert (view["bytes"], view["stages"][0]["bytes"]) == (2, 4)
+    assert set(numbers(view, "scores", "a", 0)) == {1e5}
 
 
 @pytest.mark.parametrize(("n", "m"), [(100, 70), (1, 4000)])
@@ -178,7 +190,7 @@ def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
     generator = torch.Generator().manual_seed(2)
     scores, valid = torch.randn(1, n, m, generator=generator), torch.rand(1, n, m, generator=generator) < 0.2
     tokens = {"keys": [[f"k{i}" for i in range(m)]]}
-    view = view_of(result_of(scores, valid.expand(1, n, m), tokens=tokens), 500)
+    view = view_of(result_of(scores, valid.expand(1, n, m), tokens=tokens), 1500)
     down, across = math.ceil(n / view["n"]), math.ceil(m / view["m"])
     assert down * across > 1
     assert any(f"a block of {down} by {across} cells of the run's {n} by {m}" in note for note in view["notes"])
@@ -186,18 +198,22 @@ def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
         row, column = divmod(i, view["m"])
         block = (0, slice(row * down, (row + 1) * down), slice(column * across, (column + 1) * across))
         cells = scores[block][valid[block]].double()
-        assert got == (pytest.approx(float(cells.mean()), rel=last_digit(2.0**-7)) if len(cells) else None)
+        mean = float(cells.mean()) if len(cells) else None
+        assert got == (
+            None if mean is None else pytest.approx(mean, rel=last_digit(2.0**-10), abs=last_digit(2.0**-24))
+        )
     assert view["tokens"]["keys"]["names"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
 
 
 @pytest.mark.parametrize("shape", [(50, 2, 32, 32), (50, 32, 32), (2, 300, 32, 32)])
 def test_batch_elements_without_room_are_left_out(shape: tuple[int, ...]) -> None:
     """All heads are kept, in larger blocks if necessary."""
-    view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), 40_000)
-    shown, *heads = (len(axis["names"]) for axis in view["axes"])
+    most = 15_000
+    view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), most)
+    kept, *heads = (len(axis["names"]) for axis in view["axes"])
     assert heads == list(shape[1:-2])
-    assert f"The first {shown} of {shape[0]} batch elements are here." in view["notes"]
-    assert len(view["data"]) < 60_000
+    assert f"The first {kept} of {shape[0]} batch elements are here." in view["notes"]
+    assert 2 * kept * math.prod(heads) * view["n"] * view["m"] <= most
 
 
 def test_a_row_without_valid_keys_shows_the_weights_that_it_has() -> None:
@@ -234,42 +250,40 @@ def check_scale(found: dict[str, Any], scale: ColourScale, values: Tensor) -> No
     assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
     assert found["isBelow"] == (scale.extend in ("min", "both"))
     assert found["isAbove"] == (scale.extend in ("max", "both"))
-    assert found["diverging"] == scale.is_diverging
+    assert found["isDiverging"] == scale.is_diverging
 
 
-@pytest.mark.parametrize("kind", ["", "linear", "root", "log"])
-def test_colours_are_those_of_the_scale_of_pictures(kind: Any) -> None:
-    """All weights share a scale; the differences from each label have a separate scale."""
+def test_all_weights_of_a_page_have_the_scale_of_pictures() -> None:
+    """Two runs with other weights share it, and so do all their differences."""
     generator = torch.Generator().manual_seed(6)
     weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
-    result = result_of(weights.log(), None, weights)
-    other = weights.flip(0)
-    view = view_of(replace(result, tensors={**result.tensors, "b/weights": other}))
-    (stage,) = (each for each in view["stages"] if each["name"] == "weights")
-    scales = stage["scales"][kind]
-    own = colour_scale([torch.stack([weights, other]).numpy()], "weights", kind=kind or None)
-    assert own.kind == (kind or "root")
-    minus = colour_scale([(weights - other).numpy()], "weights", is_difference=True, kind=kind or None)
-    (values,), differences = scales["values"], scales["differences"]
-    check_scale(values, own, other)
-    for found, change in zip(differences, (weights - other, other - weights), strict=True):
-        check_scale(found, minus, change)
-    root = " (colours by square root)"
-    words = {"": root, "linear": "", "root": root, "log": " (colours by logarithm)"}
-    assert values["label"] == f"weight{words[kind]}"
-    assert differences[0]["label"] == f"weight difference{words[kind] if kind else ''}"
+    small = weights / 7
+    first = result_of(weights.log(), None, weights)
+    first.tensors["b/weights"] = weights.flip(0)
+    second = result_of(weights.log(), None, small)
+    rows, scales = described([*views(first, LARGE), *views(second, LARGE)])
+    for row in rows:
+        (stage,) = (each for each in row["stages"] if each["name"] == "weights")
+        assert (stage["scales"], stage["difference"]) == (["weights", "weights"], "weights-")
+    everything = torch.cat([weights, weights, small, small])
+    own = colour_scale([everything.numpy()], "weights")
+    assert own.kind == "root"
+    check_scale(scales["weights"], own, everything)
+    assert scales["weights"]["label"] == "weight (colours by square root)"
+    change = weights - weights.flip(0)
+    check_scale(scales["weights-"], colour_scale([change.numpy()], "weights", is_difference=True), change)
+    assert scales["weights-"]["label"] == "weight difference"
 
 
-def test_scores_of_each_label_have_a_scale_in_their_units() -> None:
+def test_scores_of_each_label_have_a_scale_in_their_units_in_all_runs() -> None:
     scores = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(7))
-    result = result_of(scores)
-    view = view_of(replace(result, tensors={**result.tensors, "b/scores": 100 * scores}))
-    found = view["stages"][0]["scales"][""]["values"]
-    assert [each["label"] for each in found] == ["score", "score"]
-    for each, values in zip(found, (scores, 100 * scores), strict=True):
-        check_scale(each, colour_scale([values.numpy()], "scores"), values)
-        assert each["diverging"]
-        assert float(each["ticks"][2][1]) == 0
+    first, second = result_of(scores), result_of(3 * scores)
+    first.tensors["b/scores"] = 100 * scores
+    rows, scales = described([*views(first, LARGE), *views(second, LARGE), *views(second, LARGE, scorer="a")])
+    assert [row["stages"][0]["scales"] for row in rows] == [["scores/a", "scores/b"]] * 2 + [["scores/a", "scores/a"]]
+    for key, values in {"scores/a": 3 * scores, "scores/b": 100 * scores}.items():
+        check_scale(scales[key], colour_scale([values.numpy()], "scores"), values)
+        assert (scales[key]["label"], float(scales[key]["ticks"][2][1])) == ("score", 0)
 
 
 def test_a_finding_about_a_scorer_leads_to_its_matrix() -> None:

@@ -1,10 +1,8 @@
-"""The names beside matrices, the row as a table, and the size of what is shown."""
+"""The names beside matrices, and the size of what is shown on a screen and on paper."""
 
 import math
-import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -12,15 +10,18 @@ from playwright.sync_api import expect
 import attncli
 from attncli.numbers import number
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import TOKENS, attention, box_of, point
+from tests.show.page.pages import TOKENS, attention, box_of, open_all, point, settles, study
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
-SCRIPTS = Path(attncli.__file__).parent / "show" / "page" / "script"
-FIRST = "batch=0&head=0"
-CUT = """(names) => names.filter(
-    (each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1
-).length"""
+SCRIPT = Path(attncli.__file__).parent / "show" / "page" / "page.js"
+SHEETS = {"portrait": (718, 1047), "landscape": (1047, 718)}  # A4 with margins of 10 mm, in CSS pixels
+PARTS = "figure, .cells, .scale, .picture img, p, h1, h2, h3, pre"
+BEYOND = """([parts, across, down]) => [...document.querySelectorAll(parts)].flatMap((element) => {
+    const { left, right, height } = element.getBoundingClientRect();
+    const isTall = element.matches("figure") && height > down;
+    return left < 0 || right > across || isTall ? [`${element.tagName}.${element.className}, ${right}, ${height}`] : [];
+})"""
 
 
 def page_of(folder: Path, n: int, m: int) -> Path:
@@ -30,71 +31,48 @@ def page_of(folder: Path, n: int, m: int) -> Path:
     return report(folder.parent / f"{folder.name}.html", folder)
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return page_of(tmp_path_factory.mktemp("large") / "large", 64, 64)
-
-
 def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path: Path) -> None:
     page = open_page(page_of(tmp_path / "long", 8, 2000))
     for cells in page.locator(".cells").all():
-        box, view = box_of(cells), box_of(cells.locator("xpath=.."))
-        assert box["height"] == pytest.approx(8 * 12, abs=1)
-        assert box["x"] + box["width"] <= view["x"] + view["width"] + 1
-    point(page, 1, 7, 0, 8)
-    expect(page.locator(".stage h3").first).to_contain_text("query 7")
+        box = box_of(cells)
+        assert box["height"] >= 8 * 8
+        assert box["x"] + box["width"] <= 1280
+    point(page, 1, 7, 0, 2000, 8)
+    expect(page.locator(".view h3").first).to_contain_text("query 7")
 
 
-def test_names_of_keys_stand_upright_where_they_have_room(open_page: Open, file: Path, large: Path) -> None:
-    """Indices of many keys are upright, too; with few queries and many keys the cells are still high enough."""
-    page = open_page(file, "cell=40")
-    expect(page.locator(".columns").first.locator("bdi.upright")).to_have_text(TOKENS)
-    page = open_page(file, "cell=27")
-    expect(page.locator(".columns").first.locator("bdi:not(.upright)")).to_have_text(TOKENS)
-    page = open_page(large)
-    expect(page.locator(".bar label").filter(has_text=re.compile("^(batch|stage) "))).to_have_text(
-        re.compile("^stage ")
-    )  # a choice with one option is left out
-    names = page.locator(".columns").first.locator("bdi")
-    assert names.count() > 3
-    expect(names).to_have_class(["upright"] * names.count())
+def test_names_of_keys_lie_flat_where_they_have_room(open_page: Open, file: Path, tmp_path: Path) -> None:
+    """Indices of many keys lie flat, too, in steps."""
+    page = open_page(file, viewport={"width": 1800, "height": 1200})
+    expect(page.locator(".columns.flat").first.locator("bdi")).to_have_text(TOKENS)
+    page = open_page(file, viewport={"width": 900, "height": 900})
+    expect(page.locator(".columns:not(.flat)").first.locator("bdi")).to_have_text(TOKENS)
+    page = open_page(page_of(tmp_path / "large", 64, 64))
+    names = page.locator(".columns.flat").first.locator("bdi")
     boxes = list(map(box_of, names.all()))
+    assert len(boxes) > 3
     assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
 
 
-LONG = "an uncommonly long token of seventy characters that nobody should ever cut"
-MONSTER = "Donaudampfschifffahrtselektrizitaetenhauptbetriebswerk"
-TEXT_BEYOND = """(names) => names.flatMap((name) => {
-    const range = document.createRange();
-    range.selectNodeContents(name);
-    const [text, box] = [range.getBoundingClientRect(), name.closest(".scroll").getBoundingClientRect()];
-    const isOut = text.left < box.left - 1 || text.top < box.top - 1 || text.bottom > box.bottom + 1;
-    return isOut || name.scrollWidth > name.clientWidth + 1 ? [name.textContent] : [];
-})"""
-
-
 @pytest.mark.parametrize("width", [390, 1280])
-def test_long_tokens_are_never_cut(open_page: Open, tmp_path: Path, width: int) -> None:
-    tokens = [*TOKENS[:4], LONG, *TOKENS[5:8], MONSTER, *TOKENS[9:]]
+def test_long_tokens_leave_room_for_the_matrix_and_are_whole_in_the_box(
+    open_page: Open, tmp_path: Path, width: int
+) -> None:
+    long = "an uncommonly long token of seventy characters that has its room in a box"
+    tokens = [*TOKENS[:4], long, *TOKENS[5:]]
     attention(tmp_path / "long", tokens={"queries": tokens, "keys": tokens})
     page = open_page(report(tmp_path / "long.html", tmp_path / "long"), viewport={"width": width, "height": 900})
-    for side in (".rows", ".columns"):
-        names = page.locator(side).first.locator("bdi")
-        expect(names.filter(has_text=LONG)).to_have_count(1)
-        assert names.evaluate_all(TEXT_BEYOND) == []
-        boxes: list[Any] = list(map(box_of, names.all()))
-        along, extent = ("y", "height") if side == ".rows" else ("x", "width")
-        boxes.sort(key=lambda box: box[along])
-        assert all(a[along] + a[extent] <= b[along] + 1 for a, b in pairwise(boxes))
+    box, name = box_of(page.locator(".cells").first), box_of(page.locator(".rows").first.locator("bdi").nth(4))
+    assert name["x"] + name["width"] <= box["x"]
+    assert box["width"] >= 0.5 * min(width - 32, 380)
     point(page, 0, 4, 4)
-    expect(page.locator("#tip .head")).to_contain_text(f"query 4: {LONG}")
-    assert page.locator("#tip .head").evaluate("(head) => head.scrollHeight <= head.clientHeight")
+    expect(page.locator("#tip .head")).to_contain_text(f"query 4: {long}")
 
 
 def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
     """The page writes numbers like the command line, with zeros at the end and exponents of two digits."""
-    script = (SCRIPTS / "elements.js").read_text(encoding="utf-8")
-    function = script[script.index("function showNumber") : script.index("/** Return, for example, `1 cell`")]
+    script = SCRIPT.read_text(encoding="utf-8")
+    function = script[script.index("function showNumber") : script.index("/** Return the text of a number in a cell")]
     constants = "const [DIGITS, MISSING] = [4, '-'];"
     written = f"(values) => {{ {constants} {function} return values.map((each) => showNumber(each)); }}"
     values = [0, 0.5, -1.25, 1.0, 0.08046, 9.77e-4, 0.00099999, 123.456, 12345.678, 999999.9, 1e6, -3.21e-9, 4.5e120]
@@ -103,21 +81,32 @@ def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
     assert page.evaluate(written, [math.inf, -math.inf, math.nan, None]) == ["inf", "-inf", "nan", "-"]
 
 
-def test_axes_have_names_and_the_outline_is_whole(open_page: Open, file: Path) -> None:
-    """The outline of the last cell is within the part of the matrix that is seen; no name is cut."""
-    page = open_page(file, f"{FIRST}&query=11&key=11")
-    for panel in page.locator("figure").all():
-        expect(panel.locator(".corner")).to_have_text("Queries")
-        expect(panel.locator(".columns span")).to_have_text("Keys")
-        mark, view = (box_of(panel.locator(kind)) for kind in (".mark.cell", ".scroll"))
-        assert mark["x"] + mark["width"] + 4 <= view["x"] + view["width"] + 0.1
-        assert mark["y"] + mark["height"] + 4 <= view["y"] + view["height"] + 0.1
-    assert page.locator(".names bdi").evaluate_all(CUT) == 0
-
-
-def test_the_first_screen_of_a_phone_has_a_matrix(open_page: Open, file: Path) -> None:
+def test_a_phone_has_findings_first_and_a_hint_beside_wide_tables(open_page: Open, file: Path) -> None:
     page = open_page(file, viewport={"width": 390, "height": 844})
-    box = box_of(page.locator(".cells").first)
-    assert box["x"] + box["width"] <= 390
-    assert box["y"] + box["height"] <= 844
-    assert page.locator(".names bdi").evaluate_all(CUT) == 0
+    findings, cells = box_of(page.locator(".findings")), box_of(page.locator(".cells").first)
+    assert findings["y"] + findings["height"] <= cells["y"]
+    assert cells["x"] + cells["width"] <= 390
+    open_all(page)
+    wide = page.get_by_role("region", name="Summary of small")
+    hint = "(region) => getComputedStyle(region, '::before').content"
+    settles(page, lambda: wide.evaluate(hint), '"more columns →"')
+    page.set_viewport_size({"width": 2400, "height": 900})
+    settles(page, lambda: wide.evaluate(hint), "none")
+
+
+@pytest.mark.parametrize("sheet", SHEETS)
+def test_all_is_within_the_sheet(open_page: Open, tmp_path: Path, sheet: str) -> None:
+    """On paper a matrix is whole and on one page, whatever its shape; there are no controls."""
+    across, down = SHEETS[sheet]
+    files = [page_of(tmp_path / f"{n}x{m}", n, m) for n, m in ((4, 4), (12, 12), (8, 2000), (300, 20))]
+    study(tmp_path / "variance", "variance")
+    for file in (*files, report(tmp_path / "variance.html", tmp_path / "variance")):
+        page = open_page(file, color_scheme="dark")
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": across, "height": down})
+        settles(page, lambda page=page: page.evaluate(BEYOND, [PARTS, across, down]), [])
+        for figure in page.locator("figure").all():
+            assert figure.evaluate("(figure) => getComputedStyle(figure).breakInside") == "avoid"
+        expect(page.locator(".bar:visible")).to_have_count(0)
+    page = open_page(files[0], color_scheme="dark")
+    assert len(page.pdf()) > 10_000

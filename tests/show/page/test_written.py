@@ -119,7 +119,8 @@ def test_the_policy_allows_this_script_and_this_style_alone(pages: dict[str, tup
             "form-action": "'none'",
         }
         names = {name for each in page.elements for name in each.attributes}
-        assert not {name for name in names if name.startswith("on") or name in ("src", "style", "srcdoc")}
+        assert not {name for name in names if name.startswith("on") or name in ("style", "srcdoc")}
+        assert all(str(image.attributes["src"]).startswith("data:image/svg+xml;base64,") for image in page.all("img"))
         assert all(str(link.attributes["href"]).startswith("#") for link in page.all("a"))
 
 
@@ -159,7 +160,7 @@ def test_json_that_is_embedded_has_nothing_that_ends_it() -> None:
     assert json.loads(text) == {"a": [*HOSTILE, None, None, 1.5, None, True], "</script>": "é"}
 
 
-def test_two_scorers_of_twelve_heads_with_256_keys_stay_below_six_megabytes() -> None:
+def test_two_scorers_of_twelve_heads_with_256_keys_have_every_cell_in_nine_megabytes() -> None:
     scores = torch.randn(2, 1, 12, 256, 256, generator=torch.Generator().manual_seed(0))
     tensors = {f"{label}/scores": scores[i] for i, label in enumerate(("dot", "additive"))}
     tensors |= {name.replace("scores", "weights"): each.softmax(-1) for name, each in tensors.items()}
@@ -167,11 +168,13 @@ def test_two_scorers_of_twelve_heads_with_256_keys_stay_below_six_megabytes() ->
     inputs = {"valid": torch.ones(1, 12, 256, 256, dtype=torch.bool)}
     result = Result("attention", "x", records, inputs=inputs, tensors=tensors, facts=AttentionFacts())
     page = report([StoredRun(Path(), result, {})])
-    assert len(page.encode()) < 6_000_000
+    assert len(page.encode()) < 9_000_000
     (view,) = Read(page).views()
     assert (view["n"], view["m"]) == (256, 256), "every cell is there"
     got = numbers(view, "weights", "additive", 11)[: 2 * 256]
-    assert got == pytest.approx(tensors["additive/weights"][0, 11, :2].flatten().tolist(), rel=last_digit(2.0**-7))
+    assert got == pytest.approx(
+        tensors["additive/weights"][0, 11, :2].flatten().tolist(), rel=last_digit(2.0**-10), abs=last_digit(2.0**-24)
+    )
 
 
 def test_runs_share_a_page(tmp_path: Path) -> None:
@@ -187,7 +190,6 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
     assert page.all("h2")[0].text.startswith("one small, study attention")
     assert len(page.views()) == 2, "a results.json alone has no matrices"
     assert "no matrices and no pictures" in page.elements[0].text
-    assert [view["command"] for view in page.views()] == [f"attncli heatmap {folder}" for folder in folders[:2]]
 
 
 def test_every_table_of_a_page_has_a_name_of_its_own(tmp_path: Path) -> None:
@@ -224,6 +226,6 @@ def test_pages_of_many_runs_are_bounded() -> None:
     inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
     records = [{"label": "dot", "scorer": "dot"}]
     run = StoredRun(Path(), Result("attention", "x", records, inputs=inputs, tensors={"dot/scores": scores}), {})
-    page = report([run] * 20, 1_000_000)
-    assert len(page.encode()) < 2_000_000
+    page = report([run] * 20, 300_000)
+    assert len(page.encode()) < 1_600_000
     assert len(Read(page).views()) == 20
