@@ -1,6 +1,6 @@
 """The cells of a heatmap: coloured, hatched where masked, with numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from matplotlib.colors import Colormap, to_rgb
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError, did_you_mean, got
 from attncli.numbers import cell_decimals, number
-from attncli.show.pictures.figures import Hint
 from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import Size
 from attncli.show.pictures.scales import ColourScale
@@ -89,15 +88,6 @@ def draw_cells(sheet: Sheet, look: HeatmapLook, tile: DrawnPanel) -> None:
         extent=(left - 0.5, left + columns * across - 0.5, top + rows * down - 0.5, top - 0.5),
     )
     axes.set(xlim=(left - 0.5, left + len(panel.keys) - 0.5), ylim=(top + len(panel.queries) - 0.5, top - 0.5))
-
-
-def hints_of(content: Heatmap, tile: DrawnPanel) -> Iterator[Hint]:
-    """Yield the number of each cell of a panel, with the names of the panel, and of the cell's row and column."""
-    panel, (vertical, horizontal) = tile.panel, content.sides
-    name = ", ".join(filter(None, (panel.row_name, panel.label)))
-    for i, j in np.argwhere(~np.ma.getmaskarray(tile.cells)).tolist() if tile.block == (1, 1) else ():
-        names = f"{name}, {vertical} {panel.queries[i]}, {horizontal} {panel.keys[j]}"
-        yield Hint(tile.axes, f"{names}: {panel.quantity} {number(float(tile.cells[i, j]))}", (j, i), (1.0, 1.0))
 
 
 def masked_look(sheet: Sheet) -> dict[str, Any]:

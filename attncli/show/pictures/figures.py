@@ -6,17 +6,15 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font, ttfFontProperty
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from attncli.config.looks import Look
@@ -40,17 +38,6 @@ UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in str(record.msg))
 
 
-@dataclass(frozen=True)
-class Hint:
-    """A text about a box in a picture, in the units of its axes; `head` names the label, layer and head of a cell."""
-
-    axes: Axes
-    text: str
-    centre: tuple[float, float]
-    size: tuple[float, float]
-    head: Mapping[str, str] = field(default_factory=dict)
-
-
 class PlainText(Text):
     """A text that is broken into lines without reading dollar signs as formulas, which matplotlib does."""
 
@@ -64,8 +51,7 @@ class Picture(Figure):
 
     `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
     `facts` are the phrases of the subtitle, `untranslated` all texts before the look's words replace them, and
-    `translated` the artists with texts that are translated already. Pages show the `hints` beside the pointer, and the
-    points of lines that have a label, with their `intervals`.
+    `translated` the artists with texts that are translated already.
     """
 
     title: Text
@@ -74,7 +60,6 @@ class Picture(Figure):
 
     def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:
         self.sheet, self.facts, self.untranslated, self.translated = sheet, list(facts), set[str](), list[Text]()
-        self.hints, self.intervals = list[Hint](), dict[Line2D, Sequence[Any]]()
         width, height = sheet.size or (width, height)
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
         FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one

@@ -20,7 +20,6 @@ from attncli.show.pictures.cells import (
     DrawnPanel,
     colour_map,
     draw_cells,
-    hints_of,
     masked_look,
     number_format,
     write_numbers,
@@ -184,7 +183,6 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         side = figure.supylabel(folded(content.sides[0], rows * wanted[1], sheet), fontsize=sheet.points)
         for tile in tiles:
             draw_cells(sheet, look, tile)
-            figure.hints += [] if content.stage else hints_of(content, tile)
         below_panels = draw_colour_bars(figure, tiles, wanted)
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)

@@ -323,9 +323,7 @@ def draw_line(
         axes.fill_between(x, low, high, color=look["color"], alpha=opacity, linewidth=0, zorder=2)
     else:
         axes.vlines(x, low, high, colors=look["color"], linewidth=look["linewidth"], zorder=2.5)
-    (line,) = axes.plot(x, y, zorder=3, **options)
-    if isinstance(axes.figure, Picture):
-        axes.figure.intervals[line] = low, high
+    axes.plot(x, y, zorder=3, **options)
 
 
 def frame(axes: Sequence[Axes], spreads: str) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 
@@ -15,7 +15,7 @@ from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.numbers import number
 from attncli.results import Result
-from attncli.show.pictures.figures import Hint, Note, Picture, drawing
+from attncli.show.pictures.figures import Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE
 from attncli.show.pictures.panels import columns_of, draw_legend, grid, lay_out
 from attncli.show.pictures.themes import Sheet, mixed
@@ -57,7 +57,6 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
         figure, axes = grid(sheet, len(cells), columns_of(len(cells), shape, sheet), title)
         for panel, (label, layers) in zip(axes, cells.items(), strict=True):
             _draw(panel, sheet, layers, shades)
-            figure.hints += _hints(result, panel, label, layers)
             panel.set_title(printable(label) if len(cells) > 1 else "")
         patches = [Patch(facecolor=shade.colour(sheet, shade.ends[1])) for shade in shades.values()]
         if patches:  # each in the strongest colour of its cells
@@ -114,16 +113,3 @@ def _draw(axes: Axes, sheet: Sheet, layers: Mapping[str, Mapping[int, Cell]], sh
     axes.tick_params(which="both", length=0)
     axes.grid(visible=False)
     axes.grid(which="minor", color=sheet.ground, linewidth=1.0)
-
-
-def _hints(result: Result, axes: Axes, label: str, layers: Mapping[str, Mapping[int, Cell]]) -> Iterator[Hint]:
-    """Yield the findings of each cell of a panel with their values, and the head's label, layer and number."""
-    keys, heads = {check.letter: check.key for check in CHECKS}, heads_in(layers)
-    names = dict.fromkeys(row["layer"] for row in result.heads if row["label"] == label)
-    for y, (name, (layer, row)) in enumerate(zip(names, layers.items(), strict=True)):
-        for x, head in enumerate(heads):
-            if cell := row.get(head):
-                findings = ", ".join(f"{keys[letter]} {number(value)}" for letter, value in cell.items())
-                text = f"{label}, {f'layer {layer}, ' if layer else ''}head {head}: {findings}"
-                named = {"label": label, **({} if name is None else {"layer": name}), "head": str(head)}
-                yield Hint(axes, text, (x, y), (1.0, 1.0), {key: printable(part) for key, part in named.items()})
