@@ -401,9 +401,9 @@ def all_softmax(records: Iterable[Row]) -> bool:
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
-def scale_of(scorer: Scorer, m: int | None = None) -> float:
-    """Return the scorer's `scale` as one number, for m keys: 1 without this attribute, NaN if it is no number."""
+def scale_of(scorer: Scorer) -> float:
+    """Return the scorer's `scale` as one number: 1 without this attribute, NaN if it is no number."""
     try:
-        return float(scorer.scale_of(m))
+        return float(getattr(scorer, "scale", 1.0))
     except (TypeError, ValueError, RuntimeError):  # a user's own scorer may have anything
         return math.nan

@@ -211,8 +211,8 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 
 def scores_keys_alone(scorer: Scorer) -> bool:
-    """Whether the score of a key is known not to depend on the other keys or their number, so these may be left out."""
-    return is_built_in(scorer) and not scorer.depends_on_m
+    """Whether the score of a key is known not to depend on the other keys, so these may be left out."""
+    return is_built_in(scorer)
 
 
 def is_softmax(rules: Rules) -> bool:

@@ -44,15 +44,7 @@ def general(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     return for_each_pair(lambda q, k: inner(q, [inner(row, k) for row in w]), queries, keys)
 
 
-OF_KEYS: dict[float | str, Callable[[int], float]] = {  # scales that are expressions in the number of keys
-    "log2(m^2-m)": lambda m: math.log2(m * (m - 1)),
-    "2*sqrt(m)+m^2/3": lambda m: 2 * math.sqrt(m) + m * m / 3,
-}
-
-
-def cosine(scorer: nn.Module, queries: Tensor, keys: Tensor, *, scale: float | str = 1.0) -> Tensor:
-    scale = OF_KEYS[scale](len(keys)) if isinstance(scale, str) else scale
-
+def cosine(scorer: nn.Module, queries: Tensor, keys: Tensor, *, scale: float = 1.0) -> Tensor:
     def score(q: Vector, k: Vector) -> float:
         lengths = math.hypot(*q) * math.hypot(*k)
         return scale * inner(q, k) / lengths if lengths > 0 else 0.0

@@ -21,7 +21,6 @@ class Scorer(nn.Module):
     its attribute `scale`. Classes of users need not inherit from this one: `with_facts` adds the defaults.
     """
 
-    depends_on_m = False  # scores depend on the number of keys, so keys that no query may attend to count, too
     scales_dot_product = False  # scores are q . k times a factor
     sizes_may_differ = False  # of queries and keys
     squares_entries = False  # the variance of the scores needs the fourth moment of an entry
@@ -54,10 +53,6 @@ class Scorer(nn.Module):
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """Return queries, keys and a factor if the scores are their dot product times the factor, else None."""
         return None
-
-    def scale_of(self, m: int | None = None) -> Any:
-        """Return the factor of the scores for m keys."""
-        return getattr(self, "scale", 1.0)
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor] | None:
         """Return the steps of the formula by name, in their order, for `attncli explain`; None without steps.

@@ -23,7 +23,6 @@ class HeadScorer(Scorer):
     def __init__(self, scorer: Scorer, learnt: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.scorer, self.learnt = scorer, dict(learnt)
-        self.depends_on_m = scorer.depends_on_m and "scale" not in learnt
 
     def _apply(self, function: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self.learnt = {name: function(tensor) for name, tensor in self.learnt.items()}  # for another dtype or device

@@ -1,22 +1,19 @@
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from attncli.attention import at_least_float32
-from attncli.errors import below
 from attncli.scorers._base import POSITIVE, Scorer, require_equal_sizes, steps_of_dot
-from attncli.scorers._expression import Expression, positive
 from attncli.scorers._theory import Moments, Theory
 
 
 class Cosine(Scorer):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
-    The norms of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
-    scale may be an expression in m, the number of keys, such as `log2(m^2-m)`, from which Henry et al. 2020
-    (arXiv:2010.04245) start a learnt scale. Queries and keys need the same size d.
+    The norms of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. Queries
+    and keys need the same size d.
     """
 
     stacks_over_seeds = True
@@ -29,23 +26,15 @@ class Cosine(Scorer):
         query_size: int,
         key_size: int,
         *,
-        scale: Annotated[
-            PositiveFloat | Expression,
-            Field(description="factor of the cosine, and largest score; or an expression in m, the number of keys"),
-        ] = 1.0,
+        scale: Annotated[PositiveFloat, Field(description="factor of the cosine, and largest score")] = 1.0,
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
-        self.scale = scale if isinstance(scale, str) else float(scale)
-        self.depends_on_m = isinstance(scale, str)
+        self.scale = float(scale)
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         queries, keys = at_least_float32(queries, keys)
-        return unit(queries), unit(keys), self.scale_of(keys.shape[-2])
-
-    def scale_of(self, m: int | None = None) -> Any:
-        with below("scale"):
-            return positive(self.scale, m) if m and isinstance(self.scale, str) else self.scale
+        return unit(queries), unit(keys), self.scale
 
     def steps(self, queries: Tensor, keys: Tensor) -> dict[str, Tensor]:
         """Return the products, their sum, the norms, the scale and the score."""
@@ -54,7 +43,7 @@ class Cosine(Scorer):
             **steps_of_dot(queries, keys),
             "|q|": queries.norm(dim=-1)[..., :, None],  # ... n 1
             "|k|": keys.norm(dim=-1)[..., None, :],  # ... 1 m
-            "scale": queries.new_tensor(self.scale_of(keys.shape[-2])),
+            "scale": queries.new_tensor(self.scale),
             "scale * q . k / (|q| |k|)": self(queries, keys),
         }
 
@@ -68,13 +57,8 @@ class Cosine(Scorer):
         Let a = q / |q| and b = k / |k|. Signs are symmetric and independent, so the mixed terms of E (sum_i a_i b_i)^2
         vanish. E a_i^2 = 1/d on the side of mean 0, and sum_i E b_i^2 = 1 on the other. Zero vectors have no b_i.
         """
-        if (
-            isinstance(self.scale, str)
-            or moments.rho
-            or (moments.mu and moments.nu)
-            or not (moments.s and moments.t)
-            or moments.zero_vectors
-        ):
+        varies = moments.s and moments.t and not moments.zero_vectors
+        if moments.rho or (moments.mu and moments.nu) or not varies:
             return None, None
         return 0.0, self.scale * self.scale * (1.0 / moments.d)
 

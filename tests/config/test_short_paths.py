@@ -124,7 +124,7 @@ OPTIONS = f"{KNOWN}train, weights, save, compile; options of the scorers: scale,
                 f"--set scale=-1: scorers[{index}].scale: got -1; expected {expected}"
                 for index, expected in (
                     (1, "1/sqrt(d), 1/d or model or a number above 0"),
-                    (2, "a number above 0 or an expression in m, such as log2(m^2-m)"),
+                    (2, "a number above 0"),
                 )
             ],
         ),

@@ -227,17 +227,6 @@ def test_each_length_is_a_cut(
     assert_pooled(pool_by_rules(scorer, queries, keys, values, rules), wanted)
 
 
-@pytest.mark.parametrize("leading", [(2,), (2, 3)])
-def test_a_scale_of_the_number_of_keys_is_of_all_keys(leading: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "RUN", 1)
-    scorer, given = SCORERS["cosine"](D, D, scale="log2(m^2-m)").double(), tensors(leading, dtype=torch.float64)
-    for what, rules in RULES.items():
-        assert_as_attend(scorer, given, rules((*leading, N, M)), what)
-    scores = math.log2(M**2 - M) * torch.cosine_similarity(given[0][..., :, None, :], given[1][..., None, :, :], dim=-1)
-    wanted, _ = attend(scores, given[2], [3, 3])
-    assert_pooled(pool(scorer, *given, [3, 3]), wanted)
-
-
 def test_a_run_has_one_call_without_the_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, int, bool]] = []
 

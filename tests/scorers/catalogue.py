@@ -13,7 +13,7 @@ from attncli.scorers import SCORERS, Scorer
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "additive": [{}, {"num_hiddens": 1}, {"num_hiddens": 5}, {"bias": True}],
     "scaled_dot": [{}, {"scale": "1/sqrt(d)"}, {"scale": "1/d"}, {"scale": 0.3}, {"scale": 2}],
-    "cosine": [{}, {"scale": 4.0}, {"scale": "2*sqrt(m)+m^2/3"}],
+    "cosine": [{}, {"scale": 4.0}],
     "gaussian": [{}, {"sigma": 0.5}, {"sigma": 3}],
     "kernel": [{}, {"phi": "relu"}, {"phi": "exp"}, {"phi": "t2r"}, {"phi": "hedgehog"}],
 }

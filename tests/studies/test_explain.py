@@ -43,7 +43,6 @@ ENTRIES: list[dict[str, Any]] = [
     *({"scorer": "kernel", "normalizer": {"normalizer": name, **options}} for name, options in NORMALIZER_VARIANTS),
     {"scorer": "dot", "softcap": 2.0, "bias": "alibi", "dropout": 0.5},
     {"scorer": "general", "qk_norm": "layer", "window": 2, "first_keys": 1},
-    {"scorer": "cosine", "scale": "log2(m^2-m)"},
     {"scorer": "scaled_dot", "qk_norm": "rms", "dtype": "float8_e4m3"},
     {"scorer": "scaled_dot", "dtype": "bfloat16", "rounding": "flash"},
 ]
@@ -128,7 +127,6 @@ SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {  # of a query q, a ke
 }
 SCALES = {
     "scaled_dot": {"1/sqrt(d)": 6**-0.5, "1/d": 1 / 6},
-    "cosine": {"2*sqrt(m)+m^2/3": 2 * math.sqrt(5) + 5**2 / 3},
 }
 PHI: dict[str, Callable[[float], float]] = {
     "elu_plus_one": lambda x: x + 1 if x > 0 else math.exp(x),

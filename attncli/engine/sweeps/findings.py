@@ -109,7 +109,10 @@ def _is_the_same_for_every_seed(result: SweepResult) -> bool:
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:
-    """Return the labels that lack the option `name`, of every scorer or of `scorers[1]`; none if no label has it."""
+    """Return the labels that lack the option `name`, of every scorer or of `scorers[1]`, and options that go along.
+
+    None lacks a key that is no scorer's option, such as a shape.
+    """
     options, points = (name, *companions(result, name)), dict[tuple[Any, ...], dict[str, None]]()
     for row in result.records:
         points.setdefault(tuple(row[key] for key in result.swept), {})[row["label"]] = None
@@ -123,8 +126,8 @@ def _labels_without(result: SweepResult, name: str) -> list[str]:
             return any(label in [*labels][int(of_one[1]) :][:1] for labels in points.values())
         return bool(option_paths(entries[label], tuple(option.split("."))))
 
-    without = [label for label in entries if not any(has(label, option) for option in options)]
-    return without if len(without) < len(entries) else []
+    having = [{label for label in entries if has(label, option)} for option in options]
+    return [label for label in entries if label not in set().union(*having)] if all(having) else []
 
 
 def _lines(

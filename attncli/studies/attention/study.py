@@ -279,7 +279,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         interrupted=kept.interrupted or compared.interrupted,
         formulas=formulas_of(entries),
         random=random,
-        scales={in_layer(run.label): scale_of(scorer, inputs.keys.shape[-2]) for run, scorer in finished},
+        scales={in_layer(run.label): scale_of(scorer) for run, scorer in finished},
         tokens={in_layer(side): names for side, names in tokens.items()},
         save=options.save,
         facts=AttentionFacts(

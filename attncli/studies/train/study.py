@@ -16,10 +16,9 @@ from attncli.building import (
     formulas_of,
     is_own,
     names_of,
-    outline,
     stored_parameters,
 )
-from attncli.errors import Collector, InputError, below, got
+from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.results import Result, Row, Rows, by_label
 from attncli.scorers import SCORERS
@@ -60,10 +59,6 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
         with collector.under("scorers", index):
             build_normalizer(entry)
             configurations += [Configuration(index, entry, d) for d in options.d]
-            for scale in [outline(entry, d, d).scale_of() for d in options.d]:
-                if isinstance(scale, str):
-                    expected = "this study scores all symbols at once, not m keys"
-                    raise InputError.of(got(scale, expected, "use a number"), ["scale"])
             if entry.parameters is not None or entry.scorer not in SCORERS:  # a user's scorer may fail
                 for d in options.d:
                     scorer = build_scorer(entry, d, d, options.seed, dtype)

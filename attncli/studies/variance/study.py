@@ -147,7 +147,7 @@ def _figures(
     rows = []
     for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):
         moments = tally.moments
-        row: Row = {"samples": moments.count, "scale": scale_of(scorer, point.pairs.keys)}
+        row: Row = {"samples": moments.count, "scale": scale_of(scorer)}
         rows.append(row)
         if not moments.count:  # a head without a valid pair
             continue
