@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
@@ -24,18 +23,16 @@ from attncli.show.terminal.console import SafeConsole
 if TYPE_CHECKING:
     from torch import Tensor
 
-PLAIN = SafeConsole(file=io.StringIO())  # measures texts
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 # Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
 INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), (0.05, Style.null()), (0.0, FAINT))
-GAPS = (2, 1)  # spaces between columns; the first that fits
-NARROW_NAME = 12  # names are folded down to this width before the columns are split over several tables
 SCREEN = 60  # lines that a command prints, unless --full
-ROWS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)  # of one table: the first number with which everything fits on the screen
+ROWS = (40, 20, 10, 5, 2, 1)  # most rows of one table: the first number with which everything fits on the screen
+MOST_ROWS = 20  # of a table that has more than it may have
 MOST_FINDINGS = 12
 ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
 MOST_LENGTHS = 8  # valid lengths that are listed
-LONGEST_LABEL = 14  # characters of a label above a column; longer ones are folded
+LONGEST_LABEL = 14  # cells of a line of a label above a column, or beside columns that find no room otherwise
 Item = TypeVar("Item")
 
 
@@ -47,23 +44,14 @@ class Cells:
     cells: Sequence[str]
     styles: Sequence[Style] | None = None
 
-    @cached_property
+    @property
     def width(self) -> int:
         """The width of the widest line, in cells of the terminal."""
-        return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
+        return max(cell_len(line) for text in (self.heading, *self.cells) for line in text.split("\n"))
 
-    def heights(self, width: int, folds: bool) -> list[int]:
-        """Return the numbers of lines of the heading and of each cell in a column of this width.
-
-        If `folds`, cells are broken at underscores.
-        """
-        texts = [_folded(text, width) if folds else text for text in self.cells]
-        return [_lines(text, width) for text in (self.heading, *texts)]
-
-    def folded(self, most: int) -> "Cells":
-        """Return the column with the lines of its heading at most `most` cells wide."""
-        lines = [chop_cells(line, max(most, NARROW_NAME)) for line in self.heading.split("\n")]
-        return replace(self, heading="\n".join("\n".join(pieces) for pieces in lines))
+    def folded(self) -> "Cells":
+        """Return the column with long texts on several lines."""
+        return replace(self, heading=folded(self.heading), cells=[folded(text) for text in self.cells])
 
 
 def cells(columns: Iterable[Column], records: Sequence[Row]) -> list[Cells]:
@@ -111,9 +99,10 @@ def tables(
 
 
 def ends(rows: Sequence[Item], most: int | None) -> Sequence[Item]:
-    """Return the rows; if there are more than `most`, return `most` of them, from the start and from the end."""
+    """Return the rows; if there are more than `most`, return as many, MOST_ROWS at most, from the start and the end."""
     if most is None or len(rows) <= most:
         return rows
+    most = min(most, MOST_ROWS)
     return [*rows[: most - most // 2], *rows[len(rows) - most // 2 :]]
 
 
@@ -146,23 +135,8 @@ def fit(
 
 
 def length_of(parts: Iterable[RenderableType], width: int) -> int:
-    """Return the number of lines that the parts take on a console of this width; of tables and texts by arithmetic."""
-    return sum(
-        part.height
-        if isinstance(part, Block)
-        else _lines(part.plain, 0 if part.no_wrap else width)
-        if isinstance(part, Text)
-        else recorded([part], width).export_text().count("\n")
-        for part in parts
-    )
-
-
-def _lines(text: str, width: int) -> int:
-    """Return the number of lines of a text, wrapped at this width unless it is 0."""
-    lines = text.split("\n")
-    if not width or max(map(cell_len, lines)) <= width:
-        return len(lines)
-    return len(Text(text).wrap(PLAIN, width))
+    """Return the number of lines that the parts take on a console of this width."""
+    return recorded(parts, width).export_text().count("\n")
 
 
 def pivot(
@@ -195,7 +169,7 @@ def pivot(
     first = [next(iter(groups[group].values())) for group in rows]
     columns = [
         Cells(
-            _folded(printable(label)),
+            folded(printable(label)),
             [shown(groups[group].get(label, {})) for group in rows],
         )
         for label in labels
@@ -207,14 +181,18 @@ def pivot(
         yield Text(f"{printable(label)}: {text} in all rows")
 
 
-def _folded(label: str, width: int = LONGEST_LABEL) -> str:
-    """Return a label on several lines if it is wider than this, broken after spaces and underscores where possible."""
+def folded(text: str, room: int = LONGEST_LABEL) -> str:
+    """Return a text, such as a label, in lines of at most LONGEST_LABEL and `room` cells.
+
+    Lines end after spaces and underscores where possible.
+    """
+    most = min(room, LONGEST_LABEL)
     lines = [""]
-    for word in re.findall(r"[^_ ]*[_ ]*", label):
-        if lines[-1] and cell_len(lines[-1] + word.rstrip()) > width:
+    for word in re.findall(r"[^_ \n]*[_ \n]*", text):
+        if lines[-1] and (lines[-1].endswith("\n") or cell_len(lines[-1] + word.rstrip()) > most):
             lines.append("")
         lines[-1] += word
-    return "\n".join(piece for line in lines for piece in chop_cells(line.rstrip(), width))
+    return "\n".join(piece for line in lines for piece in chop_cells(line.rstrip(), most))
 
 
 def _most_different(
@@ -226,75 +204,53 @@ def _most_different(
         values = finite(record.get(key) for record in groups[group].values())
         return max(values, default=0.0) - min(values, default=0.0)
 
-    kept = set(sorted(groups, key=spread, reverse=True)[:most])
+    shown = most if most is None or len(groups) <= most else min(most, MOST_ROWS)
+    kept = set(sorted(groups, key=spread, reverse=True)[:shown])
     return [group for group in groups if group in kept]
 
 
-def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
+def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[Table]:
     """Yield one table if all columns fit into `width`, else several with equal shares of the columns.
 
     Each table has the names on the left. Names and headings are folded if they must be, numbers never.
     """
-    beside = width - sum(min(name.width, NARROW_NAME) + GAPS[-1] for name in names)
-    columns = [column.folded(beside) for column in columns]
-    room, size, gap = 0, len(columns), GAPS[0]
-    widths = list[int]()
-    for most, gap in itertools.product((width, NARROW_NAME), GAPS):  # whole names, if the columns leave room
-        room = width - sum(min(name.width, most) + gap for name in names) + gap
-        widths = [column.width + gap for column in columns]
-        if sum(widths) <= room:
-            break
+    narrow = [name.folded() for name in names]
+    for shown, gap in ((names, 2), (names, 1), (narrow, 2), (narrow, 1)):
+        if _width(shown, columns, gap) <= width:
+            yield _table(shown, columns, gap)
+            return
+    beside = max(width - sum(name.width + 1 for name in narrow), 1)
+    columns = [
+        column if column.styles else replace(column, heading=folded(column.heading, beside)) for column in columns
+    ]
+    size = len(columns)
     for count in range(1, len(columns) + 1):
         size = math.ceil(len(columns) / count)
-        if all(sum(widths[start : start + size]) <= room for start in range(0, len(columns), size)):
+        if all(_width(narrow, columns[i : i + size], 1) <= width for i in range(0, len(columns), size)):
             break
     for start in range(0, len(columns), size):
-        shown = columns[start : start + size]
-        beside = width - sum(column.width + gap for column in shown) - gap * (len(names) - 1)
-        widths = [*_narrowed([name.width for name in names], beside), *(column.width for column in shown)]
-        yield Block([*names, *shown], widths, len(names), gap)
+        yield _table(narrow, columns[start : start + size], 1)
 
 
-def _narrowed(widths: list[int], room: int) -> list[int]:
-    """Return the widths of columns that fit into `room`: the widest become narrower until they do."""
-    while sum(widths) > max(room, len(widths)):
-        widths[widths.index(max(widths))] -= 1
-    return widths
+def _width(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> int:
+    return sum(column.width + gap for column in (*names, *columns)) - gap
 
 
-@dataclass(frozen=True)
-class Block:
-    """A table with columns of these widths and `gap` spaces between them; the first `names` are aligned left."""
-
-    columns: Sequence[Cells]
-    widths: Sequence[int]
-    names: int
-    gap: int
-
-    @property
-    def height(self) -> int:
-        """The number of lines: of the heading, the rule below it, and the rows."""
-        heights = (
-            column.heights(width, folds=index < self.names)
-            for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True))
-        )
-        rows: Iterable[Sequence[int]] = zip(*heights, strict=True)
-        return 1 + sum(map(max, rows))
-
-    def __rich__(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, self.gap - 1))
-        for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True)):
-            justify: JustifyMethod = "left" if index < self.names or column.styles else "right"
-            table.add_column(Text(column.heading), width=width, justify=justify, overflow="fold")
-        folded = (
-            [_folded(cell, width) if index < self.names else cell for cell in column.cells]
-            for index, (column, width) in enumerate(zip(self.columns, self.widths, strict=True))
-        )
-        styles = (column.styles or itertools.repeat("") for column in self.columns)
-        texts = (map(Text, *column) for column in zip(folded, styles, strict=True))
-        for row in zip(*texts, strict=True):
-            table.add_row(*row)
-        return table
+def _table(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> Table:
+    """Return a table with names on the left; where there is no room, rich folds the names first."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, gap - 1))
+    for name in names:
+        table.add_column(Text(name.heading), overflow="fold")
+    for column in columns:
+        justify: JustifyMethod = "left" if column.styles else "right"
+        table.add_column(Text(column.heading), width=column.width, justify=justify, overflow="fold")
+    texts = list[list[Text]]()
+    for column in (*names, *columns):
+        styles = column.styles or [Style.null()] * len(column.cells)
+        texts.append([Text(cell, style) for cell, style in zip(column.cells, styles, strict=True)])
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
+    return table
 
 
 def heading(record: Row, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
 from attncli.results import TIE, Names, Tokens
-from attncli.show.terminal.tables import FAINT, Block, Cells, blocks, ends, ink
+from attncli.show.terminal.tables import FAINT, Cells, blocks, ends, ink
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
 MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
-MANY_ROWS, SEVERAL_ROWS = 12, 3  # rows of a table that may be split into three or two blocks
-CELL_WIDTH, OUTPUT_WIDTH, NAMES_WIDTH = 7, 7, 10  # estimates: 0.123, a mark and a space; -1.234 and two; the names
-FEWEST_KEYS, CELLS_OF_GAP = 10, 3  # beside the output; columns for the gap, the maximum and its key
+MOST_BLOCKS = 3  # tables below each other, for one matrix
+CELL_WIDTH, NAMES_WIDTH = 7, 10  # about: 0.123, a mark and a space; the names of rows
+CELLS_OF_GAP = 3  # columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
@@ -50,20 +51,17 @@ def excerpt_of(
 ) -> Excerpt:
     """Return the part of matrices (..., n, m) to show: all if `most` is None, else at most `most` queries.
 
-    Of many queries and keys the first and the last are shown. Fewer rows also have fewer keys, so that tables are
-    split into fewer blocks. `tokens` are the names of the keys.
+    Of many queries and keys the first and the last are shown. `tokens` are the names of the keys.
     """
     n, m = weights.shape[-2:]
-    features = 0 if output is None else output.shape[-1]
+    has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
     if most is None:
-        return Excerpt(range(n), range(m), 0 < features <= WIDEST_OUTPUT)
+        return Excerpt(range(n), range(m), has_output)
     cell = CELL_WIDTH
     if tokens is not None:
         cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
-    room = (width - NAMES_WIDTH) * (3 if most >= MANY_ROWS else 2 if most >= SEVERAL_ROWS else 1)
-    has_output = 0 < features <= WIDEST_OUTPUT and min(m, FEWEST_KEYS) * cell + features * OUTPUT_WIDTH <= room
-    room = (room - features * OUTPUT_WIDTH * has_output) // cell
-    keys = ends(range(m), None if m <= min(room, MOST_KEYS) else max(min(room, MOST_KEYS) - CELLS_OF_GAP, 2))
+    room = min(MOST_BLOCKS * (width - NAMES_WIDTH) // cell, MOST_KEYS)
+    keys = ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
     return Excerpt(ends(range(n), min(most, MOST_QUERIES)), keys, has_output)
 
 
@@ -206,6 +204,6 @@ def _output_columns(output: "Tensor", lines: Sequence[Line]) -> list[Cells]:
 
 def legend(parts: Iterable[RenderableType]) -> str:
     """Return the meaning of the signs that occur in tables of weights; an empty string if none does."""
-    columns = (column for part in parts if isinstance(part, Block) for column in part.columns)
-    ends = {cell.rstrip()[-1:] for column in columns for cell in column.cells}
+    columns = (column for part in parts if isinstance(part, Table) for column in part.columns)
+    ends = {str(cell).rstrip()[-1:] for column in columns for cell in column.cells}
     return "   ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in ends)
