@@ -83,15 +83,20 @@ def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     return ", ".join(shortened(name) for name in names[:most]) + more
 
 
-def in_ranges(numbers: Sequence[int]) -> str:
-    """Return sorted numbers as text with the ends of each range: `0 to 3`, or `1, 4 to 6 or 9`."""
+def ranges_of(numbers: Sequence[int]) -> list[str]:
+    """Return sorted numbers as texts with the ends of each range: `0 to 3` or `7`."""
     ends = [[number, number] for number in numbers[:1]]
     for number in numbers[1:]:
         if number == ends[-1][1] + 1:
             ends[-1][1] = number
         else:
             ends.append([number, number])
-    words = [str(first) if first == last else f"{first} to {last}" for first, last in ends]
+    return [str(first) if first == last else f"{first} to {last}" for first, last in ends]
+
+
+def in_ranges(numbers: Sequence[int]) -> str:
+    """Return sorted numbers as text with the ends of each range: `0 to 3`, or `1, 4 to 6 or 9`."""
+    words = ranges_of(numbers)
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.errors import listed, printable, shortened
+from attncli.errors import listed, printable, ranges_of, shortened
 from attncli.numbers import number, several
 from attncli.results import Explanation, Row
 from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, fit, titled
@@ -97,7 +97,9 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
     if explained.sink:
         rows["sink"] = {**explained.sink, "score": None, _final(explained): explained.sink["score"]}
     if explained.masked and explained.empty_row in (None, "zero"):
-        rows[_ranges(explained.masked)] = masked
+        ranges = ranges_of(explained.masked)
+        many = len(ranges) > MOST_RANGES
+        rows[several(len(explained.masked), "masked key") if many else ", ".join(ranges)] = masked
     totals = {name: _total(explained, name) for name in WEIGHTS}
     rows["sum"] = totals | {name.removeprefix(SUM_OF): value for name, value in sums.items()}
     columns = [
@@ -170,20 +172,6 @@ def _name(position: int, token: object) -> str:
     """Return a position, with its token if it has one; tokens of captured models include the position."""
     word = "" if token is None else shortened(printable(str(token)), LONGEST_TOKEN)
     return word if word.startswith(f"{position} ") else f"{position} {word}".rstrip()
-
-
-def _ranges(keys: Sequence[int]) -> str:
-    """Return positions as text, such as `2 to 9, 12`."""
-    ranges = list[list[int]]()
-    for key in keys:
-        if ranges and key == ranges[-1][1] + 1:
-            ranges[-1][1] = key
-        else:
-            ranges.append([key, key])
-    if len(ranges) > MOST_RANGES:
-        return several(len(keys), "masked key")
-    between = {0: "{}", 1: "{}, {}"}
-    return ", ".join(between.get(last - first, "{} to {}").format(first, last) for first, last in ranges)
 
 
 def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:

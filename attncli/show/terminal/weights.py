@@ -5,7 +5,6 @@ weights bold.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from rich.text import Text
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
 from attncli.results import TIE, Names, Tokens
-from attncli.show.terminal.tables import FAINT, Cells, blocks, ends, ink
+from attncli.show.terminal.tables import FAINT, Cells, blocks, ends, ink, remark
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,34 +36,6 @@ Line = tuple[Index, int | None]  # of a table: a matrix and a query; None where 
 Cell = tuple[str, Style]
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """The indices of the queries and keys that the tables of a matrix show, and whether the output fits beside them."""
-
-    queries: Sequence[int]
-    keys: Sequence[int]
-    has_output: bool
-
-
-def excerpt_of(
-    weights: "Tensor", output: "Tensor | None", tokens: Names | None, width: int, most: int | None
-) -> Excerpt:
-    """Return the part of matrices (..., n, m) to show: all if `most` is None, else at most `most` queries.
-
-    Of many queries and keys the first and the last are shown. `tokens` are the names of the keys.
-    """
-    n, m = weights.shape[-2:]
-    has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
-    if most is None:
-        return Excerpt(range(n), range(m), has_output)
-    cell = CELL_WIDTH
-    if tokens is not None:
-        cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
-    room = min(MOST_BLOCKS * (width - NAMES_WIDTH) // cell, MOST_KEYS)
-    keys = ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
-    return Excerpt(ends(range(n), min(most, MOST_QUERIES)), keys, has_output)
-
-
 def weight_tables(
     weights: "Tensor",
     valid: "Tensor",
@@ -72,29 +43,57 @@ def weight_tables(
     matrices: Sequence[Index],
     tokens: Tokens,
     width: int,
-    shown: Excerpt,
+    most: int | None,
     heads: Sequence[int] | None = None,
+    elsewhere: str = "with --full",
 ) -> Iterator[RenderableType]:
     """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
 
     A place is the index of a matrix, such as (batch element, head); a single place is not named. `heads` has the
     numbers of the heads if they are not all heads of a model; they are always named. `valid` has the shape of the
     weights. Batch elements with different tokens of keys have separate tables.
+
+    If `most` is given, at most so many queries are shown, and the keys that fit into MOST_BLOCKS tables: the first and
+    the last. A line below says how many are left out, and where they are: `elsewhere`.
     """
+    n, m = weights.shape[-2:]
+    queries, keys = _few_queries(n, most), range(m) if most is None else _few_keys(m, tokens.keys, width)
+    has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
     together = dict[tuple[str, ...], list[Index]]()
     for matrix in matrices:
-        headings = tuple(_name(tokens.keys, matrix, key) for key in shown.keys)
+        headings = tuple(_name(tokens.keys, matrix, key) for key in keys)
         together.setdefault(headings, []).append(matrix)
     for index, (headings, alike) in enumerate(together.items()):
         yield from [Text()] if index else []
         numbers = {1: heads} if heads else {}
         varied = {axis for axis in range(weights.ndim - 2) if len({matrix[axis] for matrix in matrices}) > 1}
         axes = sorted(varied | numbers.keys())
-        lines = [(matrix, row) for matrix in alike for row in _with_gap(shown.queries)]
+        lines = [(matrix, row) for matrix in alike for row in _with_gap(queries)]
         names = _name_columns(weights, lines, axes, numbers, tokens.queries)
-        columns = _key_columns(weights, valid, lines, headings, shown.keys)
-        outputs = _output_columns(output, lines) if shown.has_output and output is not None else []
+        columns = _key_columns(weights, valid, lines, headings, keys)
+        outputs = _output_columns(output, lines) if has_output and output is not None else []
         yield from blocks(names, [*columns, *outputs], width)
+    missing = [(n - len(queries), n, "queries"), (m - len(keys), m, "keys")]
+    words = " and ".join(f"{count} of {size} {name}" for count, size, name in missing if count)
+    yield from remark(f"{words} left out; see them {elsewhere}" if words else "")
+
+
+def _few_queries(n: int, most: int | None) -> Sequence[int]:
+    return ends(range(n), None if most is None else min(most, MOST_QUERIES))
+
+
+def most_matrices(n: int, most: int) -> int:
+    """Return how many matrices of `n` queries a table of at most `most` rows has."""
+    return max(most // len(_few_queries(n, most)), 1)
+
+
+def _few_keys(m: int, tokens: Names | None, width: int) -> Sequence[int]:
+    """Return the keys that are shown: all, or the first and the last with room for the maximum of each row."""
+    cell = CELL_WIDTH
+    if tokens is not None:
+        cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
+    room = min(MOST_BLOCKS * (width - NAMES_WIDTH) // cell, MOST_KEYS)
+    return ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
 
 
 def _name(names: Names | None, matrix: Index, index: int) -> str:

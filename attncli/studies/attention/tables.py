@@ -28,7 +28,7 @@ from attncli.show.terminal.tables import (
     titled,
 )
 from attncli.show.terminal.tables import tables as record_tables
-from attncli.show.terminal.weights import excerpt_of, legend, weight_tables
+from attncli.show.terminal.weights import legend, most_matrices, weight_tables
 from attncli.studies.attention.columns import (
     BATCH,
     COLUMNS,
@@ -87,7 +87,7 @@ def tables(
         kept = [name for name in STAGES if result.stage(name)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
-        chosen = shown_heads(result, _most_heads(result, stage, width, most))
+        chosen = shown_heads(result, _most_heads(result, stage, most))
         heads, shown = list(chosen.heads), [*stages]
         others = "" if chosen.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
@@ -127,13 +127,12 @@ def _facts(result: Result, record: Row) -> Iterator[str]:
         yield "weights before dropout, output after it"
 
 
-def _most_heads(result: Result, stage: str, width: int, most: int | None) -> int:
+def _most_heads(result: Result, stage: str, most: int | None) -> int:
     """Return the number of batch elements and heads for which the table of a scorer has room."""
     if most is None:
         return prod(map(len, axes_of(result)))
-    matrices = next(iter(result.stage(stage).values()))
-    rows = len(excerpt_of(matrices, None, None, width, most).queries)
-    return max(min(most // rows, MOST_HEADS), 1)
+    n = next(iter(result.stage(stage).values())).shape[-2]
+    return min(most_matrices(n, most), MOST_HEADS)
 
 
 def _elsewhere(csv: str | None) -> str:
@@ -160,13 +159,8 @@ def _matrices(
         (batch, *map(int, np.unravel_index(numbers.index(head), axes))) if matrices.ndim > 2 else ()
         for batch, head in chosen
     ]
-    shown = excerpt_of(matrices, output, tokens.keys, width, most)
     heads = result.head_numbers(layer)
-    yield from weight_tables(matrices, valid, output, indices, tokens, width, shown, heads)
-    n, m = matrices.shape[-2:]
-    gone = [(n - len(shown.queries), n, "queries"), (m - len(shown.keys), m, "keys")]
-    cells = " and ".join(f"{count} of {size} {name}" for count, size, name in gone if count)
-    yield from remark(f"{cells} left out; see them {_elsewhere(csv)}" if cells else "")
+    yield from weight_tables(matrices, valid, output, indices, tokens, width, most, heads, _elsewhere(csv))
 
 
 def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[RenderableType]:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from attncli.attention import softmax_over_valid, valid_mask, with_empty_rows
 from attncli.results import Tokens
-from attncli.show.terminal.weights import Excerpt, weight_tables
+from attncli.show.terminal.weights import weight_tables
 from tests.margins import last_digit
 from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
@@ -92,7 +92,7 @@ def styles_of(values: list[float], valid: torch.Tensor | None = None) -> dict[st
     """Return the style of each cell of one row of weights, by its text, as the console gets it."""
     weights = torch.tensor([[values]])
     valid = torch.ones(1, 1, len(values), dtype=torch.bool) if valid is None else valid
-    (table,) = weight_tables(weights, valid, None, [(0,)], Tokens(), 100, Excerpt([0], range(len(values)), False))
+    (table,) = weight_tables(weights, valid, None, [(0,)], Tokens(), 100, None)
     assert isinstance(table, Table)
     cells = [cell for column in table.columns[1:] for cell in column.cells if isinstance(cell, Text)]
     return {cell.plain.strip(): str(cell.style) for cell in cells}
