@@ -107,7 +107,7 @@ def row_name(where: dict[str, Any]) -> str:
     """Return the columns that identify a row in words: `scaled_dot, batch 1`, or `additive - dot` for a pair."""
     names = " - ".join(where[key] for key in ("label", "a", "b") if key in where)
     others = [f"{key} {plain(value)}" for key, value in where.items() if key not in ("label", "a", "b")]
-    return ", ".join([names] * bool(names) + others)
+    return ", ".join([names, *others] if names else others)
 
 
 def ranges_in(text: str) -> list[range] | None:

@@ -217,7 +217,7 @@ def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:
     titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
     lines = SCREEN - len(runs) * (2 if len(runs) <= MOST_IN_TWO_LINES else 1) - 2
     try:
-        verdicts = [(title, run.verdicts) for title, run in zip(titles, runs, strict=True)] * table
+        verdicts = [(title, run.verdicts) for title, run in zip(titles, runs, strict=True) if table]
         for part in verdict_tables(verdicts, Terminal().width, max(lines, FEWEST_VERDICTS)):
             Terminal().print(part)
     finally:

@@ -64,7 +64,7 @@ class StudyFlag:
         if self.choices:
             words += f": {_listed(self.choices, 'or')}"
         default = None if self.is_scorers else self.field.get_default(call_default_factory=True)
-        more = ["repeatable"] * self.is_list
+        more = ["repeatable"] if self.is_list else []
         if isinstance(default, list) and len(default) > LONGEST_LIST:
             more.insert(0, f"default: {default[0]} to {default[-1]}")
         elif default is not None and default is not False and default not in ([], {}):

@@ -125,7 +125,11 @@ def _headings(explained: Explanation, written: int) -> dict[str, str]:
     steps = [name for name, value in first.get("steps", {}).items() if not isinstance(value, list)]
     names = [*(steps if written < len(explained.keys) else ()), *(name for name in STAGES if name in first)]
     names += [*first.get("weight_steps", ()), *(name for name in WEIGHTS if name in first)]
-    return {name: {**STAGES, **WEIGHTS}.get(name, name) + " s" * (name == _final(explained)) for name in names}
+    headings = {name: {**STAGES, **WEIGHTS}.get(name, name) for name in names}
+    final = _final(explained)
+    if final in headings:
+        headings[final] += " s"
+    return headings
 
 
 def _output(explained: Explanation, width: int) -> Iterator[RenderableType]:
@@ -151,7 +155,7 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
     size = max((len(text) for line in texts for text in line), default=0)
     shown = length if length * (size + 1) <= room + 1 else max((room - 2) // (size + 1), 1)
     end = " …" if shown < length else ""
-    lines = [" ".join(text.rjust(size) for text in line[:shown]) + end * bool(line) for line in texts]
+    lines = [" ".join(text.rjust(size) for text in line[:shown]) + (end if line else "") for line in texts]
     return Cells(
         f"{heading} ({length} numbers)" if end else heading, [line.rjust(max(map(len, lines))) for line in lines]
     )

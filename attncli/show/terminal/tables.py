@@ -29,6 +29,7 @@ INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), 
 SCREEN = 60  # lines that a command prints, unless --full
 ROWS = (40, 20, 10, 5, 2, 1)  # most rows of one table: the first number with which everything fits on the screen
 MOST_ROWS = 20  # of a table that has more than it may have
+FEWEST_ROWS = 8  # of a table of records: they always have room
 MOST_FINDINGS = 12
 ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
 MOST_LENGTHS = 8  # valid lengths that are listed
@@ -91,9 +92,10 @@ def tables(
 ) -> Iterator[RenderableType]:
     """Yield tables of the rows, with the columns that name a row on the left, split to fit `width`.
 
-    Of more than `most` rows the first and the last are shown, and a line below says how many are left out.
+    Of more than `most` rows, but FEWEST_ROWS at least, the first and the last are shown, and a line below says how many
+    are left out.
     """
-    shown = ends(records, most)
+    shown = ends(records, None if most is None else max(most, FEWEST_ROWS))
     yield from blocks(cells(names, shown), cells(figures, shown), width)
     yield from left_out(len(records) - len(shown), len(records))
 
@@ -344,7 +346,7 @@ def _valid_keys(valid: "Tensor") -> str:
     listed = lengths[..., 0].flatten() if bool((lengths == lengths[..., :1]).all()) else lengths.flatten()
     if len(listed) > MOST_LENGTHS:
         return f"valid lengths {int(listed.min())} to {int(listed.max())}"
-    return f"valid length{'s' * (len(listed) > 1)} {', '.join(map(str, listed.tolist()))}"
+    return f"{'valid length' if len(listed) == 1 else 'valid lengths'} {', '.join(map(str, listed.tolist()))}"
 
 
 def findings(sentences: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:

@@ -51,7 +51,7 @@ from attncli.studies.attention.heads import (
 from attncli.studies.attention.layers import changes_by_label, changes_of, grids, head_numbers, means, most_changed
 
 MOST_HEADS = 8  # batch elements and heads
-FEWEST_SCORERS, FEWEST_LAYERS = 8, 6  # rows of tables that always have room
+FEWEST_LAYERS = 6  # of a grid, which always have room
 FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
 GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 10  # rows of the heads that differ most
@@ -177,7 +177,7 @@ def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[R
     }
     names = [column for column in (LABEL, SCORER, NORMALIZER) if not usual.get(column.key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
-    yield from record_tables(names, figures, records, width, _at_least(FEWEST_SCORERS, most))
+    yield from record_tables(names, figures, records, width, most)
 
 
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
@@ -200,10 +200,6 @@ def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> I
     title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {distance.ranking}"
     yield from titled(title, record_tables(names, columns, shown, width))
     yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
-
-
-def _at_least(fewest: int, most: int | None) -> int | None:
-    return None if most is None else max(fewest, most)
 
 
 def _most_ranked(most: int | None) -> int | None:
@@ -233,12 +229,14 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
     summary = AttentionFacts.of(result).summary
     if summary is None:  # a run of an earlier version
         summary = means(result.heads, changes_by_label(result.head_comparisons, result.labels))
-    summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, _at_least(FEWEST_SCORERS, most))
+    summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, most)
     yield from titled("Summary, means over layers and heads", summary_table)
     heads = head_numbers(result.heads)
     shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
     for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
-        rows = ends([*zip(result.layers.values(), grid, strict=True)], _at_least(FEWEST_LAYERS, most))
+        rows = ends(
+            [*zip(result.layers.values(), grid, strict=True)], None if most is None else max(most, FEWEST_LAYERS)
+        )
         largest = max(1.0, *finite(value for _, row in rows for value in row))
         columns = [
             _graded(str(head), [row[i] for _, row in rows], largest) for i, head in enumerate(heads) if head in shown

@@ -14,7 +14,6 @@ from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, OUTSIDE, PARAMETERS, TOP1, FitFacts
 from attncli.studies.fit.findings import median_of
 
-FEWEST = 8  # rows of a table that always have room
 WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergence of a head.")
 
 
@@ -33,7 +32,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     has_hidden = any(finite(row["outside"] for row in result.records))
     figures = [PARAMETERS, before, after, WORST, *[OUTSIDE] * has_hidden, *l2, TOP1, *whole]
     title = f"Texts held out, medians over heads{'; whole model' if whole else ''}"
-    yield from titled(title, blocks([LABEL], figures, _summary(result, main), width, most and max(most, FEWEST)))
+    yield from titled(title, blocks([LABEL], figures, _summary(result, main), width, most))
     by_head = [row for row in rows if row["by"] == "head"]
     places = pick(COLUMNS, ["layer", "head"])
     if most is None:

@@ -13,7 +13,6 @@ from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, piv
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.swap.columns import PLACE, SECONDS, SwapFacts
 
-FEWEST = 8  # rows of a table that always have room
 TITLES = {
     "layer": "one layer at a time",
     "head": "one head at a time",
@@ -35,7 +34,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         yield from remark(printable(f"not recognised, and left as they are: {missed}"))
     if whole := [row for row in rows if row["by"] == "all"]:
         title = facts.all_layers.capitalize()
-        yield from titled(title, blocks([LABEL], facts.measured, whole, width, most and max(most, FEWEST)))
+        yield from titled(title, blocks([LABEL], facts.measured, whole, width, most))
     for by, title in TITLES.items():
         chosen = [row for row in rows if row["by"] == by]
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
