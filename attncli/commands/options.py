@@ -131,7 +131,8 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Overri
 
 def layout_overrides(layout: str | None) -> list[Override]:
     """Return the override for --layout, if it is given."""
-    return [] if layout is None else [Override(("data", "layout"), layout, typed("--layout", layout))]
+    text = typed("--layout", str(layout))
+    return [] if layout is None else [Override(("layout",), layout, text, may_be_short=True)]
 
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:

@@ -8,10 +8,10 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from attncli import errors
 from attncli.config.catalogue import class_name, is_custom, names_of, short_names
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, named_options, normalizer_of
 from attncli.config.scorer_entries import ENTRY_KEYS, MODEL, NOT_IN_LABELS, ONCE, default_label, is_models, model_of
+from attncli.errors import dotted
 
 
 def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
@@ -37,36 +37,36 @@ def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] 
     return entry
 
 
-def option_paths(entry: object, path: errors.Path) -> list[errors.Path]:
-    """Return the paths inside an entry without short forms at which its option `path` may be changed.
+def option_paths(entries: object) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the paths of each option in a list of entries without short forms, by its name.
 
-    `scale: model` is kept, and so are the keys of an entry that is the model's own in everything else.
+    It may be an option of the scorer or of the normaliser, or a key common to all entries. A key in ONCE counts only if
+    the entry has it. A wrong entry has no options; validation reports it.
     """
-    if isinstance(entry, dict) and is_models(entry.get("scorer"), entry.get("scale")):
-        of_scorer, _ = _fields(entry)
-        others = entry.keys() & of_scorer.keys() - {"scorer", "scale", "label"}
-        if path[0] == "scale" or all(entry[key] == of_scorer[key].default for key in others):
-            return []
-    return all_option_paths(entry, path)
-
-
-def all_option_paths(entry: object, path: errors.Path) -> list[errors.Path]:
-    """Return the paths inside an entry without short forms at which it may have the option `path`.
-
-    It may be an option of the scorer or of the normaliser, a key common to all entries, or several of these. A key in
-    ONCE counts only if the entry has it. A wrong entry has no options; validation reports it.
-    """
-    key, *rest = path
-    of_scorer, of_normalizer = _fields(entry)
-    if key == KEY and rest:
-        return [path] if rest[0] in of_normalizer else []
-    has_key = isinstance(entry, dict) and key in (entry if key in ONCE else of_scorer)
-    return [path] * has_key + [(KEY, *path)] * (key in of_normalizer and key != KEY)
+    paths = dict[str, list[tuple[Any, ...]]]()
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        of_scorer, of_normalizer = _fields(entry)
+        for name in of_scorer:
+            if name != "scorer" and (name not in ONCE or name in entry):
+                paths.setdefault(name, []).append((index, name))
+        for name in of_normalizer:
+            if name != KEY:
+                paths.setdefault(name, []).append((index, KEY, name))
+    return paths
 
 
 def is_known(entry: object) -> bool:
     """Whether the scorer and the normaliser of an entry without short forms exist."""
     return all(_fields(entry))
+
+
+def keeps(entry: Mapping[str, Any], key: str) -> bool:
+    """Whether an option without its path leaves an entry as it is: `scale: model`, and the model's own scores."""
+    if not is_models(entry.get("scorer"), entry.get("scale")):
+        return False
+    of_scorer, _ = _fields(entry)
+    others = entry.keys() & of_scorer.keys() - {"scorer", "scale", "label"}
+    return key == "scale" or all(entry[key] == of_scorer[key].default for key in others)
 
 
 def _fields(entry: object) -> tuple[Mapping[str, FieldInfo], Mapping[str, FieldInfo]]:
@@ -82,14 +82,8 @@ def _fields(entry: object) -> tuple[Mapping[str, FieldInfo], Mapping[str, FieldI
 
 def options_in(entries: object) -> dict[str, str]:
     """Return the options of the scorers and normalisers of entries without short forms, with the path of the first."""
-    paths = dict[str, str]()
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        of_scorer, of_normalizer = _fields(entry)
-        options = [(name, name) for name in of_scorer if name not in ENTRY_KEYS]
-        options += [(name, f"{KEY}.{name}") for name in of_normalizer if name != KEY]
-        for option, path in options:
-            paths.setdefault(option, f"scorers[{index}].{path}")
-    return paths
+    paths = {name: paths[0] for name, paths in option_paths(entries).items() if name not in ENTRY_KEYS}
+    return {name: dotted(("scorers", *path)) for name, path in paths.items()}
 
 
 def model_entry(entry: object) -> Any:

@@ -124,7 +124,7 @@ def _labels_without(result: SweepResult, name: str) -> list[str]:
     def has(label: str, option: str) -> bool:
         if of_one := OF_ONE.match(option):
             return any(label in [*labels][int(of_one[1]) :][:1] for labels in points.values())
-        return bool(option_paths(entries[label], tuple(option.split("."))))
+        return option.partition(".")[0] in option_paths([entries[label]])
 
     having = [{label for label in entries if has(label, option)} for option in options]
     return [label for label in entries if label not in set().union(*having)] if all(having) else []
