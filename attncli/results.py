@@ -412,27 +412,3 @@ def by_label(records: Sequence[Row]) -> dict[str, list[Row]]:
     for record in records:
         groups.setdefault(record["label"], []).append(record)
     return groups
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows that a result will have, with the values known before the work; expectations are checked against them.
-
-    `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` maps labels
-    to the shapes of their stages of attention. `left_out` maps columns and stages that an option leaves out to that
-    option. `no_comparisons` is the reason why there are no comparisons. `layers` has the names of layers by their
-    numbers in a captured file.
-    """
-
-    columns: Sequence[Column]
-    records: Sequence[Row]
-    comparison_columns: Sequence[Column] = ()
-    comparisons: Sequence[Row] = ()
-    no_comparisons: str = "there are none"
-    shapes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    head_columns: Sequence[Column] = ()
-    heads: Sequence[Row] = ()
-    head_comparison_columns: Sequence[Column] = ()
-    head_comparisons: Sequence[Row] = ()
-    layers: Mapping[int, str] = field(default_factory=dict)

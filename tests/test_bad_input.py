@@ -14,9 +14,9 @@ import torch
 
 from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.config.signatures import options_of
+from attncli.results import INTERVAL
 from attncli.scorers import SCORERS
-from attncli.studies import STUDIES
-from attncli.studies.attention.columns import COLUMNS
+from attncli.studies import STUDIES, load_study
 from tests.bad_input.beside import FILES, MODULES
 from tests.bad_input.mistake import EXPERIMENT, GOOD, Mistake, mistakes
 from tests.cli import good, names_in, refusal
@@ -67,12 +67,17 @@ UNPRINTABLE = [  # with characters that are invisible in a text file
 TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]
 MISTAKES = UNPRINTABLE + TOLD
 
+NUMBERS = dict.fromkeys(
+    column.key
+    for column in load_study("attention").all_columns
+    if not column.text and column.kind != "place" and not column.key.endswith(INTERVAL)
+)
 NAMES: dict[str, Iterable[str]] = {  # words that stand for the lists of names in texts
     "SCORERS": SCORERS,
     "STUDIES": STUDIES,
     "ENTRY_KEYS": ENTRY_KEYS,
     "WITH_SCALE": [name for name, cls in SCORERS.items() if "scale" in options_of(cls)],
-    "FIGURES": [column.key for column in COLUMNS if not column.text],
+    "NUMBERS": [*NUMBERS, "scores", "weights", "output"],
 }
 
 

@@ -62,13 +62,14 @@ class LoadedExperiment:
                 from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
                 with below("figure"):
-                    check_look(look, config_of(self.options), chain(*self.study.columns.values()))
+                    check_look(look, config_of(self.options), self.study.all_columns)
         for sentence in parameter_notes(self.options.scorers):
             progress.note(sentence)
         with collector.under():
+            labels = [*(entry.label for entry in self.options.scorers), *self.study.references]
+            check_expectations(self.options.expect, self.study.all_columns, labels, self.study.between is not None)
+        with collector.under():
             prepared: PreparedStudy = self.study.prepare(self.options, progress)
-            if self.options.expect:
-                check_expectations(self.options.expect, self.study.expected_rows(prepared))
         collector.check()
         return prepared
 
@@ -126,7 +127,7 @@ class LoadedExperiment:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
         result = replace(self.study.run(prepared, progress), about=self.options.about)
         signals.wait()  # whatever the study has finished must be saved
-        return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
+        return result, judge(result, self.options.expect)
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> LoadedExperiment:

@@ -1,10 +1,11 @@
 """The interface of a study: the record `Study`, which the module `study` of each study's folder builds."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from attncli.results import Column, Explanation, Facts, Result, Row, RowKind, Rows
+from attncli.results import Column, Explanation, Facts, Result, Row, RowKind
 from attncli.stopping import Progress
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ class Study(Generic[Options, Prepared]):
 
     - `prepare` checks the options completely, and returns the input of `run`. It raises an InputError if the options
       make no sense together, or the run does not fit into memory.
-    - `expected_rows` returns the rows that the result will have, so that expectations can be checked before the work.
     - `run` does the work. It raises an InputError if a user's own scorer fails, and KeyboardInterrupt if the user
       stopped the work before any row was finished.
     - `tables(result, width=..., most=..., csv=...)` yields the output for a terminal of `width` cells, with at most
@@ -52,10 +52,10 @@ class Study(Generic[Options, Prepared]):
     - `explain`, if any, works out one query, and `between` returns rows with the distances between the tensors of two
       results.
     - `titles` are the titles of the tables on a page, in its order.
+    - `references` are the labels of entries that always run.
     """
 
     prepare: Callable[[Options, Progress], Prepared]
-    expected_rows: Callable[[Prepared], Rows]
     run: Callable[[Prepared, Progress], Result]
     tables: "Callable[..., Iterator[RenderableType]]"
     facts: type[Facts]
@@ -66,3 +66,9 @@ class Study(Generic[Options, Prepared]):
     between: Callable[[Result, Result], Sequence[Row]] | None = None
     swept: RowKind = "records"
     titles: Mapping[RowKind, str] = field(default_factory=lambda: TITLES)
+    references: Sequence[str] = ()
+
+    @property
+    def all_columns(self) -> list[Column]:
+        """Return the columns of all kinds of rows."""
+        return [*itertools.chain(*self.columns.values()), *self.call_columns]

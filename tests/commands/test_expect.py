@@ -138,17 +138,104 @@ def test_heads_and_batch_elements_check_themselves() -> None:
 
 def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     text = VARIANCE + "  - {where: {label: dot, theory: limit}, metric: variance, above: 0}\n"
-    Path("x.yaml").write_text(text + "  - {where: {label: dot, d: 4}, metric: theory, above: 0}\n")
+    Path("x.yaml").write_text(text + "  - {where: {label: dot, d: 5}, metric: variance, above: 0}\n")
     assert good("check", "x.yaml") == "x.yaml: good, study variance\n"
     result = attncli("run", "x.yaml", "--out", "out", "--no-plots")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         'x.yaml:8:34: expect[2].where.theory: got "limit"; no row with label = dot has this theory; known: exact',
-        'x.yaml:9:41: expect[3].metric: got "theory", which is "exact", not a number; expected another metric',
+        "x.yaml:9:29: expect[3].where.d: got 5; no row with label = dot has this d; known: 4, 16",
     ]
     assert [each["holds"] for each in kept()["expectations"]] == [True, True, True, None, None]
     assert kept()["expectations"][3]["reason"].endswith("known: exact")
     assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold, 2 could not be judged"
+
+
+HEADS = {"queries": {"shape": [2, 8, 3, 4]}, "keys": {"shape": [2, 8, 5, 4]}}
+AFTER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # further keys, expectation, message
+    "no pairs": (
+        {},
+        {"metric": "js_divergence", "equal": 0},
+        'metric: got "js_divergence", which no row of this run has',
+    ),
+    "two rows": (
+        {"scorers": ["dot", "cosine"]},
+        {"metric": "entropy", "above": 1},
+        "where: got no `where`; 2 rows match, which differ in scorer (dot, cosine), label (dot, cosine); expected one "
+        "row, or a list of values to select several",
+    ),
+    "one label of a pair": (
+        {"scorers": ["dot", "cosine"]},
+        {"where": {"a": "cosine"}, "metric": "js_divergence", "above": 0},
+        'where.a: got "cosine"; no row has this a; known: dot',
+    ),
+    "another shape": (
+        {},
+        {"metric": "output", "equal": [[1, 2], [3, 4]]},
+        "equal: got numbers of shape [2, 2]; expected [2, 1, 4], the shape of output of dot; leading sizes of 1 may be "
+        "left out",
+    ),
+    "no weights": (
+        {"weights": False},
+        {"metric": "weights", "equal": [1]},
+        'metric: got "weights", a stage that dot does not have',
+    ),
+    "no such head": (
+        {"data": HEADS},
+        {"where": {"label": "dot", "batch": 1, "head": 8}, "metric": "entropy", "above": 0},
+        "where.head: got 8; no row with label = dot, batch = 1 has this head; known: 0, 1, 2, 3, 4, 5, 6, 7",
+    ),
+    "no heads": (
+        {},
+        {"where": {"head": 0}, "metric": "entropy", "above": 0},
+        "where.head: got 0; no row has a head; leave it out",
+    ),
+    "a head that is not listed": (
+        {"data": HEADS, "heads": [0, 3]},
+        {"where": {"batch": 0, "head": 1}, "metric": "entropy", "above": 0},
+        "where.head: got 1; no row with batch = 0 has this head; known: 0, 3",
+    ),
+    "all heads": (
+        {"data": HEADS},
+        {"where": {"batch": 0}, "metric": "entropy", "above": {"batch": 1, "head": 0}},
+        "where: got batch = 0; 8 rows match, which differ in head (0, 1, 2, 3, ...); expected one row, or a list of "
+        "values to select several",
+    ),
+    "a metric without heads": (
+        {"data": HEADS},
+        {"where": {"batch": 0}, "metric": "parameters", "below": 1},
+        "where.batch: got 0; no row has a batch; leave it out",
+    ),
+    "a batch element of a stage": (
+        {"data": HEADS},
+        {"where": {"batch": 0}, "metric": "weights", "equal": [[1]]},
+        "where.batch: got 0; no row has a batch; leave it out",
+    ),
+    "a normaliser that no scorer has": (
+        {},
+        {"where": {"normalizer": "sparsmax"}, "metric": "entropy", "above": 0},
+        'where.normalizer: got "sparsmax"; no row has this normalizer; known: softmax',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AFTER)
+def test_rows_are_found_after_the_run_which_is_kept(case: str) -> None:
+    keys, asked, message = AFTER[case]
+    config = experiment(Path("x.yaml"), **({**D2L, "scorers": ["dot"], "expect": [asked]} | keys))
+    assert good("check", config) == "x.yaml: good, study attention\n"
+    result = attncli("run", config, "--out", "out", "--no-plots", "--quiet")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.partition(": ")[2] == f"expect[0].{message}\n"
+    assert [each["holds"] for each in kept()["expectations"]] == [None]
+
+
+def test_a_value_that_is_not_swept_over_is_found_after_the_sweep() -> None:
+    config = experiment(Path("x.yaml"), **D2L, expect=[{"where": {"seed": 3}, "metric": "entropy", "above": 0}])
+    result = attncli("sweep", config, "--over", "seed=0..1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("expect[0].where.seed: got 3; no row has this seed; known: 0, 1\n")
+    assert len(kept()["records"]) == 2
 
 
 @pytest.mark.slow

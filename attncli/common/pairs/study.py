@@ -41,7 +41,7 @@ from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import Normalizer
 from attncli.numbers import several
-from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, Rows, by_label
+from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, by_label
 from attncli.scorers import Scorer
 from attncli.stopping import Progress
 from attncli.threads import on_threads
@@ -221,18 +221,6 @@ def scores_of(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[T
         capped = raw if entry.softcap is None else rounding_of(entry).step(softcap(raw, entry.softcap))
         scores.append(capped.reshape(len(pairs.queries), -1))  # rows m
     return scores
-
-
-def expected_rows_of(prepared: PreparedPairs, columns: Sequence[Column]) -> Rows:
-    """Return the known columns of the rows: a row for each scorer and requested size, or scorer and head of a file."""
-    rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
-    columns = prepared.columns(columns)
-    known = [column.key for column in columns if column.key in rows[0]]
-    return Rows(
-        columns,
-        [{key: row[key] for key in known} for row in rows if row["d"] in prepared.sizes],
-        layers={number: layer for layer, number in prepared.layers.items()},
-    )
 
 
 def result_of(

@@ -12,7 +12,7 @@ import torch
 from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.engine.expect.selecting import select_rows, without_ones
 from attncli.errors import InputError
-from attncli.results import STAGES, Result, Row, Rows
+from attncli.results import Result, Row, tensor_name
 
 ULPS = 8  # allowed rounding error of stages, in units in the last place
 
@@ -56,31 +56,15 @@ class Verdict:
         return {**head, "expected": self.expected, "got": self.got, "holds": self.holds, "reason": self.reason}
 
 
-def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -> list[Verdict]:
+def judge(result: Result, expectations: Sequence[Expectation]) -> list[Verdict]:
     """Return a verdict for every row of every expectation. Errors become verdicts with a `problem`.
 
-    `expected` describes the rows known before the run. If the run was interrupted, all verdicts have `holds` None.
+    If the run was interrupted, all verdicts have `holds` None.
     """
-    shapes: dict[str, dict[str, Sequence[int]]] = {}
-    for name, tensor in result.tensors.items() if expected.shapes else ():
-        label, _, stage = name.rpartition("/")
-        shapes.setdefault(label, {})[stage] = tensor.shape
-    rows = replace(
-        expected,
-        records=result.records,
-        comparisons=result.comparisons,
-        heads=result.heads,
-        head_comparisons=result.head_comparisons,
-        shapes=shapes,
-    )
-    return [
-        verdict
-        for index, expectation in enumerate(expectations)
-        for verdict in _verdicts(index, expectation, result, rows)
-    ]
+    return [verdict for index, each in enumerate(expectations) for verdict in _verdicts(index, each, result)]
 
 
-def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) -> Iterator[Verdict]:
+def _verdicts(index: int, expectation: Expectation, result: Result) -> Iterator[Verdict]:
     """Yield a verdict for each row that an expectation selects."""
     metric, kind, expected = expectation.metric, expectation.kind, expectation.expected
     unjudged = Verdict(index, expectation, expectation.where, expected)
@@ -88,7 +72,7 @@ def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) 
         yield replace(unjudged, reason="interrupted before it was measured")
         return
     try:
-        selected = select_rows(expectation, rows)
+        selected = select_rows(expectation, result)
     except InputError as error:
         yield replace(unjudged, reason=error.problems[0].message, problem=error)
         return
@@ -97,10 +81,10 @@ def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) 
             expected = expected | {kind: {column: other[column] for column in expectation.other_row}}
         where = {column: row[column] for column in expectation.where}
         verdict = replace(unjudged, where=where, expected=expected, got=row.get(metric))
-        if rows.shapes and metric in STAGES:
-            yield _verdict_of_stage(verdict, result, row["label"])
+        if kind == "equal" and isinstance(expectation.equal, list):
+            yield _verdict_of_stage(verdict, result, row)
         else:
-            yield _verdict_of_figure(verdict, [] if other is None else [other[metric]])
+            yield _verdict_of_figure(verdict, [] if other is None else [other.get(metric)])
 
 
 def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
@@ -153,19 +137,21 @@ def _exact(number: float | str) -> Decimal:
     return Decimal(str(number))
 
 
-def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
+def _verdict_of_stage(verdict: Verdict, result: Result, row: Row) -> Verdict:
     """Return the verdict on a stage's tensor, compared with the expected values; leading axes of size 1 are ignored.
 
     The tolerance of each value is `within`, by default ULPS units in the last place of the largest expected value, in
     the coarser dtype of queries and stage. NaN equals NaN.
     """
-    expectation, stage = verdict.expectation, result.tensors[f"{label}/{verdict.expectation.metric}"]
+    expectation, layer = verdict.expectation, row.get("layer")
+    stage = result.tensors[tensor_name(row["label"], expectation.metric, layer=layer)]
     wanted = torch.tensor(expectation.equal, dtype=torch.float64)
     wanted = wanted.reshape(without_ones(wanted.shape))
     got = stage.detach().cpu().double().reshape(wanted.shape)
     within = expectation.within
     if within is None:
-        eps = max(torch.finfo(result.inputs["queries"].dtype).eps, torch.finfo(stage.dtype).eps)
+        queries = result.inputs[tensor_name("queries", layer=layer)]
+        eps = max(torch.finfo(tensor.dtype).eps for tensor in (queries, stage))
         within = ULPS * eps * float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().max())
     alike = (got == wanted) | ((got - wanted).abs() <= float(within)) | (got.isnan() & wanted.isnan())
     if bool(alike.all()):

@@ -33,8 +33,9 @@ class PointRow(BaseModel):
     host: str
     finished: datetime
     records: list[Row]
-    heads: list[Row] = []  # lines of earlier versions have none
+    heads: list[Row] | None = []  # None: too many
     random: list[str] = []  # labels of scorers with random parameters
+    layers: dict[str, int] = {}
 
 
 class Tally:

@@ -1,7 +1,7 @@
 """The plan of a sweep: its points, all valid and different."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,15 +17,14 @@ from attncli.config.scorer_entries import refuse_objects
 from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_of
-from attncli.engine.sweeps.columns import in_words, renamed, swept_column, with_sweep
+from attncli.engine.sweeps.columns import in_words, renamed, swept_column
 from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
 from attncli.errors import InputError, Problem, below, did_you_mean, dotted, got, show
-from attncli.results import INTERVAL, Row, Rows
+from attncli.results import INTERVAL, Column, Row
 from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 
 MOST_POINTS = 100_000
-MOST_HEADS = 250_000  # rows by head of all points together; they take about 60 MB in results.json
 MOST_TRIED = 400  # points prepared before the work
 
 
@@ -50,9 +49,8 @@ class GridPoint:
 class SweepPlan:
     """A sweep with valid points.
 
-    `document` is the config without its sweep; `options` and `device` belong to the first point. `rows` has the columns
-    of the result. `metric` is the metric to draw and report, None for the default. `heads` is the largest number of
-    rows by batch element and head of any point that was prepared.
+    `document` is the config without its sweep; `options` and `device` belong to the first point. `metric` is the metric
+    to draw and report, None for the default.
     """
 
     document: Document
@@ -60,14 +58,7 @@ class SweepPlan:
     options: Experiment
     points: Sequence[GridPoint]
     device: torch.device
-    rows: Rows
     metric: str | None
-    heads: int = 0
-
-    @property
-    def keeps_heads(self) -> bool:
-        """Whether the rows by head of all points are few enough to be kept."""
-        return self.heads * len(self.points) <= MOST_HEADS
 
     @property
     def config(self) -> Row:
@@ -107,17 +98,17 @@ def plan_of(
         from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
         with document.locating(), below("figure"):
-            check_look(options.figure, config_of(options), chain(*load_study(study).columns.values()))
-    tried, device = _tried(base, axes, points, elsewhere)
-    rows = _rows(study, keys_of(axes), tried.values())
-    if options.expect:
-        with document.locating():
-            check_expectations(options.expect, replace(rows, records=_records(points.values(), tried)))
-    _check_metric(metric, rows, keys_of(axes), "--metric")
+            check_look(options.figure, config_of(options), load_study(study).all_columns)
+    device = _tried(base, axes, points, elsewhere)
+    record, keys = load_study(study), keys_of(axes)
+    known = [*record.columns[record.swept], *record.columns.get("heads", ()), *record.call_columns]
+    columns = [*map(swept_column, keys), *(replace(column, key=renamed(column.key, keys)) for column in known)]
+    labels = [entry["label"] for point in points.values() for entry in point.config["scorers"]]
+    _check_metric(metric, columns, "--metric")
     with document.locating():
-        _check_metric(metric_written, rows, keys_of(axes))
-    heads = max((len(of_point.heads) for of_point in tried.values()), default=0)
-    return SweepPlan(base, axes, options, [*points.values()], device, rows, metric or metric_written, heads)
+        check_expectations(options.expect, columns, {*labels, *record.references}, has_arrays=False)
+        _check_metric(metric_written, columns)
+    return SweepPlan(base, axes, options, [*points.values()], device, metric or metric_written)
 
 
 def _unswept(document: Document) -> Document:
@@ -207,9 +198,9 @@ def _leaves(value: object, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
     return {leaf: single for name, part in parts for leaf, single in _leaves(part, (*path, name)).items()}
 
 
-def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: str = "") -> None:
-    figures = (column.key for column in rows.columns if not column.text and column.kind != "place")
-    known = [key for key in figures if key not in (*keys, *rows.left_out) and not key.endswith(INTERVAL)]
+def _check_metric(metric: str | None, columns: Sequence[Column], where: str = "") -> None:
+    figures = [column.key for column in columns if not column.text and column.kind != "place"]
+    known = [key for key in figures if not key.endswith(INTERVAL)]
     if metric is not None and metric not in known:
         message = got(metric, "unknown metric", did_you_mean(metric, known))
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
@@ -217,22 +208,19 @@ def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: st
 
 def _tried(
     base: Document, axes: Sequence[Axis], points: Mapping[GridIndex, GridPoint], elsewhere: bool
-) -> tuple[dict[str, Rows], torch.device]:
+) -> torch.device:
     """Prepare points without running them, to find errors such as tensors that do not fit together.
 
     The first MOST_TRIED points and the last one are prepared; of points that differ only in their seed, only the first.
-
-    Return the expected rows of each prepared point, by the hash of its config without the seed, and the device of the
-    first.
+    Return the device of the first.
 
     Raises:
         InputError: points have problems.
     """
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
-    rows, problems, devices = dict[str, Rows](), dict[Problem, GridPoint](), list[torch.device]()
-    distinct = dict[str, GridIndex]()
+    problems, devices, distinct = dict[Problem, GridPoint](), list[torch.device](), dict[str, GridIndex]()
     for index, point in points.items():
-        distinct.setdefault(_seedless(point), index)
+        distinct.setdefault(key_of({**point.config, "seed": 0}, ""), index)
     indices = [*distinct.values()]
     for index in [*indices[:MOST_TRIED], *indices[MOST_TRIED:][-1:]]:
         document = base.changed([*changes_at(axes, index).values()])
@@ -241,45 +229,15 @@ def _tried(
             options = options.model_copy(update={"device": "cpu"})
         try:
             with document.locating():
-                prepared = study.prepare(options, Progress())
-                expected = study.expected_rows(prepared)
-                if study.swept == "heads":
-                    expected = replace(expected, columns=expected.head_columns, records=expected.heads, heads=())
-                rows[_seedless(points[index])] = expected
+                devices.append(study.prepare(options, Progress()).device)
         except InputError as error:
             for problem in error.problems:
                 problems.setdefault(problem, points[index])
-            continue
-        devices.append(prepared.device)
     if problems:
         raise InputError(
             replace(problem, where=f"{problem.where}, at {point.text}") for problem, point in problems.items()
         )
-    return rows, next(iter(devices), torch.device("cpu"))
-
-
-def _seedless(point: GridPoint) -> str:
-    return key_of({**point.config, "seed": 0}, "")
-
-
-def _rows(study: str, keys: Sequence[str], tried: Collection[Rows]) -> Rows:
-    """Return the expected columns of the result, without records."""
-    known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
-    known = known or list(load_study(study).columns["records"])
-    named = (replace(column, key=renamed(column.key, keys)) for column in known)
-    left_out = {key: option for rows in tried for key, option in rows.left_out.items()}
-    columns = [*map(swept_column, keys), *named]
-    layers = {number: name for rows in tried for number, name in rows.layers.items()}
-    return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out, layers=layers)
-
-
-def _records(points: Iterable[GridPoint], tried: Mapping[str, Rows]) -> list[Row]:
-    """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
-    records = list[Row]()
-    for point in points:
-        rows = tried.get(_seedless(point))
-        records += [with_sweep(point.sweep, record) for record in (rows.records if rows else [{}])]
-    return records
+    return devices[0]
 
 
 def _with_whole_paths(written: object, resolved: object, folder: Path) -> Any:

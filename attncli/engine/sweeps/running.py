@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from attncli.engine.sweeps.points import GridPoint, SweepPlan
 from attncli.engine.sweeps.processes import can_import_script, in_this_process, on_processes
 from attncli.engine.sweeps.summary import summary
 from attncli.engine.sweeps.views import drawers_of
-from attncli.engine.sweeps.work import ALIKE, EngineLostError, code_version
+from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_version
 from attncli.errors import InputError
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
@@ -32,7 +32,14 @@ from attncli.stopping import Progress, keep_finished
 MISSING = "missing"  # the status of a point that was not computed
 GUARD = "they need `if __name__ == '__main__':` around attncli.sweep"
 UNGUARDED = f"warning: points run in this process, one at a time: others cannot import its script; {GUARD}"
-NOT_LISTED = ("finished", "records", "heads", "random")  # keys of the journal's rows that results.json leaves out
+TOO_MANY_HEADS = "metrics by head are left out: too many rows; `heads: [...]` and `batch: [...]` choose some"
+NOT_LISTED = (
+    "finished",
+    "records",
+    "heads",
+    "random",
+    "layers",
+)  # keys of rows of the journal that results.json leaves out
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,12 @@ class LoadedSweep:
             if waiting:
                 problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)
         progress.step(0, 1, "writing the results")
-        result, points = result_of(plan, folder, kept.interrupted)
-        verdicts = judge(result, plan.options.expect, plan.rows)
+        finished = {row["key"]: row for row in rows_of(folder)}
+        result, points = result_of(plan, finished, kept.interrupted)
+        if any(row.get("heads", ()) is None for row in finished.values()):
+            progress.note(TOO_MANY_HEADS)
+        layers = {name: number for row in finished.values() for name, number in row.get("layers", {}).items()}
+        verdicts = judge(replace(result, layers=layers), plan.options.expect)
         is_drawn = to.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
         drawn = drawers_of(result, plan.options.figure, progress.note) if is_drawn else {}
         content = results_of(result, verdicts, plan.options.seed, plan.device, to)
@@ -122,11 +133,8 @@ class LoadedSweep:
     def _rows(self, points: Sequence[GridPoint], is_here: bool, progress: Progress) -> Generator[Row]:
         """Compute points in this process, on this machine or on a cluster, and yield their rows."""
         code, plan = code_version(), self.plan
-        heads = plan.keeps_heads
+        heads = MOST_HEADS // len(plan.points)
         jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
-        if not heads:
-            cure = "`heads: [...]` and `batch: [...]` in the config choose some"
-            progress.note(f"metrics by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
         alone = plan.options.measures_time
         if alone and self.jobs != 1:
             progress.note("points of a study that measures time run one at a time")
@@ -164,16 +172,18 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
     return None
 
 
-def result_of(plan: SweepPlan, folder: Path, interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
-    """Return the result of the finished points, in the order of the plan, and the state of every point."""
-    wanted = {point.key for point in plan.points}
-    finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
+def result_of(plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
+    """Return the result of the finished points, in the order of the plan, and the state of every point.
+
+    `finished` has the rows of the journal by key, perhaps also of points that are not of the plan.
+    """
+    keeps_heads = all(row.get("heads", ()) is not None for row in finished.values())
     records, heads, points = list[Row](), list[Row](), list[Row]()
     for point in plan.points:
         row = finished.get(point.key, {"key": point.key, "status": MISSING, "records": []}) | {"sweep": point.sweep}
         points.append({key: row.get(key) for key in PointRow.model_fields if key not in NOT_LISTED})
         records += [with_sweep(point.sweep, record) for record in row["records"]]
-        heads += [with_sweep(point.sweep, record) for record in row.get("heads", ()) if plan.keeps_heads]
+        heads += [with_sweep(point.sweep, record) for record in (row.get("heads", ()) if keeps_heads else ())]
     states = Counter(point["status"] for point in points)
     result = SweepResult(
         plan.options.study,

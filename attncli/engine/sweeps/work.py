@@ -23,10 +23,11 @@ from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.threads import on_threads
 
-# A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
-# kept (`heads`, by default true).
+# A point to compute: its `key`, its resolved `config`, the required version of the `code`, and under `heads` the most
+# rows by head that are kept.
 Job = Mapping[str, Any]
 COSMETIC_KEYS = ("name", "about", "expect", "figure")  # keys of a config that change no number
+MOST_HEADS = 250_000  # rows by head of all points together; they take about 60 MB in results.json
 LONGEST_ERROR = 500  # characters
 ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
 POINT = "point"  # the name of a point's config in errors
@@ -55,7 +56,7 @@ def run_point(job: Job) -> Row:
     """Compute a point and return its row: `status` is `done` or `failed`, rows are as in results.json."""
     with torch_isolated():
         begun = time.perf_counter()
-        status, error, rows = "done", None, dict[str, list[Any]]()
+        status, error, rows = "done", None, Row()
         try:
             rows = _rows(job)
         except KeyboardInterrupt:  # of the user, where points run in the process of the sweep
@@ -66,9 +67,7 @@ def run_point(job: Job) -> Row:
         return row_of(job, status, error, seconds, rows)
 
 
-def row_of(
-    job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Any]] | None = None
-) -> Row:
+def row_of(job: Job, status: str, error: str | None, seconds: float, rows: Row | None = None) -> Row:
     """Return the row of one sweep point: status, error, run time and host, with the study's rows if it finished."""
     return {
         "key": job["key"],
@@ -79,6 +78,7 @@ def row_of(
         "records": [],
         "heads": [],
         "random": [],
+        "layers": {},
         **(rows or {}),
     }
 
@@ -114,8 +114,8 @@ def tried_twice(
                 yield from rows
 
 
-def _rows(job: Job) -> dict[str, list[Any]]:
-    """Return the rows of a point, and the labels of its scorers with random parameters."""
+def _rows(job: Job) -> Row:
+    """Return the rows of a point, the labels of its scorers with random parameters, and the numbers of its layers."""
     if (code := job["code"]) != (here := code_version()):
         raise InputError.of(f"got attncli {here} on this worker; expected {code}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()
@@ -125,10 +125,13 @@ def _rows(job: Job) -> dict[str, list[Any]]:
         result = study.run(study.prepare(options, progress), progress)
     if result.interrupted:
         raise KeyboardInterrupt
-    random = list(result.random)
-    rows = {"records": nan_to_null(result.rows[study.swept]), "random": random}
-    keeps_heads = study.swept == "records" and job.get("heads", True)
-    return rows | {"heads": nan_to_null(result.heads)} if keeps_heads else rows
+    heads = result.heads if study.swept == "records" else ()
+    return {
+        "records": nan_to_null(result.rows[study.swept]),
+        "heads": nan_to_null(heads) if len(heads) <= job.get("heads", MOST_HEADS) else None,
+        "random": list(result.random),
+        "layers": dict(result.layers),
+    }
 
 
 def in_one_line(error: BaseException) -> str:

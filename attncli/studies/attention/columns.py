@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, Column, Facts, Row, RowKind
+from attncli.results import LABEL, NORMALIZER, PAIR, SCORER, Column, Facts, Row, RowKind
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(
@@ -88,12 +88,6 @@ ROWS: dict[RowKind, Sequence[Column]] = {
     "heads": HEADS,
     "head_comparisons": HEAD_COMPARISONS,
 }
-
-
-def in_layers(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return `columns` for a run on the layers of a captured model: `layer` is inserted after names and labels."""
-    names = [column for column in columns if column.text]
-    return (*names, LAYER, *columns[len(names) :])
 
 
 class AttentionFacts(Facts):

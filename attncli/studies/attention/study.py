@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,19 +34,14 @@ from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import generator, seeded
 from attncli.numbers import several
 from attncli.pooling import is_softmax
-from attncli.results import STAGES, Column, Finding, Result, Row, Rows, signed_weights, tensor_name
+from attncli.results import Finding, Result, Row, signed_weights, tensor_name
 from attncli.scorers import SCORERS, Scorer
 from attncli.stopping import Progress, keep_finished, signals
 from attncli.studies.attention.between import between
 from attncli.studies.attention.columns import (
-    COLUMNS,
-    COMPARISONS,
-    HEAD_COMPARISONS,
-    HEADS,
     OF_CALLS,
     ROWS,
     AttentionFacts,
-    in_layers,
 )
 from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import findings_of
@@ -55,7 +50,7 @@ from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.parts import LayerPart, PreparedAttention
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
-from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, head_rows
+from attncli.studies.attention.statistics import Groups
 from attncli.studies.attention.tables import tables
 from attncli.studies.attention.tiles import pool_with_rows
 from attncli.studies.study import Study
@@ -110,41 +105,6 @@ def _part(options: AttentionOptions, inputs: Inputs) -> LayerPart:
     return LayerPart(inputs, tokens, scorers, rules, layer)
 
 
-def expected_rows(prepared: PreparedAttention) -> Rows:
-    """Return the rows that the result will have: for each scorer and each pair of scorers, overall and by head.
-
-    For a captured model, each layer has these rows.
-    """
-    options, entries, first = prepared.options, prepared.options.scorers, prepared.parts[0]
-    unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
-    scorers = [names_of(entry) for entry in entries]
-    pairs = [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)]
-    with_layer: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.shared else tuple
-
-    def in_parts(rows: Sequence[Row]) -> list[Row]:
-        return [row | part.shared for part in prepared.parts for row in rows]
-
-    def by_head(rows: Sequence[Row]) -> list[Row]:
-        listed = [_chosen(head_rows(len(part.inputs.queries), part.inputs.heads), options) for part in prepared.parts]
-        parts = zip(prepared.parts, listed, strict=True)
-        return [row | part.shared | index for part, indices in parts for row in rows for index in indices]
-
-    return Rows(
-        with_layer(COLUMNS),
-        in_parts(scorers),
-        with_layer(COMPARISONS),
-        in_parts(pairs),
-        no_comparisons="there is only one scorer",
-        shapes={} if first.shared else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
-        left_out=dict.fromkeys(unknown, "weights: false"),
-        head_columns=with_layer(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
-        heads=by_head(scorers),
-        head_comparison_columns=with_layer(HEAD_COMPARISONS),
-        head_comparisons=by_head(pairs),
-        layers={number: layer for layer, number in prepared.layers.items()},
-    )
-
-
 def _chosen(rows: Sequence[Row], options: AttentionOptions) -> list[Row]:
     """Return the rows of the batch elements and heads that the config chooses."""
     chosen = {"batch": options.batch, "head": options.heads}
@@ -168,20 +128,6 @@ def _check_indices(options: AttentionOptions, inputs: Inputs) -> None:
                 problems.append(Problem(got(chosen, expected), (axis, index)))
     if problems:
         raise InputError(problems)
-
-
-def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each stage of attention that an entry computes, in the order of the computation."""
-    matrices = {
-        "scores": True,
-        "capped": with_model_defaults(entry, inputs.call).softcap is not None,
-        "biased": inputs.bias is not None or entry.position_bias is not None,
-        "weights": True,
-        "dropped": options.train and entry.dropout > 0,
-    }
-    scores = inputs.valid.shape
-    stages = {stage: scores for stage, is_computed in matrices.items() if is_computed and options.weights}
-    return stages | {"output": (*scores[:-1], inputs.values.shape[-1])}
 
 
 @torch.no_grad()
@@ -394,4 +340,4 @@ def _by_batch(names: Sequence[Any], b: int) -> Sequence[Any]:
     return names if any(isinstance(row, list) for row in names) else [names] * b
 
 
-STUDY = Study(prepare, expected_rows, run, tables, AttentionFacts, ROWS, "entropy", OF_CALLS, explain, between)
+STUDY = Study(prepare, run, tables, AttentionFacts, ROWS, "entropy", OF_CALLS, explain, between)

@@ -25,7 +25,7 @@ from attncli.building import (
 from attncli.errors import Collector, InputError, ran_out
 from attncli.guarding import raw_scores
 from attncli.inputs.device import resolve_device, too_large
-from attncli.results import Result, Row, Rows
+from attncli.results import Result, Row
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.stopping import Counter, Progress, keep_finished, signals
@@ -113,16 +113,6 @@ def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
                     raw_scores(scorer, torch.ones(1, 2, d, dtype=dtype), torch.ones(1, 3, d, dtype=dtype))
     collector.check()
     return PreparedBench(options, contenders, parameters, device)
-
-
-def expected_rows(prepared: PreparedBench) -> Rows:
-    """Return the known columns of the row of each trial, and of each comparison with the textbook's code."""
-    groups = list(_groups(prepared))
-    records = [trial.record for group in groups for trial in group]
-    compared = [row for group in groups for row in _comparisons(group)]
-    for row in compared:
-        del row["times_as_fast"], row["times_as_fast_ci"]
-    return Rows(COLUMNS, records, COMPARISONS, compared, "no row is compared with the textbook's code")
 
 
 def run(prepared: PreparedBench, progress: Progress) -> Result:
@@ -326,6 +316,4 @@ def _processor() -> str:
     return match[1] if match else platform.machine()
 
 
-STUDY = Study(
-    prepare, expected_rows, run, tables, BenchFacts, {"records": COLUMNS, "comparisons": COMPARISONS}, "seconds"
-)
+STUDY = Study(prepare, run, tables, BenchFacts, {"records": COLUMNS, "comparisons": COMPARISONS}, "seconds")

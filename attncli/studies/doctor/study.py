@@ -33,7 +33,7 @@ from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import load
 from attncli.models.tokens import padding_in
-from attncli.results import CaptureFacts, Result, Row, Rows, signed_weights
+from attncli.results import CaptureFacts, Result, Row, signed_weights
 from attncli.scorers import Scorer
 from attncli.stopping import Progress, keep_finished
 from attncli.studies.doctor.checks import CHECKS
@@ -167,14 +167,6 @@ def _part(options: DoctorOptions, inputs: Inputs, layer: str | None, masks: Mask
     return CheckedCalls(inputs, layer, *masks, scorers, rules)
 
 
-def expected_rows(prepared: PreparedDoctor) -> Rows:
-    """Return the rows that the result will have: the numbers of each head. Findings are known after the run only."""
-    entries = prepared.options.scorers
-    heads = [names for part in prepared.parts for entry in entries for names in _names_of_heads(part, entry)]
-    layers = {number: name for name, number in prepared.layers.items()}
-    return Rows((), [], head_columns=HEADS, heads=heads, layers=layers)
-
-
 def _names_of_heads(part: CheckedCalls, entry: ScorerEntry) -> list[Row]:
     """Return the columns that name each head of a layer."""
     names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
@@ -272,7 +264,6 @@ def _keys_in(padding: Tensor | None) -> str:
 # Sweeps collect the heads, since points differ in their findings.
 STUDY = Study(
     prepare,
-    expected_rows,
     run,
     tables,
     DoctorFacts,

@@ -24,7 +24,7 @@ from attncli.inputs.seeding import generator
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.numbers import several
-from attncli.results import CaptureFacts, Column, Result, Row, Rows
+from attncli.results import CaptureFacts, Column, Result, Row
 from attncli.stopping import Progress, keep_finished
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
@@ -203,15 +203,6 @@ def _entries(options: FitOptions) -> list[tuple[Row, ScorerEntry]]:
     return [*entries, ({**names_of(alone), "scorer": KEYS_ALONE}, alone)]
 
 
-def expected_rows(prepared: PreparedFit) -> Rows:
-    """Return the rows that the result will have: each entry and reference for each head, and for the whole model."""
-    rows = list[Row]()
-    for names, _ in _entries(prepared.options):
-        rows += [{**names, **place} for place in _places(prepared)]
-    layers = {number: name for name, number in prepared.layers.items()}
-    return Rows(prepared.columns, rows, layers=layers)
-
-
 def _places(prepared: PreparedFit) -> list[Row]:
     places = [{"by": "head", "layer": calls.name, "head": head} for calls in prepared.calls for head in calls.heads]
     return [*places, *([{"by": "all", "layer": None, "head": None}] if prepared.originals else [])]
@@ -369,4 +360,5 @@ def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | N
     return changes
 
 
-STUDY = Study(prepare, expected_rows, run, tables, FitFacts, {"records": COLUMNS}, "kl")
+REFERENCES = (entry_of(MODEL).label, entry_of(UNIFORM).label, KEYS_ALONE)
+STUDY = Study(prepare, run, tables, FitFacts, {"records": COLUMNS}, "kl", references=REFERENCES)

@@ -11,7 +11,6 @@ import torch
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
-    expected_rows_of,
     prepare_pairs,
     result_of,
     scores_of,
@@ -34,9 +33,6 @@ TOGETHER = 4  # parts, for Python to take less time than torch
 OF_SHARES = ("entropy", "effective_keys")  # undefined with negative weights
 FIGURES = ("q25", "median", "q75", "mean")
 FAR = 1e3  # a score that acts as infinity in every normaliser
-
-
-expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
 def prepare(options: SaturationOptions, progress: Progress) -> PreparedPairs:
@@ -133,4 +129,4 @@ def _norms(normalizer: Normalizer, keys: int) -> tuple[float, float]:
     return equal, peaked
 
 
-STUDY = Study(prepare, expected_rows, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")
+STUDY = Study(prepare, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")

@@ -11,7 +11,7 @@ import torch
 
 from attncli.building import formulas_of, names_of, random_labels
 from attncli.common.changes import Changes
-from attncli.common.outputs import Metric, Outputs, Runner, output_columns
+from attncli.common.outputs import Metric, Outputs, Runner
 from attncli.common.requests import calls_in, chosen_calls, request_of
 from attncli.config.plans import PlanEntry
 from attncli.config.scorer_entries import MODEL, ScorerEntry
@@ -22,11 +22,11 @@ from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
 from attncli.models.loading import LoadedModel, load
 from attncli.numbers import number, several
-from attncli.results import Result, Row, Rows
+from attncli.results import Result, Row
 from attncli.scorers import Scorer
 from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
-from attncli.studies.swap.columns import COLUMNS, PLACE, SECONDS, SwapFacts
+from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import By, SwapOptions
 from attncli.studies.swap.tables import tables
@@ -173,15 +173,6 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
     collector.check()
 
 
-def expected_rows(prepared: PreparedSwap) -> Rows:
-    """Return the rows that the result will have: each entry and reference at each place."""
-    entries = _entries(prepared.options)
-    rows = [{**names, **target.record} for names, _ in entries for target in prepared.targets]
-    layers = {number: name for name, number in prepared.numbers.items()}
-    measured = output_columns(prepared.originals[0].kind, prepared.runner.metric is not None)
-    return Rows((*PLACE, *measured, SECONDS), rows, layers=layers)
-
-
 def _entries(options: SwapOptions) -> list[tuple[Row, ScorerEntry | str]]:
     """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
     entries = [entry_of(MODEL), *options.scorers, entry_of(UNIFORM)]
@@ -272,4 +263,5 @@ def _measure(
     return changes, swap.scorers
 
 
-STUDY = Study(prepare, expected_rows, run, tables, SwapFacts, {"records": COLUMNS}, "relative_l2")
+REFERENCES = (entry_of(MODEL).label, entry_of(UNIFORM).label, ZERO)
+STUDY = Study(prepare, run, tables, SwapFacts, {"records": COLUMNS}, "relative_l2", references=REFERENCES)

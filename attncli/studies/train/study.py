@@ -1,6 +1,5 @@
 """Train scorers of several sizes d on associative recall, with all seeds of a configuration as one model."""
 
-import itertools
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,11 @@ from attncli.building import (
     build_scorer,
     formulas_of,
     is_own,
-    names_of,
     stored_parameters,
 )
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
-from attncli.results import Result, Row, Rows, by_label
+from attncli.results import Result, Row, by_label
 from attncli.scorers import SCORERS
 from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
@@ -71,15 +69,6 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
     has_users_code = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if has_users_code or device.type != "cpu" else torch.get_num_threads()
     return PreparedTraining(options, configurations, parameters, threads, device)
-
-
-def expected_rows(prepared: PreparedTraining) -> Rows:
-    """Return the known columns of the rows for each scorer, size, number of keys and seed, and of the summary rows."""
-    options = prepared.options
-    cases = itertools.product(prepared.configurations, options.tested)
-    over_seeds = [names_of(job.entry) | {"d": job.d, "keys": keys} for job, keys in cases]
-    rows = [row | {"seed": seed} for row in over_seeds for seed in range(options.seeds)]
-    return Rows(COLUMNS, rows, COMPARISONS, over_seeds)
 
 
 def run(prepared: PreparedTraining, progress: Progress) -> Result:
@@ -158,7 +147,6 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrup
 # The comparisons are the summary over the seeds.
 STUDY = Study(
     prepare,
-    expected_rows,
     run,
     tables,
     TrainFacts,

@@ -12,7 +12,6 @@ from attncli.common.pairs.entries import Entries, PairsFacts
 from attncli.common.pairs.study import (
     PreparedPairs,
     SizePoint,
-    expected_rows_of,
     prepare_pairs,
     result_of,
     scores_of,
@@ -34,7 +33,6 @@ RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is 
 MOST_SAMPLES = 10_000_000  # by default
 MOST_DENSITIES = 4  # sizes d that all have a histogram
 PARTS = 1, 4, 16  # of more sizes, the sizes next to the largest divided by these have one
-expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
 def prepare(options: VarianceOptions, progress: Progress) -> PreparedPairs:
@@ -172,4 +170,4 @@ def _figures(
     return rows
 
 
-STUDY = Study(prepare, expected_rows, run, tables, PairsFacts, {"records": COLUMNS}, "variance")
+STUDY = Study(prepare, run, tables, PairsFacts, {"records": COLUMNS}, "variance")

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from attncli.config.expectations import Expectation
 from attncli.engine.expect.judging import Verdict
-from attncli.results import Result
+from attncli.engine.expect.selecting import check_expectations
+from attncli.errors import InputError
+from attncli.results import Column, Result
 from tests.engine.expect.rows import verdicts
 from tests.show.samples import result_of, run_of
 
@@ -110,12 +113,13 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
 
 
 def test_lists_on_both_sides_have_the_same_values() -> None:
-    rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2, 5, 7)]
     message = "rows are compared value by value; expected the same list, or one value"
+    columns = [Column("d", "d", "", kind="place"), Column("x", "x", "")]
     for d, other in (([1, 5], [1]), ([1, 5], [1, 5, 7]), (1, [1, 5])):
-        asked = {"where": {"label": "b", "d": d}, "above": {"label": "a", "d": other}}
-        (verdict,) = verdicts(Result("variance", "test", rows), asked)
-        assert str(verdict.problem) == f"above.d: got {other} beside {d} in `where`; {message}"
+        asked = {"metric": "x", "where": {"label": "b", "d": d}, "above": {"label": "a", "d": other}}
+        with pytest.raises(InputError) as caught:
+            check_expectations([Expectation.model_validate(asked)], columns, ["a", "b"], has_arrays=False)
+        assert str(caught.value) == f"expect[0].above.d: got {other} beside {d} in `where`; {message}"
 
 
 def test_a_text_is_no_metric() -> None:

@@ -136,11 +136,3 @@ def test_the_first_points_and_the_last_are_tried(tmp_path: Path, monkeypatch: py
     path = experiment(tmp_path / "x.yaml", scorers=TWO)
     planned(path, "over seed=0..4", "over scorers[0].scale=1..3", "over keys.shape[1]=1..3")
     assert tried == [(0, 1, 1), (0, 1, 2), (0, 1, 3), (0, 2, 1), (0, 3, 3)]
-
-
-def test_rows_have_the_swept_columns_first(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text("study: train\nscorers: [dot]\n")
-    columns = [column.key for column in planned(path, "over seed=0..1", "with d=8,16").rows.columns]
-    assert columns[:6] == ["seed", "d", "scorer", "label", "normalizer", "record.d"]
-    assert "record.seed" in columns
