@@ -135,10 +135,9 @@ def _working(name: str, output: Output) -> Iterator[Progress]:
 def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
     """Print the tables, findings and folder of a run; open it if --open is given.
 
-    If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given. So it is after a
-    second signal.
+    If it is one of several runs (`of` > 1), only one or two lines are printed, unless --full is given.
     """
-    is_whole = (of == 1 or output.full) and not signals.is_urgent
+    is_whole = of == 1 or output.full
     if not output.silent:
         _print_run(finished, output.full, stage or WEIGHTS) if is_whole else _print_briefly(finished, of)
     if output.open_:

@@ -34,7 +34,7 @@ from attncli.engine.runs.run_folder import (
 from attncli.engine.runs.settings import settings_of
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.results import STAGES, Result, Row, SweepResult, nan_to_null, single_numbers
-from attncli.stopping import keep_finished, signals
+from attncli.stopping import signals
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
@@ -220,14 +220,9 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
 def _draw(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> None:
     """Write pictures and pages, which `attncli figure` and `report` can make later; a signal leaves out the rest."""
-    drawn = set[str]()
-    with keep_finished(()):
-        for name, write in files.items():
-            signals.check()
+    for name, write in files.items():
+        if not signals.is_pending:
             write(folder / name)
-            drawn.add(name)
-    for name in files.keys() - drawn:
-        (folder / name).unlink(missing_ok=True)
 
 
 def _save_tables(folder: Path, **tables: Sequence[Row]) -> None:

@@ -27,7 +27,7 @@ from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_
 from attncli.errors import InputError
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
-from attncli.stopping import Progress, keep_finished
+from attncli.stopping import Progress, keep_finished, signals
 
 MISSING = "missing"  # the status of a point that was not computed
 GUARD = "they need `if __name__ == '__main__':` around attncli.sweep"
@@ -98,6 +98,7 @@ class LoadedSweep:
             progress.note("; ".join(texts))
             if waiting:
                 problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)
+        signals.wait()  # whatever is in the journal must be saved
         progress.step(0, 1, "writing the results")
         finished = {row["key"]: row for row in rows_of(folder)}
         result, points = result_of(plan, finished, kept.interrupted)
