@@ -153,17 +153,19 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
             target = {"scorer": target}
         elif change.path[2:depth] == (KEY_OF_NORMALIZER,):
             target = as_mapping(target)
-    if isinstance(target, list):
-        fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
-    else:
-        fits = isinstance(target, dict) and isinstance(key, str)
-        keys = [*map(str, target)] if isinstance(target, dict) else []
-        there = f"a mapping with {errors.listed(keys)}" if isinstance(target, dict) else errors.show(target)
-    if not fits:
+    is_index = isinstance(target, list) and isinstance(key, int) and key < len(target)
+    if not (is_index or (isinstance(target, dict) and isinstance(key, str))):
         expected = "expected a key of a mapping, or an index of a list, counted from 0"
-        message = f"got {dotted(change.path[: depth + 1])}; {here or 'the config'} is {there}; {expected}"
+        message = f"got {dotted(change.path[: depth + 1])}; {here or 'the config'} is {_kind(target)}; {expected}"
         raise InputError.of(message, where=change.described(source))
     copied: Any = target.copy()
     there = copied[key] if isinstance(target, list) else copied.get(key)
     copied[key] = _changed(there, change, source, depth + 1)
     return copied
+
+
+def _kind(target: object) -> str:
+    """Return in words what an override does not fit."""
+    if isinstance(target, list):
+        return f"a list of {len(target)}"
+    return f"a mapping with {errors.listed([*map(str, target)])}" if isinstance(target, dict) else errors.show(target)
