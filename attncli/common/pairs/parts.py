@@ -1,6 +1,6 @@
 """Query-key pairs in parts of bounded size: random pairs, drawn part by part, and pairs of a file, head by head."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,14 +33,6 @@ class Pairs:
     keys: Tensor
     valid: Tensor | None
     names: Sequence[tuple[str, int]] = ()
-
-    def slices(self, pairs: int) -> Iterator[tuple[slice, "Pairs"]]:
-        """Yield slices of the rows, each with about this number of pairs, and the pairs in them."""
-        step = max(pairs // self.keys.shape[-2], 1)
-        for start in range(0, len(self.queries), step):
-            rows = slice(start, start + step)
-            keys = self.keys[rows] if self.keys.ndim == 3 else self.keys
-            yield rows, Pairs(self.queries[rows], keys, None if self.valid is None else self.valid[rows])
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from attncli.building import (
 from attncli.common.pairs.entries import Entries, PairsFacts, entries_of
 from attncli.common.pairs.findings import head_words
 from attncli.common.pairs.options import PairsOptions
-from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
+from attncli.common.pairs.parts import Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import InputError, below
@@ -46,7 +46,6 @@ from attncli.scorers import Scorer
 from attncli.stopping import Progress
 from attncli.threads import on_threads
 
-NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 PLACE = (
     LAYER,
     Column("head", "head", "Number of the head of real tensors; empty if they have none.", kind="place"),
@@ -86,13 +85,6 @@ class PreparedPairs:
     points: Sequence[SizePoint]
     tensors: dict[str, Tensor]
     device: torch.device
-
-    @cached_property
-    def at_a_time(self) -> int:
-        """The number of pairs to score and differentiate at the same time, fewer for wide scorers."""
-        scorers = (scorer for point in self.points for scorer in point.scorers)
-        width = max([1, *(size for scorer in scorers for tensor in scorer.parameters() for size in tensor.shape)])
-        return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 
     @property
     def jobs(self) -> int:
@@ -205,7 +197,7 @@ def working(prepared: PreparedPairs) -> Iterator[int]:
         yield 1 if any(map(is_own, options.scorers)) else threads
 
 
-def scores_of(prepared: PreparedPairs, point: SizePoint, pairs: Pairs) -> list[Tensor]:
+def scores_of(point: SizePoint, pairs: Pairs) -> list[Tensor]:
     """Return every scorer's scores (rows, m), after the norms and the softcap of its entry.
 
     Raises:

@@ -69,7 +69,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
 
 
 def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: int) -> list[Figures]:
-    """Return every scorer's metrics for the rows of a job, computed in slices of bounded memory."""
+    """Return every scorer's metrics for the rows of a job."""
     pairs = point.pairs.of_job(job)
     if pairs.valid is not None:  # NaN in padding would reach the gradients, since 0 times NaN is NaN
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))
@@ -77,17 +77,15 @@ def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: i
     for name, rows in pairs.names:
         randomness = generator(prepared.options.seed, f"saturation.values.{name}")
         pooled.append(torch.empty(rows, point.pairs.keys, dtype=torch.float64).normal_(generator=randomness))
-    values, parts = torch.cat(pooled), list[list[Figures]]()
-    for within, some in pairs.slices(prepared.at_a_time):
-        with torch.enable_grad():
-            queries = some.queries.detach().requires_grad_()
-            scores = scores_of(prepared, point, replace(some, queries=queries))
-        parts.append([])
-        for index, (matrix, normalizer) in enumerate(zip(scores, point.normalizers, strict=True)):
-            with below("scorers", index):
-                parts[-1].append(row_figures(matrix, some.valid, queries, values[within], normalizer))
+    values, figures = torch.cat(pooled), list[Figures]()
+    with torch.enable_grad():
+        queries = pairs.queries.detach().requires_grad_()
+        scores = scores_of(point, replace(pairs, queries=queries))
+    for index, (matrix, normalizer) in enumerate(zip(scores, point.normalizers, strict=True)):
+        with below("scorers", index):
+            figures.append(row_figures(matrix, pairs.valid, queries, values, normalizer))
     counter.step(str(point))
-    return list(map(_joined, zip(*parts, strict=True)))
+    return figures
 
 
 def _joined(parts: Sequence[Figures]) -> Figures:

@@ -117,8 +117,7 @@ def _with_densities(sizes: Sequence[int]) -> set[int]:
 def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePoint, job: int) -> list[MomentTally]:
     pairs = point.pairs.of_job(job)
     with torch.no_grad():  # threads do not inherit it
-        parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
-    scores = map(torch.cat, zip(*parts, strict=True))
+        scores = scores_of(point, pairs)
     return [MomentTally.of(matrix, pairs, bins) for matrix, bins in zip(scores, edges, strict=True)]
 
 

@@ -8,10 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.common.pairs import study as shared
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
-from attncli.results import Row
 from attncli.studies import options_model
 from attncli.studies.variance import study as variance
 from tests.common.pairs.samples import prepared, swept
@@ -63,25 +61,6 @@ def test_parameters_that_are_read_have_one_size(tmp_path: Path) -> None:
     (record,) = swept("variance", tmp_path, d=4, samples=1000, scorers=[general]).records
     assert record["theory_variance"] == pytest.approx(16.0)
     assert abs(record["z"]) < 4
-
-
-@pytest.mark.parametrize("study", ["variance", "saturation"])
-def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work that does not fit into memory is done in parts, with the same draws."""
-    keys = {"rows": 40, "keys": 5} if study == "saturation" else {"samples": 40}
-    scorers = [{"scorer": "additive", "num_hiddens": 16}, {"scorer": "dot"}]
-    whole = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
-    monkeypatch.setattr(shared, "NUMBERS_AT_A_TIME", 16 * 12)
-    ready = prepared(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
-    assert ready.at_a_time == 12
-    sliced = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
-    for a, b in zip(whole.records, sliced.records, strict=True):
-        assert numbers_of(a) == pytest.approx(numbers_of(b), rel=1e-9)
-        assert len(numbers_of(a)) > 5
-
-
-def numbers_of(record: Row) -> dict[str, float]:
-    return {name: value for name, value in record.items() if isinstance(value, float)}
 
 
 @pytest.mark.parametrize("scorer", [{"scorer": "scaled_dot", "scale": 1e200}, {"scorer": "cosine", "scale": 1e160}])
