@@ -397,7 +397,7 @@ def _of_normalizer(entry: ScorerEntry) -> str:
 
 
 def all_softmax(records: Iterable[Row]) -> bool:
-    """Whether the normaliser of all rows is softmax; rows of older versions have no such column, and it was softmax."""
+    """Whether the normaliser of all rows is softmax."""
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 

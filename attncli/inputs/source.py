@@ -147,7 +147,10 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note, layout: 
         note(f"{path.name}: bias: {NOT_USED}")
     if not is_run and (unused := [name for name in stored if name not in (*ROLES, *MASKS, LENGTHS)]):
         note(f"{path.name}: not used: {listed(unused)}; a mask is named valid or mask, lengths are named valid_lens")
-    return Inputs(queries, keys, values, valid)
+    inputs = Inputs(queries, keys, values, valid)
+    for fault in inputs.faults:
+        note(f"{path.name}: {fault}")
+    return inputs
 
 
 def _numbers(path: Path, role: str, stored: Mapping[str, Tensor]) -> Tensor:

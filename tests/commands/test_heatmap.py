@@ -144,7 +144,7 @@ def test_of_many_heads_those_of_a_run_or_of_the_flags_are_drawn(folder: Path) ->
     good("run", "many.yaml", "--quiet")
     result = heatmap("outputs/many/latest", "--out", "many.png")
     assert (folder / "many.png").read_bytes() == (folder / "outputs/many/latest/heatmaps.png").read_bytes()
-    assert result.stderr.startswith("the heatmaps show heads ")
+    assert result.stderr.startswith("the heatmaps show head ")
     for heads in ((3, 1), (1, 3)):
         flags = [word for head in heads for word in ("--head", str(head))]
         assert heatmap("many.yaml", *flags, "--minus", "dot", "--out", "two.svg", "--overwrite").stderr == ""

@@ -273,8 +273,9 @@ def test_tables_and_files_have_the_numbers() -> None:
     layers = good("run", "part.safetensors", "--no-plots")
     assert re.search(r"^layer +1 +3 +4$", layers, re.MULTILINE)
     chosen = good("run", "part.safetensors", "--set", "data.layer=0", "--set", "heads=[3,4]", "--no-plots")
-    assert "Shown: heads 3, 4 of batch 0; heads 3, 4 of batch 1 (of 2 x 3), as the config says" in " ".join(
-        chosen.split()
+    assert (
+        "Shown: batch 0 head 3, batch 0 head 4, batch 1 head 3, batch 1 head 4 (4 of 6), as the config says"
+        in " ".join(chosen.split())
     )
 
 

@@ -102,7 +102,8 @@ def test_weights_that_ignore_scores_do_not_depend_on_random_parameters(study: st
 def test_why_heads_are_checked_for_faults_only() -> None:
     q, k = normal(1, 3, 12, 8), normal(1, 3, 12, 8)
     k[0, 1, 3, 2] = np.nan
-    last = texts("doctor", ["dot"], data={"queries": q.tolist(), "keys": k.tolist()})[-1]
+    with pytest.warns(UserWarning, match=r"keys\[0, 1, 3\]: NaN"):
+        last = texts("doctor", ["dot"], data={"queries": q.tolist(), "keys": k.tolist()})[-1]
     assert last.startswith("Cannot tell more than faults of some heads: fewer than 6 queries have finite weights")
 
 

@@ -15,7 +15,7 @@ from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_f
 from attncli.show.pictures.matrices import Heatmap, Panel, select, zoom
 from attncli.show.pictures.scales import BITS, CHANGE
 from attncli.studies.attention.columns import OUTPUT_DIFFERENCE
-from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, choices, distance_of, shown_heads
+from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, distance_of, shown_heads
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
@@ -57,7 +57,7 @@ def heads_drawn(
         note("the heatmaps show the largest difference first")
     elif shown.note and not shown.is_chosen:
         order = ", the largest difference first" if shown.ranked else ""
-        others = f"others with {choices(result, layer)} in the YAML, or with attncli heatmap --batch N --head N"
+        others = "others with the keys `heads` and `batch`, or with attncli heatmap --batch N --head N"
         note(f"the heatmaps show {shown.note}{order}; {others}")
     return shown.ranked or shown.heads
 

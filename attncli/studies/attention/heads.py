@@ -2,15 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attncli.errors import in_ranges
+from attncli.errors import listed
 from attncli.numbers import finite
 from attncli.results import STAGES, Column, Result, Row, tensor_name
 from attncli.studies.attention.columns import AGREEMENT, JS_DIVERGENCE, OUTPUT_DIFFERENCE, AttentionFacts
 from attncli.studies.attention.findings import SAME
 
+MOST_NAMED = 8  # in a note
 READ_IN_ORDER = 4  # up to here in order; more are sorted by difference
 HeadIndex = tuple[int, int]  # batch element and head, 0 for a missing axis
 
@@ -93,12 +94,6 @@ def shown_heads(result: Result, most: int, label: str | None = None, layer: str 
     return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank)
 
 
-def choices(result: Result, layer: str | None = None) -> str:
-    """Return the YAML keys that choose batch elements and heads, each with an example, as text for a note."""
-    batches, heads = axes_of(result, layer)
-    return " or ".join([f"`heads: {[*heads[:4:3]]}`"] * (len(heads) > 1) + ["`batch: [0]`"] * (len(batches) > 1))
-
-
 def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[int]]:
     """Return the batch elements, and the numbers of the heads; all axes between batch and queries count as heads.
 
@@ -115,18 +110,10 @@ def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[i
 
 
 def _in_words(chosen: Sequence[HeadIndex], batches: range, heads: Sequence[int]) -> str:
-    """Return text such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
-    by_batch: dict[int, list[int]] = {}
-    for batch, head in chosen:
-        by_batch.setdefault(batch, []).append(head)
-    if len(heads) == 1:
-        return f"{_several('batch element', by_batch)} of {len(batches)}"
-    if len(batches) == 1:
-        every = len(heads) if isinstance(heads, range) else in_ranges(heads)
-        return f"{_several('head', by_batch[0])} of {every}"
-    texts = (f"{_several('head', of_batch)} of batch {batch}" for batch, of_batch in by_batch.items())
-    return f"{'; '.join(texts)} (of {len(batches)} x {len(heads)})"
-
-
-def _several(name: str, indices: Collection[int]) -> str:
-    return f"{name}{'s' * (len(indices) > 1)} {', '.join(map(str, indices))}"
+    """Return text such as `head 2, head 5 (2 of 12)`, or `batch 0 head 3 (1 of 24)`."""
+    axes = (("batch", batches), ("head", heads))
+    names = [
+        " ".join(f"{axis} {number}" for (axis, numbers), number in zip(axes, index, strict=True) if len(numbers) > 1)
+        for index in chosen
+    ]
+    return f"{listed(names, MOST_NAMED)} ({len(chosen)} of {len(batches) * len(heads)})"

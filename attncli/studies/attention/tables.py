@@ -43,12 +43,11 @@ from attncli.studies.attention.heads import (
     OF_WEIGHTS,
     HeadIndex,
     axes_of,
-    choices,
     distance_of,
     largest_first,
     shown_heads,
 )
-from attncli.studies.attention.layers import changes_by_label, changes_of, grids, head_numbers, means, most_changed
+from attncli.studies.attention.layers import changes_of, grids, head_numbers, most_changed
 
 MOST_HEADS = 8  # batch elements and heads
 FEWEST_LAYERS = 6  # of a grid, which always have room
@@ -89,7 +88,7 @@ def tables(
     if stages:
         chosen = shown_heads(result, _most_heads(result, stage, most))
         heads, shown = list(chosen.heads), [*stages]
-        others = "" if chosen.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
+        others = "" if chosen.is_chosen else f"; others with the keys `heads` and `batch`, {_elsewhere(csv)}"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
         if most is not None:
             shown = shown[: max(most // 2, 1)]
@@ -165,13 +164,13 @@ def _matrices(
 
 def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[RenderableType]:
     """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
-    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # missing in early runs
+    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]
     sums = [record.get("weight_sum") for record in records]
     usual = {
         "scorer": len({record["scorer"] for record in records}) == 1
         or all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
         "normalizer": set(normalizers) == {DEFAULT_NORMALIZER}
-        or all(r.get("normalizer") in (r["label"], None) for r in records),
+        or all(record.get("normalizer") in (record["label"], None) for record in records),
         "weight_sum": all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums),
         "entropy_bound": most is not None,
     }
@@ -226,9 +225,7 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             scales = [result.scales[tensor_name(record["label"], layer=layer)] for layer in result.layers]
             own_scale = [f"scale {exact(scale)}" for scale in scales]
             yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
-    summary = AttentionFacts.of(result).summary
-    if summary is None:  # a run of an earlier version
-        summary = means(result.heads, changes_by_label(result.head_comparisons, result.labels))
+    summary = AttentionFacts.of(result).summary or ()
     summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, most)
     yield from titled("Summary, means over layers and heads", summary_table)
     heads = head_numbers(result.heads)

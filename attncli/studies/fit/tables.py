@@ -29,7 +29,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from remark(names)
     whole = pick(COLUMNS, [main + BEFORE, main]) if main else []
     before, after, *l2 = pick(COLUMNS, ["kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2"])
-    has_hidden = any(finite(row["outside"] for row in result.records))
+    has_hidden = any(finite(row.get("outside") for row in result.records))
     figures = [PARAMETERS, before, after, WORST, *[OUTSIDE] * has_hidden, *l2, TOP1, *whole]
     title = f"Texts held out, medians over heads{'; whole model' if whole else ''}"
     yield from titled(title, blocks([LABEL], figures, _summary(result, main), width, most))

@@ -23,6 +23,7 @@ from tests.show.samples import grids, random_weights, result_of, run_of, shown
 pytestmark = pytest.mark.usefixtures("sketches")
 
 SHARP = {"scorer": "scaled_dot", "label": "sharp", "scale": 2.0}
+SHOWN = "Shown: head 0, head 1, head 2, head 3, head 4, head 5, head 6, head 9"
 CAUSE = "where the scorers differ most (JS divergence)"
 
 
@@ -121,8 +122,8 @@ def test_tables_are_those_of_the_heads_that_differ_most() -> None:
     text = shown(result, csv="outputs/x/weights.csv")
     assert shown_tables(text) == [f"head {head}" for head in (0, 1, 2, 3, 4, 5, 6, 9)] * 2
     line = re.sub(r"\s+", " ", text)
-    assert f"Shown: heads 0, 1, 2, 3, 4, 5, 6, 9 of 12, {CAUSE}; others with `heads: [0, 3]` in the YAML" in line
-    assert "in the YAML, with --full or in outputs/x/weights.csv" in line
+    assert f"{SHOWN} (8 of 12), {CAUSE}; others with the keys `heads` and `batch`" in line
+    assert "`batch`, with --full or in outputs/x/weights.csv" in line
     assert len(shown_tables(shown(result, full=True))) == 2 * 12
     assert "Shown:" not in shown(result, full=True)
 
@@ -141,7 +142,9 @@ def test_few_heads_are_all_shown_without_a_word() -> None:
 def test_without_differences_the_first_are_shown_and_none_is_ranked(scorers: Sequence[Any]) -> None:
     text = shown(experiment(1, 40, scorers=scorers))
     assert shown_tables(text) == [f"head {head}" for head in range(8)] * len(scorers)
-    assert "Shown: heads 0, 1, 2, 3, 4, 5, 6, 7 of 40, the first;" in re.sub(r"\s+", " ", text)
+    assert "Shown: head 0, head 1, head 2, head 3, head 4, head 5, head 6, head 7 (8 of 40), the first;" in re.sub(
+        r"\s+", " ", text
+    )
     assert "differ most" not in text
 
 
@@ -149,7 +152,7 @@ def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     result = experiment(3, 12, heads=[0, 7], batch=[2])
     text = shown(result)
     assert shown_tables(text) == ["head 0", "head 7"] * 2 == shown_tables(shown(result, full=True))
-    assert "Shown: heads 0, 7 of batch 2 (of 3 x 12), as the config says\n" in text
+    assert "Shown: batch 2 head 0, batch 2 head 7 (2 of 36), as the config says\n" in text
     assert {row[2:4] for row in section(text)} == {("2", "0"), ("2", "7")}
     notes: list[str] = []
     drawn = figures(result, notes.append, HeatmapLook())

@@ -104,7 +104,9 @@ def test_shortened_tables_say_what_is_left_out_and_how_to_see_it() -> None:
     line = re.sub(r"\s+", " ", text)
     assert f"4 of 20 queries and {100 - len(keys)} of 100 keys left out; see them with --full" in line
     assert "with --full or in outputs/x/weights.csv" in line
-    assert "Shown: heads 0, 1 of batch 0 (of 64 x 12), the first; others with `heads: [0, 3]` or `batch: [0]`" in line
+    assert (
+        "Shown: batch 0 head 0, batch 0 head 1 (2 of 768), the first; others with the keys `heads` and `batch`" in line
+    )
     assert len(found) == 2
     check_grid(found["dot head 1"], weights[0, 1])
     shorter = shown(result_of(run_of(random_weights(1, 20, 3))))

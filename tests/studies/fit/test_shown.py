@@ -34,6 +34,7 @@ def result_of(kind: OutputKind | None = "states", trained: float = 1.0) -> Resul
             row: Row = {"scorer": label, "label": label, "normalizer": "softmax", "by": "head", "layer": layer}
             row |= {"head": head, "parameters": 2 * (label in KL), "kl" + BEFORE: unfitted / 2**index}
             row |= {"kl": fitted / 2**index, "kl_train": trained * fitted / 2**index, "top1_agreement": 0.75}
+            row |= {"outside": 0.0}
             rows.append(row | {"output_l2" + BEFORE: 1.5, "output_l2": (index + 1) / 8})
         if kind is not None:
             whole: Row = {
