@@ -82,7 +82,7 @@ def assert_rows(found: ScorerRows, wanted: ScorerRows, kept: Tensor, tolerance: 
     kind=list(RULES),
     leading=[(2, 3), (2,), (), (1, 2, 2)],
     dtype=[torch.float64, torch.float32, torch.bfloat16],
-    at_a_time=[2 * M + 1, 20, 1, 2**19],  # the first is two heads and one
+    at_a_time=[2 * M + 1, 20, 1, 2**18],
 )
 def test_against_loops(
     scorer: str,
@@ -94,7 +94,6 @@ def test_against_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
-    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
     sizes = (9, 7) if "empty" in kind else (N, M)
     shape, (queries, keys, values) = (*leading, *sizes), tensors(leading, sizes, dtype)
     if kind in ("lengths", "empty rows", "everything") and not leading:
@@ -119,13 +118,12 @@ def test_against_loops(
     torch.testing.assert_close(output, usual.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-@pytest.mark.parametrize("at_a_time", [1, 2 * M + 1, 2**19])
+@pytest.mark.parametrize("at_a_time", [1, 2 * M + 1, 2**18])
 @pytest.mark.parametrize("leading", [(2,), (2, 3), (1, 2, 2)])
 def test_a_score_that_the_normaliser_refuses_is_located_among_all(
     leading: Shape, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
-    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
     queries, keys, values = tensors(leading)
     scorer, rules = make("dot", D), Rules(Valid((*leading, N, M)), normalizer=NORMALIZERS["sum"]())
     queries, keys = queries.abs(), keys.abs()
@@ -139,7 +137,6 @@ def test_a_score_that_the_normaliser_refuses_is_located_among_all(
 
 def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M + 1)
-    monkeypatch.setattr(tiles, "FEWEST_QUERIES", 1)
     given, scored = tensors((2, 3)), make("dot", D).double()
     rules = Rules(Valid((2, 3, N, M)), sinks=normal(3, 1, 1, seed=3, dtype=torch.float64))
     output, found = pooled(scored, given, rules)
@@ -172,14 +169,15 @@ def test_extreme_numbers_are_as_with_weights(where: int, junk: float, kind: str,
 
 @pytest.mark.parametrize("shift", [0.0, 1e3])
 def test_many_keys_in_single_precision(shift: float) -> None:
-    """Metrics agree within 1e-5 with the metrics with weights, also for scores far from 0."""
+    """Metrics agree with the metrics with weights, also for scores far from 0, which are sums of three products."""
     queries, keys, values = normal(50, 2), normal(20_000, 2, seed=1), normal(20_000, 3, seed=2)
     queries, keys = (torch.cat([each, torch.full_like(each[:, :1], shift**0.5)], -1) for each in (queries, keys))
     scored, rules = make("dot", 3), Rules(Valid((50, 20_000)))
     scores = scored(queries, keys)
     wanted = scorer_rows(scores, rules.stages(scores)["weights"], rules)
     output, found = pool_with_rows(scored, queries, keys, values, rules)
-    assert_rows(replace(found, mean=found.mean + 1), replace(wanted, mean=wanted.mean + 1), torch.ones(50) > 0, 1e-5)
+    slack = max(1e-5, reference.rounding(2 * 3) * shift)
+    assert_rows(replace(found, mean=found.mean + 1), replace(wanted, mean=wanted.mean + 1), torch.ones(50) > 0, slack)
     torch.testing.assert_close(output, pool_by_rules(scored, queries, keys, values, rules), rtol=1e-4, atol=1e-5)
 
 

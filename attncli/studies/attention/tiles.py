@@ -1,10 +1,8 @@
 """Compute outputs and the metrics of every row in tiles, without holding the weights of all queries."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,18 +11,14 @@ from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32
 from attncli.errors import InputError
 from attncli.guarding import OwnNormalizer
-from attncli.pooling import Tile, is_softmax, scores_keys_alone, tiles
+from attncli.pooling import Tile, is_softmax, tiles
 from attncli.scorers import is_built_in
 from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
 from attncli.threads import on_threads, share
 
-AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
-FEWEST_QUERIES = 128  # of a head in a tile of several heads: matrix products with fewer are slow
-TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile is one part of the workspace, beside its stages and metrics
-ROWS = tuple(field.name for field in fields(ScorerRows))
-QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the metrics of `_by_softmax`
+AT_A_TIME = 2**18  # scores of a tile, which fit into a processor's cache
+TILE_SHARE = 12  # a tile is one part of the workspace, beside its stages and metrics
 LOWEST = -1000.0  # its exponential is 0 in float32 and float64
-LOG2_E = math.log2(math.e)
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Metrics = tuple[Tensor, ...]  # of some rows, in the order of `ScorerRows`
@@ -41,35 +35,36 @@ def pool_with_rows(
     """
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    metrics = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
+    metrics = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
+    most = min(AT_A_TIME, pooling.WORKSPACE_BYTES // (TILE_SHARE * queries.element_size()))
+    workspace = Workspace(metrics, most)
     is_known = is_built_in(scorer) and not isinstance(rules.normalizer, OwnNormalizer)
-    is_alone = is_known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None
-    groups = [(slice(None), rules)]
-    if is_known and queries.ndim == 4:
-        groups = [(heads, rules.of_heads(heads)) for heads in _groups(queries.shape[1], keys.shape[-2])]
+    is_quick = is_known and is_softmax(rules) and all_finite(values)
     if is_built_in(scorer) and (product := scorer.as_dot(queries, keys)) is not None:  # once for all tiles
-        queries, keys, scale = product
-        scorer = partial(_scaled_products, scale)
-    is_fast = is_softmax(rules) and ROWS == QUICK and all_finite(values)
-    parts = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
-    enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products with few queries are slow
-    most = min(enough, pooling.WORKSPACE_BYTES // (parts * queries.element_size()))
-    workspace, exact = Workspace(queries, most), Workspace(metrics, most)
+        queries, keys = product[0] * product[2], product[1]
+        scorer = _products
 
-    def fill(jobs: Iterator[tuple[slice, Rules, Tile]]) -> None:
-        for heads, of_heads, tile in jobs:
+    def fill(jobs: Iterator[Tile]) -> None:
+        for tile in jobs:
             elements, rows = tile
-            batch = (elements, heads) if queries.ndim == 4 else (elements, ...) if queries.ndim > 2 else (...,)
-            some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-            with _located(tile, heads.start or 0):
-                pooled = _by_softmax(scorer, *some, of_heads, tile, workspace) if is_fast else None
-                pooled = _by_stages(scorer, *some, of_heads, tile, exact) if pooled is None else pooled
+            batch = (elements, ...) if queries.ndim > 2 else (...,)
+            some, others, their_values = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
+            pooled = _by_softmax(scorer, some, others, their_values, rules, tile) if is_quick else None
+            if pooled is None:
+                with _located(tile):
+                    pooled = _by_stages(scorer, some, others, their_values, rules, tile, workspace)
             output[*batch, rows, :], figures = pooled
             for metric, row in zip(metrics, figures, strict=True):
                 metric[*batch, rows] = row
 
-    jobs = ((heads, some, tile) for heads, some in groups for tile in tiles(some.valid.shape, most))
-    if is_alone:
+    jobs = tiles(rules.valid.shape, most)
+    is_compiled = getattr(scorer, "_compiled_call_impl", None) is not None
+    if (
+        is_known
+        and not is_compiled
+        and not isinstance(rules.normalizer, OwnNormalizer)
+        and queries.device.type == "cpu"
+    ):
         with on_threads(1) as threads:
             share(fill, jobs, threads)
     else:
@@ -77,16 +72,13 @@ def pool_with_rows(
     return output, ScorerRows(*metrics)
 
 
-def _groups(heads: int, m: int) -> Iterator[slice]:
-    """Yield slices of the heads for tiles of at least FEWEST_QUERIES queries of each head."""
-    most = max(AT_A_TIME // max(FEWEST_QUERIES * m, 1), 1)
-    count = math.ceil(heads / max(math.ceil(heads / most), 1)) or 1
-    return (slice(first, first + count) for first in range(0, heads, count))
+def _products(queries: Tensor, keys: Tensor) -> Tensor:
+    return queries @ keys.mT  # ... n m
 
 
 @contextmanager
-def _located(tile: Tile, first_head: int) -> Iterator[None]:
-    """Context manager that replaces the index of a score or weight in an InputError by its index in all heads."""
+def _located(tile: Tile) -> Iterator[None]:
+    """Context manager that replaces the index of a score or weight in an InputError by its index in the whole."""
     try:
         yield
     except InputError as error:
@@ -96,71 +88,42 @@ def _located(tile: Tile, first_head: int) -> Iterator[None]:
         where = [int(index) for index in problem.path[1:]]
         where[-2] += tile[1].start
         where[0] += tile[0].start if len(where) > 2 else 0
-        where[1] += first_head if len(where) > 3 else 0
         raise InputError([replace(problem, path=(problem.path[0], *where))]) from error
 
 
-def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | None = None) -> Tensor:
-    return torch.matmul(queries * scale, keys.mT, out=out)  # ... n m
-
-
 def _by_softmax(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, workspace: Workspace
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile
 ) -> tuple[Tensor, Metrics] | None:
-    """Return the output and the metrics QUICK of a tile with softmax, in as few passes over its scores as possible.
+    """Return the output and the metrics of a tile with softmax, a third of the time of `_by_stages`.
 
-    Return None if a row has no valid key, or if scores or their squares are not finite: such tiles need more care.
+    The exponentials of the scores below the largest give the output and the entropy, without a logarithm for each
+    weight: with w = p / sum p and p = exp(s), -sum w ln w = ln sum p - sum p s / sum p. Return None where this is not
+    finite: without a valid key, and for scores that are not finite or have no finite squares.
     """
     free, reach = rules.valid.reach(*tile)  # all rows see the keys before `free`, none sees the keys from `reach` on
-    if reach == 0:
+    scores = scorer(queries, keys[..., :reach, :]).to(queries.dtype)  # ... n reach
+    valid = rules.valid.tile(*tile, slice(free, reach))
+    blocked = scores.new_zeros(1, reach - free, dtype=torch.bool) if valid is None else ~valid
+    count = reach - blocked.expand(*blocked.shape[:-1], reach - free).sum(-1).expand(scores.shape[:-1])
+    if reach == 0 or not bool(count.all()):
         return None
-    some, values, shape = keys[..., :reach, :], values[..., :reach, :], (*queries.shape[:-1], reach)
-    if isinstance(scorer, partial) and scorer.func is _scaled_products:
-        scores: Tensor = scorer(queries, some, out=workspace(0, shape))
-    elif scores_keys_alone(scorer):
-        scores = scorer(queries, some).to(queries.dtype)
-    else:
-        scores = scorer(queries, keys)[..., :reach].to(queries.dtype)
-    valid = None if rules.valid.is_full else rules.valid.tile(*tile, slice(free, reach))
-    valid = None if valid is None else valid.expand(*valid.shape[:-1], reach - free)
-    allowed = scores.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # multiplying is faster than masking
-    count = (free + allowed.sum(-1)).expand(shape[:-1])
-    total = scores[..., :free].sum(-1) + torch.mul(
-        scores[..., free:], allowed, out=workspace(1, shape)[..., free:]
-    ).sum(-1)
-    if not bool((total.isfinite() & (count > 0)).all()):  # any infinite or NaN score makes the sum so
-        return None
-    mean = total / count
-    below = torch.sub(scores, mean[..., None], out=workspace(1, shape))
-    below[..., free:] *= allowed
-    norm = torch.linalg.vector_norm(below, dim=-1)
-    if rules.cap is None and rules.bias is None:
-        below -= below.amax(-1, keepdim=True)  # invalid keys are at the mean by now
-    else:
-        below = _below_largest(rules.logits(scores, *tile), valid)
-    below *= LOG2_E
-    powers = torch.exp2(below, out=workspace(0, shape))  # faster than exp; the scores are not needed any more
-    powers[..., free:] *= allowed
+    scores[..., free:].masked_fill_(blocked, 0.0)
+    mean = scores.sum(-1) / count
+    around = scores - mean[..., None]
+    around[..., free:].masked_fill_(blocked, 0.0)
+    norm = torch.linalg.vector_norm(around, dim=-1)
+    logits = rules.logits(scores, *tile)
+    logits[..., free:].masked_fill_(blocked, -torch.inf)
+    below = logits.sub_(logits.amax(-1, keepdim=True))
+    below[..., free:].masked_fill_(blocked, LOWEST)
+    powers = torch.exp(below, out=around)
     total = powers.sum(-1)
-    output = (powers @ values).div_(total[..., None])
-    expected = powers.mul_(below).sum(-1).double() / LOG2_E
-    entropy = total.double().log() - expected / total.double()
+    output = (powers @ values[..., :reach, :]).div_(total[..., None])
+    expected = powers.mul_(below).sum(-1).double() / total.double()
+    entropy = total.double().log() - expected
     if not bool((norm + entropy).isfinite().all()):
         return None
     return output, (count, mean, norm.double().square(), entropy, 1.0 / total.double(), torch.ones_like(total))
-
-
-def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
-    """Return each logit minus the largest valid logit of its row, and finite values at invalid keys.
-
-    `valid` is the mask of the last keys; the keys before them are all valid.
-    """
-    largest = logits.amax(-1, keepdim=True)
-    if valid is not None:
-        free = logits.shape[-1] - valid.shape[-1]
-        last = logits[..., free:].masked_fill(~valid, -torch.inf)
-        largest = torch.cat([logits[..., :free], last], -1).amax(-1, keepdim=True)
-    return (logits - largest).clamp_(LOWEST, 0.0)
 
 
 def _by_stages(
