@@ -99,6 +99,7 @@ def test_weights_that_ignore_scores_do_not_depend_on_random_parameters(study: st
     assert attncli.run({"study": study, **PAIRS.get(study, {}), "scorers": scorers, **data}).random == ["general"]
 
 
+@pytest.mark.filterwarnings("ignore:keys.*NaN")
 def test_why_heads_are_checked_for_faults_only() -> None:
     q, k = normal(1, 3, 12, 8), normal(1, 3, 12, 8)
     k[0, 1, 3, 2] = np.nan
