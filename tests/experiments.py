@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.config.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.config.tensors import Data
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.results import Result, Row
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def entry_of(**keys: Any) -> ScorerEntry:
     """Return an entry of `scorers`."""
-    return entry_models()[keys["scorer"]].model_validate(keys)
+    return CATALOGUE.built_in[keys["scorer"]].model_validate(keys)
 
 
 def options_of(folder: Path | None = None, /, **keys: Any) -> AttentionOptions:

@@ -2,15 +2,19 @@
 
 import pkgutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from attncli.commands.progress import Terminal
 from attncli.config import normalizer_entries, scorer_entries
-from attncli.config.catalogue import KINDS, names_of
+from attncli.config.catalogue import Catalogue, names_of
 from attncli.config.installed import listed_names, listings
 from attncli.errors import InputError, did_you_mean, got
+
+CATALOGUES: dict[str, Catalogue[Any]] = {
+    entries.KIND: entries.CATALOGUE for entries in (scorer_entries, normalizer_entries)
+}
 
 
 def scorer_names() -> list[str]:
@@ -41,15 +45,14 @@ def scorers(name: Name = None) -> None:
 
     packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}
     if name is None:
-        models, problems = scorer_entries.all_models()
+        (models, problems), (others, more) = (each.loadable() for each in CATALOGUES.values())
         titles = ("Scorers: queries and keys to scores", "Normalisers: scores to weights (normalizer: NAME)")
-        Terminal().print(catalogue(dict(zip(titles, models, strict=True)), packages))
-        if problems:
-            raise InputError(problems)
+        Terminal().print(catalogue(dict(zip(titles, (models, others), strict=True)), packages))
+        if problems or more:
+            raise InputError(dict.fromkeys([*problems, *more]))
         return
-    known = {word: kind for kind in KINDS for word in names_of(kind)}
+    known = {word: kind for kind in CATALOGUES for word in names_of(kind)}
     if name not in known:
         message = got(name, "unknown scorer or normaliser", did_you_mean(name, known))
         raise InputError.of(message, where="attncli scorers")
-    entries = scorer_entries if known[name] == "scorer" else normalizer_entries
-    Terminal().print(details(name, entries.model_named(name).implementation, packages.get(name)))
+    Terminal().print(details(name, CATALOGUES[known[name]].named(name).implementation, packages.get(name)))

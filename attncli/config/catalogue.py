@@ -1,15 +1,20 @@
-"""Find the scorers and normalisers that a config names: built in, listed by installed packages, or of the user.
+"""The scorers and normalisers that a config may name: built in, listed by installed packages, or of the user.
 
 A user's class is named `my_package.my_module:MyClass`; an installed package lists its classes under short names.
 """
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import Field, create_model
 
 from attncli import errors
 from attncli.config.installed import listed_names, listing_of, listings
+from attncli.config.signatures import options_of
 from attncli.config.strict import Model, problem
 from attncli.errors import InputError, Problem
 
@@ -54,26 +59,6 @@ def short_names() -> dict[str, dict[str, Any]]:
 def names_of(kind: str) -> list[str]:
     """Return the names of all scorers or normalisers: built-in ones first, then the lists of installed packages."""
     return list(dict.fromkeys([*built_in(kind), *listed_names(kind)]))
-
-
-def loadable(
-    kind: str, model_named: Callable[[str], type[M]], known: Mapping[str, type[M]]
-) -> tuple[dict[str, type[M]], list[Problem]]:
-    """Return the models of all scorers or normalisers by name, and the problems of packages that cannot be used.
-
-    `known` has the models of the built-in ones. They are returned even if a package lists one of their names, too.
-    """
-    models, problems = {**known}, list[Problem]()
-    for name in names_of(kind):
-        try:
-            model = model_named(name)
-            if name not in known:
-                with reading_options(name):
-                    model.model_json_schema()
-                models[name] = model
-        except InputError as error:
-            problems += error.problems
-    return models, problems
 
 
 def class_of(name: object, kind: str) -> type:
@@ -132,3 +117,74 @@ def reading_options(name: str) -> Iterator[None]:
         reason = " ".join(str(error).split())
         listing = next((str(entry) for entry in listings() if entry.name == name), f'"{name}"')
         raise InputError.of(f"got {listing}, whose options cannot be written in YAML: {reason}") from error
+
+
+@dataclass(frozen=True)
+class Catalogue(Generic[M]):
+    """The pydantic models of the entries of all scorers, or of all normalisers.
+
+    `kind` is the word in messages, `key` the key of the name in an entry, and `base` the model with the keys that all
+    entries have. `adapted` may change an option with the name of one of these keys, so that both share it.
+    """
+
+    kind: str
+    key: str
+    base: type[M]
+    adapted: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+    def model(self, name: str, cls: type) -> type[M]:
+        """Return the model for entries of this name, with the options of its class as fields.
+
+        Raises:
+            InputError: the parameters of the class cannot be options in YAML.
+        """
+        return _entry_model(self, name, cls)
+
+    def named(self, name: object) -> type[M]:
+        """Return the model of a name: built in, of an installed package, or `module:Class`.
+
+        Raises:
+            InputError: there is no such name, or it cannot be loaded.
+        """
+        return self.model(str(name), class_of(name, self.kind))
+
+    @property
+    def built_in(self) -> dict[str, type[M]]:
+        """The model of each built-in scorer or normaliser by name."""
+        return {name: self.model(name, cls) for name, cls in built_in(self.kind).items()}
+
+    def loadable(self) -> tuple[dict[str, type[M]], list[Problem]]:
+        """Return all models by name, and the problems of packages that cannot be used.
+
+        The built-in ones are returned even if a package lists one of their names, too.
+        """
+        known, problems = self.built_in, list[Problem]()
+        models = {**known}
+        for name in names_of(self.kind):
+            try:
+                model = self.named(name)
+                if name not in known:
+                    with reading_options(name):
+                        model.model_json_schema()
+                    models[name] = model
+            except InputError as error:
+                problems += error.problems
+        return models, problems
+
+
+@functools.lru_cache(CACHED)
+def _entry_model(catalogue: Catalogue[M], name: str, cls: type) -> type[M]:
+    base = catalogue.base
+    with reading_options(name):
+        options: dict[str, Any] = options_of(cls)
+        fields = catalogue.adapted(options)
+        common = [key for key in fields if key in base.model_fields and fields[key] is options[key]]
+        taken = next((key for key in fields if key in common or hasattr(base, key)), None)
+        if taken:
+            raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
+        about = Field(description=f"name of the {catalogue.kind}")
+        fields[catalogue.key] = (Annotated[Literal[name], about], ...)
+        model = create_model(f"{cls.__name__}Entry", __base__=base, **fields)
+    made: Any = model
+    made.implementation = cls
+    return made  # type: ignore[no-any-return]

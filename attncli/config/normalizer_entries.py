@@ -1,18 +1,16 @@
 """The key `normalizer` of a scorer in YAML: a name, `name:option=value`, or a mapping with options."""
 
-import functools
 import re
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from attncli.config.catalogue import CACHED, CUSTOM, as_problem, built_in, class_of, loadable, reading_options
-from attncli.config.signatures import options_of
+from attncli.config.catalogue import CUSTOM, Catalogue, as_problem
 from attncli.config.strict import Model, chosen, problem, schema_of
 from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import InputError, Problem
+from attncli.errors import InputError
 
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # a comma before `name=`, not one inside a list or mapping
 DEFAULT_NORMALIZER = "softmax"
@@ -45,27 +43,7 @@ class CustomNormalizer(NormalizerEntry, extra="allow"):
     normalizer: Annotated[str, Field(pattern=CUSTOM, description="module and class of the normaliser")]
 
 
-@functools.lru_cache(CACHED)
-def normalizer_model(name: str, cls: type) -> type[NormalizerEntry]:
-    """Return the pydantic model for the normaliser `name`, with the options of its class as fields.
-
-    Raises:
-        InputError: the parameters of the normaliser cannot be options in YAML.
-    """
-    with reading_options(name):
-        fields: Any = options_of(cls)
-        taken = next((option for option in fields if hasattr(NormalizerEntry, option) or option == KEY), None)
-        if taken:
-            raise TypeError(f"the option `{taken}` has a name in use; rename it")
-        fields[KEY] = (Annotated[Literal[name], NAME], ...)
-        model = create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
-    model.implementation = cls
-    return model
-
-
-def normalizer_models() -> dict[str, type[NormalizerEntry]]:
-    """Return the model of each built-in normaliser by name."""
-    return {name: normalizer_model(name, cls) for name, cls in built_in(KIND).items()}
+CATALOGUE = Catalogue(KIND, KEY, NormalizerEntry)
 
 
 def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
@@ -103,25 +81,11 @@ def normalizer_of(value: object) -> type[NormalizerEntry]:
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
     with as_problem():
-        return model_named(value[KEY])
-
-
-def model_named(name: object) -> type[NormalizerEntry]:
-    """Return the pydantic model of a normaliser: built in, of an installed package, or `module:Class`.
-
-    Raises:
-        InputError: there is no such normaliser, or it cannot be loaded.
-    """
-    return normalizer_model(str(name), class_of(name, KIND))
-
-
-def all_models() -> tuple[dict[str, type[NormalizerEntry]], list[Problem]]:
-    """Return the models of all normalisers by name, and the problems of packages that cannot be used."""
-    return loadable(KIND, model_named, normalizer_models())
+        return CATALOGUE.named(value[KEY])
 
 
 def _any() -> Any:
-    models, _ = all_models()
+    models, _ = CATALOGUE.loadable()
     return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 

@@ -1,6 +1,5 @@
 """The key `scorers` in YAML: pydantic models of the entries, with the options of each scorer, and short forms."""
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
@@ -18,25 +17,20 @@ from pydantic import (
 )
 
 from attncli import errors
-from attncli.config import normalizer_entries
 from attncli.config.catalogue import (
-    CACHED,
     CUSTOM,
+    Catalogue,
     as_problem,
     built_in,
     class_name,
-    class_of,
-    loadable,
     names_of,
-    reading_options,
 )
 from attncli.config.fitted import KEYS as FITTED_KEYS
 from attncli.config.fitted import entry_in
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer, NormalizerEntry
-from attncli.config.signatures import options_of
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer
 from attncli.config.strict import TEMPERATURE, Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name, relative_to_config
-from attncli.errors import InputError, Problem
+from attncli.errors import InputError
 
 KIND = "scorer"  # in messages
 BIAS = "bias"
@@ -163,7 +157,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     def cure_of_key(cls, key: str) -> str:
         """Return which scorers have the unknown key as an option."""
         option = "scale" if key == TEMPERATURE else key
-        owners = [name for name, model in entry_models().items() if option in model.model_fields]
+        owners = [name for name, model in CATALOGUE.built_in.items() if option in model.model_fields]
         has_option = option in cls.model_fields or not owners
         return "" if has_option else f"{option} is an option of {errors.listed(owners)}"
 
@@ -230,31 +224,16 @@ class CustomEntry(ScorerEntry, extra="allow"):
     scorer: Annotated[str, Field(pattern=CUSTOM, description="module and class of the scorer, as module:Class")]
 
 
-@functools.lru_cache(CACHED)
-def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
-    """Return the pydantic model for entries of the scorer `name`, with the options of its class as fields.
-
-    Raises:
-        InputError: the parameters of the scorer cannot be options in YAML.
-    """
-    with reading_options(name):
-        fields: Any = options_of(scorer)
-        if BIAS in fields and fields[BIAS][1] is False:  # a scorer's own shares the key with the bias of positions
-            about = f"{fields[BIAS][0].__metadata__[0].description}; or `alibi`, as for every scorer"
-            fields[BIAS] = (Annotated[bool | Literal["alibi"] | None, Field(description=about)], False)
-        common = [key for key in ENTRY_KEYS if key != BIAS]
-        taken = next((key for key in fields if key in common or hasattr(ScorerEntry, key)), None)
-        if taken:
-            raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
-        fields["scorer"] = (Annotated[Literal[name], SCORER], ...)
-        model = create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
-    model.implementation = scorer
-    return model
+def _sharing_bias(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a scorer; its own `bias`, if any, shares the key with the bias of positions."""
+    kind, default = options.get(BIAS, (None, None))
+    if default is not False:
+        return {**options}
+    about = f"{kind.__metadata__[0].description}; or `alibi`, as for every scorer"
+    return {**options, BIAS: (Annotated[bool | Literal["alibi"] | None, Field(description=about)], False)}
 
 
-def entry_models() -> dict[str, type[ScorerEntry]]:
-    """Return the model of each built-in scorer by name."""
-    return {name: entry_model(name, scorer) for name, scorer in built_in(KIND).items()}
+CATALOGUE = Catalogue(KIND, "scorer", ScorerEntry, _sharing_bias)
 
 
 def model_of(entry: object) -> type[ScorerEntry]:
@@ -284,7 +263,7 @@ def model_named(name: object) -> type[ScorerEntry]:
     """
     if callable(name):
         return _model_of_object(name)
-    return entry_model(str(name), class_of(name, KIND))
+    return CATALOGUE.named(name)
 
 
 def _model_of_object(code: object) -> type[ScorerEntry]:
@@ -299,7 +278,7 @@ def _model_of_object(code: object) -> type[ScorerEntry]:
     name = f"{(made if is_class or is_module else code).__module__ or 'python'}:{made.__name__}"
     name = next((known for known, cls in built_in(KIND).items() if cls is code), name)
     options: type = ModuleOptions if is_module else made
-    model = entry_model(name, options)
+    model = CATALOGUE.model(name, options)
     named = BeforeValidator(lambda value: name if value is code else value)
     fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
     return _of_object(
@@ -329,15 +308,8 @@ def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:
             raise InputError.of(f"got {kind}, {why}; {cure}", ["scorers", index])
 
 
-def all_models() -> tuple[tuple[dict[str, type[ScorerEntry]], dict[str, type[NormalizerEntry]]], list[Problem]]:
-    """Return the models of all scorers and of all normalisers, and the problems of packages that cannot be used."""
-    scorers, problems = loadable(KIND, model_named, entry_models())
-    normalizers, more = normalizer_entries.all_models()
-    return (scorers, normalizers), list(dict.fromkeys([*problems, *more]))
-
-
 def _any() -> Any:
-    return Union[(*loadable(KIND, model_named, entry_models())[0].values(), CustomEntry, plan_model())]
+    return Union[(*CATALOGUE.loadable()[0].values(), CustomEntry, plan_model())]
 
 
 def with_fitted(entry: object, info: ValidationInfo) -> Any:

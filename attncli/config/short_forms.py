@@ -47,7 +47,7 @@ def option_paths(entries: object) -> dict[str, list[tuple[Any, ...]]]:
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         of_scorer, of_normalizer = _fields(entry)
         for name in of_scorer:
-            if name != "scorer" and (name not in ONCE or name in entry):
+            if name not in ONCE or name in entry:
                 paths.setdefault(name, []).append((index, name))
         for name in of_normalizer:
             if name != KEY:

@@ -25,6 +25,7 @@ from attncli.inputs.device import too_large
 
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
 MOST_AXES = 64  # torch cannot compute with more
+LONGEST_NAME = 500  # characters; names in large models have about 100
 CSV_MEMORY = 60  # bytes for a byte of text, at most: "1," is a number of 8 bytes beside its text
 SEPARATORS = ";,\t"  # of a CSV, by priority: the first that occurs in the first row, else spaces
 NUMBERS = "biuf"  # numpy.dtype.kind of numbers
@@ -84,6 +85,8 @@ class TensorFile:
             entries = FORMATS[path.suffix.lower()](path)
         if not entries:
             raise problem(path, "holds no tensors of real numbers; expected at least one")
+        if any(name and len(name) > LONGEST_NAME for name in entries):
+            raise problem(path, f"holds a tensor with a name of more than {LONGEST_NAME} characters", "rename it")
         return cls(path, entries)
 
     def __contains__(self, name: str) -> bool:

@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 from attncli.cli import app
+from attncli.config import normalizer_entries, scorer_entries
 from attncli.config.builtin import builtin_names, builtin_path
-from attncli.config.normalizer_entries import KEY, normalizer_models
-from attncli.config.scorer_entries import ENTRY_KEYS, entry_models
+from attncli.config.normalizer_entries import KEY
+from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.errors import plain
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
@@ -300,7 +301,8 @@ def columns_table(columns: Sequence[Any]) -> str:
 
 def catalogue(title: str, plural: str, gives: str, classes: Mapping[str, Any]) -> str:
     """Return the page of all scorers, or of all normalisers."""
-    models: Mapping[str, Any] = entry_models() if classes is SCORERS else normalizer_models()
+    entries: Any = scorer_entries if classes is SCORERS else normalizer_entries
+    models: Mapping[str, Any] = entries.CATALOGUE.built_in
     about = f"The {plural}, generated from their classes, as in `attncli scorers NAME`."
     parts = [table(["name", gives, "source"], [overview_of(name, cls) for name, cls in classes.items()])]
     for name, cls in classes.items():

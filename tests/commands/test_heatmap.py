@@ -174,11 +174,11 @@ LAYER = "encoder.layer.{}.attention.self"
 @pytest.mark.parametrize("layer", ["3", LAYER.format(3)])
 def test_a_captured_file_has_the_weights_of_the_model(folder: Path, layer: str) -> None:
     """The weights are computed from the captured tensors as the capture itself does; only this layer is computed."""
-    drawn = load_source(MINILM, None, layer, [], [], quiet=True)
+    drawn = load_source(MINILM, None, layer, None, [], [], quiet=True)
     assert (drawn.layer, drawn.name, drawn.matrices.layer) == (LAYER.format(3), "minilm", "layer 3")
     weights = read_captured(MINILM).read(3).weights()
     torch.testing.assert_close(dict(drawn.matrices.tensors), {"model": weights})
-    scores = load_source(MINILM, "scores", layer, [], [], quiet=True).matrices.tensors["model"]
+    scores = load_source(MINILM, "scores", layer, None, [], [], quiet=True).matrices.tensors["model"]
     torch.testing.assert_close(scores.softmax(-1), weights)
     assert drawn.result is not None
     assert list(drawn.result.layers) == [LAYER.format(3)]

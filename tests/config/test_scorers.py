@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attncli.config.scorer_entries import ENTRY_KEYS, entry_model
+from attncli.config.scorer_entries import CATALOGUE, ENTRY_KEYS
 from attncli.config.short_forms import scorer_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
@@ -125,7 +125,7 @@ def test_names_of_every_entry_are_in_use(option: str) -> None:
     scope: dict[str, Any] = {}
     exec(f"class Scorer:\n    def __init__(self, q, k, *, {option}=1): ...", scope)
     with pytest.raises(InputError, match=f"the option `{option}` has the name of a common key; rename it"):
-        entry_model("mine:Scorer", scope["Scorer"])
+        CATALOGUE.model("mine:Scorer", scope["Scorer"])
 
 
 @pytest.mark.parametrize(

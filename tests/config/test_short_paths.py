@@ -129,7 +129,6 @@ OPTIONS = f"{KNOWN}train, weights, save, compile; options of the scorers: scale,
             "bias=-2",
             ["--set bias=-2: scorers[0].bias: got -2; expected alibi"],
         ),
-        (FOUR, "scorer.num_hiddens=2", ["--set scorer.num_hiddens=2: scorer: unknown key; did you mean `scorers`?"]),
         ("scorers: [dott]\n", "scale=2", ['2:11: scorers[0].scorer: got "dott"; unknown scorer; did you mean `dot`?']),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from attncli.building import outline
-from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.config.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.bench.plan import Case, baseline_of, cases_of, operations, plan_of, traffic, variants_of
 from tests.studies.bench.small import options_of
@@ -74,7 +74,7 @@ def test_hidden_units() -> None:
 
 def entry(name: str) -> ScorerEntry:
     options = {"num_hiddens": H} if name == "additive" else {}
-    return entry_models()[name].model_validate({"scorer": name, **options})
+    return CATALOGUE.built_in[name].model_validate({"scorer": name, **options})
 
 
 def by_hand(name: str) -> int:
