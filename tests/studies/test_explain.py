@@ -159,7 +159,7 @@ def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> N
         for i, j in product(range(4), range(5)):
             if step == "scale":
                 given = options.get("scale", "1/sqrt(d)" if name == "scaled_dot" else 1.0)
-                wanted: Any = SCALES[name].get(given, given)
+                wanted: Any = SCALES.get(name, {}).get(given, given)
             else:
                 wanted = SCORER_STEPS[step](queries[i].tolist(), keys[j].tolist(), parameters, options)
             size = [len(wanted)] if isinstance(wanted, list) else []
