@@ -11,15 +11,15 @@ from attncli.results import TIE
 SMALLEST = torch.finfo(torch.float64).tiny  # replaces 0, since the logarithm of 0 is infinite
 
 
-def shares(weights: Tensor, out: Tensor | None = None) -> Tensor:
+def shares(weights: Tensor) -> Tensor:
     """Return the weights of each query divided by their sum; NaN where a weight is negative, or all are 0."""
     total = weights.sum(-1).masked_fill((weights < 0).any(-1), math.nan)
-    return torch.div(weights, total[..., None], out=out)
+    return weights / total[..., None]
 
 
-def entropy(shares: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return the entropy in nats of float64 shares on the CPU; NaN where one is NaN. `out` is used as a buffer."""
-    logs = torch.clamp(shares, min=SMALLEST, out=out)
+def entropy(shares: Tensor) -> Tensor:
+    """Return the entropy in nats of float64 shares on the CPU; NaN where one is NaN."""
+    logs = shares.clamp(min=SMALLEST)
     np.log(logs.numpy(), out=logs.numpy())  # takes a third of the time of torch's logarithm
     return -logs.mul_(shares).sum(-1)
 

@@ -5,8 +5,6 @@ A row is one query of one head. The metrics of all rows are vectors (..., n), fl
 matrix.
 """
 
-import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
@@ -20,23 +18,6 @@ from attncli.pooling import Tile, tiles
 from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**19  # numbers of a tile, which is converted to float64
-
-
-class Workspace(threading.local):
-    """Buffers that all tiles of a thread reuse, since allocating matrices takes as long as the work on them.
-
-    Calling a workspace with an index and a shape returns the buffer as a matrix. Buffers are allocated for at least
-    `most` entries, usually enough for the largest tile.
-    """
-
-    def __init__(self, like: Tensor, most: int, matrices: int = 2) -> None:
-        self._flat, self._most = like.new_empty(matrices, 0), most
-
-    def __call__(self, index: int, shape: tuple[int, ...]) -> Tensor:
-        size = math.prod(shape)
-        if self._flat.shape[1] < size:
-            self._flat = self._flat.new_empty(len(self._flat), max(size, self._most))
-        return self._flat[index, :size].view(shape)
 
 
 @dataclass(frozen=True)
@@ -93,32 +74,21 @@ def scorer_rows(scores: Tensor, weights: Tensor, rules: Rules) -> ScorerRows:
     return ScorerRows(*_by_tiles(partial(rows_of_tile, rules), len(fields(ScorerRows)), scores, weights))
 
 
-def rows_of_tile(rules: Rules, tile: Tile, workspace: Workspace, scores: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-    """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights.
-
-    The workspace is float64 on the CPU.
-    """
-    valid = rules.valid
-    free, reach = valid.reach(*tile)  # all rows see the keys before `free`, none sees the keys from `reach` on
-    known = _copied(scores[..., : max(reach, 1)], workspace, 0)
-    last = known[..., free:]
-    mask = valid.tile(*tile, slice(free, known.shape[-1]))
-    allowed = torch.ones(1, 0, dtype=torch.bool) if mask is None else mask.cpu()
-    allowed = allowed.expand(*allowed.shape[:-1], last.shape[-1])
-    last.masked_fill_(~allowed, 0.0)
-    count = free + allowed.sum(-1, dtype=torch.float64)
-    mean = known.sum(-1) / count.clamp(min=1.0)
-    known -= mean[..., None]
-    last *= allowed
-    squares = torch.linalg.vector_norm(known, dim=-1).square()
-    weights = weights[..., : max(rules.reach(*tile), 1)].cpu()
-    exact = _copied(weights, workspace, 0)
-    sums, largest = exact.sum(-1), weights.amax(-1)
+def rows_of_tile(rules: Rules, tile: Tile, scores: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+    """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights."""
+    reach = max(rules.valid.reach(*tile)[1], 1)  # no row sees the keys from `reach` on
+    scores = scores[..., :reach].to("cpu", torch.float64)
+    visible = _visible(rules, tile, scores)
+    scores = scores.where(visible, 0.0)
+    count = visible.sum(-1, dtype=torch.float64)
+    mean = scores.sum(-1) / count.clamp(min=1.0)
+    squares = torch.linalg.vector_norm((scores - mean[..., None]).mul_(visible), dim=-1).square()
+    weights = weights[..., : max(rules.reach(*tile), 1)].to("cpu", torch.float64)
+    sums, largest = weights.sum(-1), weights.amax(-1)
     if bool((sums < 0).any()):  # the largest weight may be below 0, the weight of an invalid key
         visible = _visible(rules, tile, weights)
         largest = torch.where(visible.any(-1), weights.masked_fill(~visible, -torch.inf).amax(-1), largest)
-    entropies = entropy(shares(exact, out=exact), workspace(1, exact.shape))
-    return count, mean, squares, entropies, largest, sums
+    return count, mean, squares, entropy(shares(weights)), largest, sums
 
 
 def pair_rows(
@@ -130,20 +100,16 @@ def pair_rows(
     """
     entropies = torch.stack([a.entropy, b.entropy], -1)
 
-    def of_tile(tile: Tile, workspace: Workspace, a: Tensor, b: Tensor, entropies: Tensor) -> tuple[Tensor, ...]:
+    def of_tile(tile: Tile, a: Tensor, b: Tensor, entropies: Tensor) -> tuple[Tensor, ...]:
         reach = max(1, *(of_scorer.reach(*tile) for of_scorer in rules))
-        a, b = a[..., :reach].cpu(), b[..., :reach].cpu()
-        exact = _copied(a, workspace, 0)
-        furthest = _copied(b, workspace, 1).sub_(exact).abs_().amax(-1)
-        middle = shares(exact, out=exact).mul_(0.5)
-        other = _copied(b, workspace, 1)
-        middle.add_(shares(other, out=other).mul_(0.5))
-        divergence = js_divergence(entropy(middle, other), *entropies.unbind(-1))
+        a, b = (weights[..., :reach].to("cpu", torch.float64) for weights in (a, b))
+        middle = (shares(a) + shares(b)) / 2
+        divergence = js_divergence(entropy(middle), *entropies.unbind(-1))
         tops = (
             top_keys(weights, _visible(of_scorer, tile, weights))
             for of_scorer, weights in zip(rules, (a, b), strict=True)
         )
-        return divergence, top1_agreement(*tops), furthest
+        return divergence, top1_agreement(*tops), (a - b).abs().amax(-1)
 
     has_weights = a.is_finite & b.is_finite & a.has_weights & b.has_weights
     return PairRows(has_weights, *_by_tiles(of_tile, 3, weights_a, weights_b, entropies))
@@ -158,10 +124,8 @@ def _visible(rules: Rules, tile: Tile, weights: Tensor) -> Tensor:
 def output_rows(a: Tensor, b: Tensor) -> Tensor:
     """Return the squared L2 norms (2, ..., n) of the rows of a - b and of a, two scorers' outputs (..., n, v)."""
 
-    def of_tile(tile: Tile, workspace: Workspace, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-        x, y = _copied(a, workspace, 0), _copied(b, workspace, 1)
-        lengths = x.square().sum(-1)
-        return x.sub_(y).square_().sum(-1), lengths
+    def of_tile(tile: Tile, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        return (a.double() - b.double()).square().sum(-1), a.double().square().sum(-1)
 
     return _by_tiles(of_tile, 2, a, b)
 
@@ -169,24 +133,19 @@ def output_rows(a: Tensor, b: Tensor) -> Tensor:
 def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
     """Return `count` metrics (count, ..., n) of the rows of matrices (..., n, columns), computed tile by tile.
 
-    `of_tile(place, workspace, *tiles)` returns the metrics of one tile; each thread works on a separate tile. All
-    metrics are written into one tensor, since many small results between freed large ones would fragment the memory.
+    `of_tile(place, *tiles)` returns the metrics of one tile; each thread works on a separate tile. All metrics are
+    written into one tensor, since many small results between freed large ones would fragment the memory.
     """
     results = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
-    workspace = Workspace(results, AT_A_TIME)
 
     @torch.no_grad()
     def fill(some: Iterator[Tile]) -> None:
         for tile in some:
             index = (tile[0], ..., tile[1]) if results.ndim > 2 else (..., tile[1])
-            metrics = of_tile(tile, workspace, *(matrix[*index, :] for matrix in matrices))
+            metrics = of_tile(tile, *(matrix[*index, :] for matrix in matrices))
             for result, metric in zip(results, metrics, strict=True):
                 result[index] = metric
 
     with on_threads(1) as threads:
         share(fill, tiles(matrices[0].shape, AT_A_TIME), threads)
     return results
-
-
-def _copied(matrix: Tensor, workspace: Workspace, index: int) -> Tensor:
-    return workspace(index, matrix.shape).copy_(matrix)

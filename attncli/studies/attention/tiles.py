@@ -13,7 +13,7 @@ from attncli.errors import InputError
 from attncli.guarding import OwnNormalizer
 from attncli.pooling import Tile, is_softmax, tiles
 from attncli.scorers import is_built_in
-from attncli.studies.attention.rows import ScorerRows, Workspace, rows_of_tile
+from attncli.studies.attention.rows import ScorerRows, rows_of_tile
 from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**18  # scores of a tile, which fit into a processor's cache
@@ -37,7 +37,6 @@ def pool_with_rows(
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     metrics = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
     most = min(AT_A_TIME, pooling.WORKSPACE_BYTES // (TILE_SHARE * queries.element_size()))
-    workspace = Workspace(metrics, most)
     is_known = is_built_in(scorer) and not isinstance(rules.normalizer, OwnNormalizer)
     is_quick = is_known and is_softmax(rules) and all_finite(values)
     if is_built_in(scorer) and (product := scorer.as_dot(queries, keys)) is not None:  # once for all tiles
@@ -52,7 +51,7 @@ def pool_with_rows(
             pooled = _by_softmax(scorer, some, others, their_values, rules, tile) if is_quick else None
             if pooled is None:
                 with _located(tile):
-                    pooled = _by_stages(scorer, some, others, their_values, rules, tile, workspace)
+                    pooled = _by_stages(scorer, some, others, their_values, rules, tile)
             output[*batch, rows, :], figures = pooled
             for metric, row in zip(metrics, figures, strict=True):
                 metric[*batch, rows] = row
@@ -127,8 +126,8 @@ def _by_softmax(
 
 
 def _by_stages(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, workspace: Workspace
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile
 ) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
     weights = rules.stages(scores, *tile)["weights"]
-    return rules.pooled(weights, values), rows_of_tile(rules, tile, workspace, scores, weights)
+    return rules.pooled(weights, values), rows_of_tile(rules, tile, scores, weights)
