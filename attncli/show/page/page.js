@@ -88,13 +88,8 @@ function decoded({ bytes, data }) {
 const dark = matchMedia("screen and (prefers-color-scheme: dark)"); // paper is light
 /** Sequential and diverging colours as pixels, by theme (the last colour is for NaN), and the scales by key. */
 const { maps: colourMaps, scales } = JSON.parse(document.getElementById("colours").textContent);
+for (const maps of Object.values(colourMaps)) maps.forEach((map, i) => (maps[i] = new Uint32Array(bytesOf(map).buffer)));
 for (const scale of Object.values(scales)) scale.limits = new Float32Array(bytesOf(scale.edges).buffer);
-for (const [name, maps] of Object.entries(colourMaps)) {
-  colourMaps[name] = maps.map((map) => {
-    const bytes = [...bytesOf(map), 0, 180, 216];
-    return new Uint32Array(Uint8Array.from({ length: 4 * (COLOURS + 1) }, (_, i) => (i % 4 < 3 ? bytes[i - (i >> 2)] : 255)).buffer);
-  });
-}
 
 /** Return the colour of a value as a pixel. */
 function colourOf(value, scale) {

@@ -30,6 +30,7 @@ LONGEST_CONFIG = 100_000  # characters
 DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
+NAN = (0, 180, 216, 255)  # red, green, blue and opacity
 HERE = Path(__file__).parent
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -243,9 +244,10 @@ def _measured(value: object) -> str:
 
 
 def _colour_maps() -> dict[str, list[str]]:
-    """Return the colours of values and of differences by theme, as bytes of red, green and blue in base64."""
+    """Return the colours of values and of differences, then that of NaN, by theme as pixels (RGBA) in base64."""
 
     def bytes_of(name: str) -> str:
-        return base64.b64encode(colormaps[name](np.arange(COLOURS), bytes=True)[:, :3].tobytes()).decode()
+        pixels = np.vstack([colormaps[name](np.arange(COLOURS), bytes=True), NAN])
+        return base64.b64encode(pixels.astype(np.uint8).tobytes()).decode()
 
     return {name: [bytes_of(THEMES[name].colour_map), bytes_of(THEMES[name].diverging)] for name in PAGE_THEMES}
