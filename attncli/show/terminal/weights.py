@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
 MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
-MOST_BLOCKS = 3  # tables below each other, for one matrix
+MOST_BLOCKS, ROWS_OF_BLOCK = 3, 5  # tables below each other, for one matrix; fewer where there is room for few rows
 CELL_WIDTH, NAMES_WIDTH = 7, 10  # about: 0.123, a mark and a space; the names of rows
 CELLS_OF_GAP = 3  # columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
@@ -57,7 +57,7 @@ def weight_tables(
     the last. A line below says how many are left out, and where they are: `elsewhere`.
     """
     n, m = weights.shape[-2:]
-    queries, keys = _few_queries(n, most), range(m) if most is None else _few_keys(m, tokens.keys, width)
+    queries, keys = _few_queries(n, most), range(m) if most is None else _few_keys(m, tokens.keys, width, most)
     has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
     together = dict[tuple[str, ...], list[Index]]()
     for matrix in matrices:
@@ -87,12 +87,13 @@ def most_matrices(n: int, most: int) -> int:
     return max(most // len(_few_queries(n, most)), 1)
 
 
-def _few_keys(m: int, tokens: Names | None, width: int) -> Sequence[int]:
+def _few_keys(m: int, tokens: Names | None, width: int, most: int) -> Sequence[int]:
     """Return the keys that are shown: all, or the first and the last with room for the maximum of each row."""
     cell = CELL_WIDTH
     if tokens is not None:
         cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
-    room = min(MOST_BLOCKS * (width - NAMES_WIDTH) // cell, MOST_KEYS)
+    blocks_of_keys = min(1 + most // ROWS_OF_BLOCK, MOST_BLOCKS)
+    room = min(blocks_of_keys * (width - NAMES_WIDTH) // cell, MOST_KEYS)
     return ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
 
 
