@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
 MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
-MOST_BLOCKS, ROWS_OF_BLOCK = 3, 5  # tables below each other, for one matrix; fewer where there is room for few rows
+MOST_BLOCKS, ROWS_OF_BLOCK = 3, 6  # tables below each other, for one matrix; fewer where there is room for few rows
 CELL_WIDTH, NAMES_WIDTH = 7, 10  # about: 0.123, a mark and a space; the names of rows
 CELLS_OF_GAP = 3  # columns for the gap, the maximum and its key
 LONGEST_HEADING = 12  # longer tokens of keys are folded
