@@ -1,17 +1,16 @@
 """Create run folders and files: they appear complete or not at all, and replace nothing by accident.
 
-Unfinished files are in a hidden folder, locked by the process that writes them. If a process was killed, the next
-process that writes to the same place removes its hidden folder.
+Unfinished files are in a hidden folder, and the process that writes them holds the lock of a file beside it. The system
+releases the lock when the process ends, killed or not, and the next process that writes to the same place removes the
+hidden folder.
 """
 
 import errno
 import itertools
 import json
 import os
-import platform
+import secrets
 import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attncli.config.opening import open_file
-from attncli.engine.runs.locks import is_locked, lock
 from attncli.errors import InputError, refusal
 from attncli.stopping import signals
 
@@ -28,10 +26,7 @@ OUTPUTS = Path("outputs")
 OLD, NEW = "old", "new"  # folders inside a hidden folder: for the replaced run, and the new run
 JOURNAL = "points.jsonl"  # in the folder of a sweep, written while it runs
 HIDDEN, PARTIAL = ".attncli.", ".partial"  # start and end of the names of hidden folders
-LOCK, UNLOCKED = ".lock", ".unlocked"  # the locked file in a hidden folder, and its name before it is locked
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-LONGEST_MACHINE = 100  # characters of the name of a machine
-OLDEST = 30 * 86400  # seconds without a change after which a run without a usable lock counts as dead
+LOCK = ".lock"  # end of the name of the lock file beside a hidden folder, and name of that in the folder of a sweep
 IN_USE = "into which a sweep writes; expected a folder not in use; `attncli sweep --status {}` says how far it is"
 
 
@@ -128,11 +123,11 @@ def _refusal(path: Path, to: Destination) -> str | None:
         return None
     if not path.is_dir():
         return "a file; expected a folder that is new or empty"
-    if is_written(path):
+    if is_locked(path / LOCK):
         return IN_USE.format(path)
     if os.path.ismount(path) or Path.cwd().is_relative_to(path.resolve()):
         return "which is in use and cannot be replaced as a whole; expected a new folder inside it"
-    names = {file.name for file in path.iterdir()}
+    names = {file.name for file in path.iterdir()} - {LOCK}  # a killed sweep leaves it
     if strange := sorted(names - _files_of_run(path)):
         return f'which has "{strange[0]}", not a file of a run; expected a new or empty folder'
     if names and not to.overwrite:
@@ -140,15 +135,34 @@ def _refusal(path: Path, to: Destination) -> str | None:
     return None
 
 
-def is_written(folder: Path) -> bool | None:
-    """Whether a running sweep has locked its journal in the folder; None if that cannot be determined."""
+@contextmanager
+def locked(path: Path, timeout: float = 0.0) -> Iterator[None]:
+    """Hold the lock file at `path`, and remove it at the end.
+
+    Raises:
+        TimeoutError: another process has held it for `timeout` seconds.
+    """
+    from filelock import FileLock  # loads asyncio
+
+    with FileLock(path, timeout=timeout):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows cannot remove an open file
+                path.unlink()
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether a running process holds the lock file at `path`; None if that cannot be determined."""
     try:
-        with open_file(folder / JOURNAL) as file:
-            return is_locked(file.fileno())
-    except FileNotFoundError:
-        return False
+        if path.exists():
+            with locked(path):
+                pass
+    except TimeoutError:
+        return True
     except OSError:
         return None
+    return False
 
 
 def _files_of_run(folder: Path) -> set[str]:
@@ -245,12 +259,10 @@ def hidden_folder(target: Path) -> Iterator[Path]:
                 with suppress(FileExistsError):  # another process was faster
                     parent.mkdir()
                     stack.callback(_remove_if_empty, parent)
-            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", target.parent))
+            folder = target.parent / f"{HIDDEN}{secrets.token_hex(8)}{PARTIAL}"
+            stack.enter_context(locked(folder.with_suffix(LOCK)))  # before others can see the folder
+            folder.mkdir()
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            file = stack.enter_context((folder / UNLOCKED).open("xb"))
-            lock(file.fileno())
-            with suppress(PermissionError):  # on Windows, where locks are not used
-                (folder / UNLOCKED).rename(folder / LOCK)
             _remove_abandoned(target.parent)
         yield folder
 
@@ -275,37 +287,12 @@ def writing(path: Path, words: OptionNames = COMMAND_LINE) -> Iterator[None]:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the hidden folders of processes that have ended."""
+    """Remove the hidden folders of processes that have ended, whose locks are free."""
     with suppress(OSError):  # `parent` cannot be read
-        for folder in list(parent.glob(f"{HIDDEN}*{PARTIAL}")):
-            with suppress(OSError), ExitStack() as stack:  # a folder cannot be opened or moved
-                if _is_abandoned(folder, stack):
-                    for old in (folder / OLD).glob("*"):  # the process was killed while it replaced a run
-                        if not os.path.lexists(parent / old.name):
-                            old.rename(parent / old.name)
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
-    """Whether the process that made a hidden folder has ended. If the lock is free, it is held until `stack` closes.
-
-    If the folder was made on this machine, a free lock is proof. Locks of other machines may be invisible here, since
-    some network file systems lock per machine, so their folders count as abandoned only after OLDEST seconds.
-    """
-    free = None
-    with suppress(FileNotFoundError):  # the folder is not locked yet, or made by an earlier version
-        free = lock(stack.enter_context((folder / LOCK).open("r+b")).fileno())
-    if free is False:
-        return False
-    if free and folder.name.startswith(f"{HIDDEN}{_machine()}-"):
-        return True
-    last = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
-    return time.time() - last > OLDEST
-
-
-def _machine() -> str:
-    """Return an identifier of the machine, valid until it restarts and the same in its containers."""
-    try:
-        return BOOT.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):  # not on Linux
-        return platform.node()[:LONGEST_MACHINE]
+        for path in list(parent.glob(f"{HIDDEN}*{LOCK}")):
+            with suppress(OSError), locked(path):  # else it is locked, or cannot be opened or moved
+                folder = path.with_suffix(PARTIAL)
+                for old in (folder / OLD).glob("*"):  # the process was killed while it replaced a run
+                    if not os.path.lexists(parent / old.name):
+                        old.rename(parent / old.name)
+                shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -12,13 +13,13 @@ from pydantic import BaseModel, Field
 from attncli.config.document import read_document
 from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, indices_of
-from attncli.engine.runs.locks import lock
-from attncli.engine.runs.run_folder import IN_USE, JOURNAL, is_written
+from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
 from attncli.results import Row
 
 State = Literal["done", "failed", "died"]  # of a point
 STATES = get_args(State)
+PATIENCE = 1.0  # seconds for the lock, which `--status` holds for a moment
 SHOWN = 60  # bytes of a damaged line in errors
 
 
@@ -130,7 +131,7 @@ def status_of(folder: Path) -> str:
     tally = Tally(_name_of({key: change.value for key, change in changes.items()}) for changes in points)
     for row in rows_of(folder):
         tally.add(_name_of(row["sweep"]), row)
-    is_running = is_written(folder)
+    is_running = is_locked(folder / LOCK)
     parts = [
         f"{len(tally.done):,} of {tally.total:,} points done",
         tally.failures,
@@ -170,24 +171,24 @@ class Journal:
         self._swept, self._path = swept, folder / JOURNAL
         self.tally = Tally(swept)
         self.outdated = 0  # points that only another version of attncli has done, perhaps with other numbers
-        try:
-            self._file = self._path.open("ab", buffering=0)  # one system call writes a line: Ctrl-C cannot cut it
+        with ExitStack() as stack:
             try:
-                if lock(self._file.fileno()) is False:
-                    raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}')
+                stack.enter_context(locked(folder / LOCK, PATIENCE))
+                # One system call writes a line: Ctrl-C cannot cut it.
+                self._file = stack.enter_context(self._path.open("ab", buffering=0))
                 self._cut_torn_line()
-                done_before = set[str]()
-                for row in rows_of(folder):
-                    self.tally.add(row["key"], row)
-                    if row["key"] not in swept and row["status"] == "done":
-                        done_before.add(_name_of(row["sweep"]))
-                missing = {_name_of(values) for key, values in swept.items() if key not in self.tally.done}
-                self.outdated = len(done_before & missing)
-            except BaseException:
-                self._file.close()
-                raise
-        except OSError as error:
-            raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
+            except TimeoutError as error:
+                raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}') from error
+            except OSError as error:
+                raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
+            done_before = set[str]()
+            for row in rows_of(folder):
+                self.tally.add(row["key"], row)
+                if row["key"] not in swept and row["status"] == "done":
+                    done_before.add(_name_of(row["sweep"]))
+            missing = {_name_of(values) for key, values in swept.items() if key not in self.tally.done}
+            self.outdated = len(done_before & missing)
+            self._opened = stack.pop_all()
 
     def _cut_torn_line(self) -> None:
         """Remove an incomplete last line, written by a killed sweep."""
@@ -218,4 +219,4 @@ class Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.close()  # this releases the lock
+        self._opened.close()

@@ -3,9 +3,9 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from attncli.engine.runs import run_folder
-from attncli.engine.runs.locks import lock
-from attncli.engine.runs.run_folder import LOCK, OLDEST, Destination, new_folder, save_file_at
+from attncli.engine.runs.run_folder import Destination, new_folder, save_file_at
 from attncli.errors import InputError
 from tests.cli import names_in
 
@@ -228,42 +227,20 @@ def test_out_that_is_filled_while_the_work_goes_on(here: Path) -> None:
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
 
 
-def grow_old(folder: Path) -> None:
-    for path in (folder, *folder.iterdir()):
-        os.utime(path, (0, time.time() - OLDEST - 60))
+def test_a_hidden_folder_is_removed_once_its_process_has_ended(here: Path) -> None:
+    """Another process may look at any moment: there is no hidden folder whose lock is not held."""
+    seen = list[list[str]]()
 
+    def look() -> None:
+        run_folder._remove_abandoned(here / "other")
+        seen.append(sorted(path.suffix for path in (here / "other").glob(".attncli.*")))
 
-@pytest.mark.parametrize(
-    ("name", "locked"),
-    [
-        (".attncli.another-x.partial", True),  # its locks may be invisible from here
-        (f".attncli.{run_folder._machine()}-x.partial", False),  # it may be about to lock the file
-    ],
-    ids=["another machine", "not locked yet"],
-)
-def test_where_a_lock_says_nothing_age_does(name: str, locked: bool) -> None:
-    folder = Path("other", name)
-    (folder / "new").mkdir(parents=True)
-    if locked:
-        (folder / LOCK).touch()
-    write_run(Path("other/a"))
-    assert folder.exists()
-    grow_old(folder)
-    write_run(Path("other/b"))
-    assert not folder.exists()
-
-
-def test_a_hidden_folder_is_left_alone_before_it_is_locked(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = list[Path]()
-
-    def late(descriptor: int) -> bool | None:
-        if not seen:
-            seen.append(here)
-            run_folder._remove_abandoned(here / "other")  # by another process
-            seen.extend((here / "other").glob(".attncli.*"))
-        return lock(descriptor)
-
-    monkeypatch.setattr(run_folder, "lock", late)
-    write_run(Path("other/run"))
-    assert len(seen) == 2
-    assert names_in(here / "other") == ["run", *(f"run/{name}" for name in FILES)]
+    with new_folder("d2l", to(Path("other/a"))) as folder:
+        look()
+        held = folder.path.parent
+        left = Path(shutil.copytree(held, held.with_name(".attncli.killed.partial")))
+        left.with_suffix(".lock").touch()
+        look()
+    look()
+    assert seen == [[".lock", ".partial"], [".lock", ".partial"], []]
+    assert names_in(here / "other") == ["a"]

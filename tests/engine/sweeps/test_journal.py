@@ -1,15 +1,15 @@
 """The journal: one writer, whole lines, strict JSON; a second terminal can read it."""
 
 import json
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
-from attncli.engine.runs import run_folder
-from attncli.engine.runs.locks import is_locked
-from attncli.engine.runs.run_folder import JOURNAL
+from attncli.engine.runs.run_folder import JOURNAL, LOCK, is_locked
 from attncli.engine.sweeps.journal import Journal, Tally, rows_of
 from attncli.errors import InputError
 from attncli.results import Row
@@ -95,18 +95,15 @@ def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path, SWEPT).__exit__()
 
 
-def test_asking_whether_a_sweep_writes_stands_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, row("a"))
-
-    def slow(descriptor: int) -> bool | None:
-        answer = is_locked(descriptor)
-        with Journal(tmp_path, SWEPT) as journal:  # `--resume` begins beside `--status`
-            journal.add(row("b"))
-            assert is_locked(descriptor) is True
-        return answer
-
-    monkeypatch.setattr(run_folder, "is_locked", slow)
-    assert run_folder.is_written(tmp_path) is False
+def test_asking_whether_a_sweep_writes_stands_in_nobodys_way(tmp_path: Path) -> None:
+    assert is_locked(tmp_path / LOCK) is False
+    with Journal(tmp_path, SWEPT):
+        assert is_locked(tmp_path / LOCK) is True
+    held = FileLock(tmp_path / LOCK, thread_local=False)
+    held.acquire()  # as `--status` does for a moment
+    threading.Timer(0.1, held.release).start()
+    Journal(tmp_path, SWEPT).__exit__()
+    assert is_locked(tmp_path / LOCK) is False
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
