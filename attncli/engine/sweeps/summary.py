@@ -1,8 +1,9 @@
 """Means over seeds with their spread: standard deviation, and a 95 % interval by Student's t."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
+from typing import Any
 
 from attncli.common.intervals import student_t
 from attncli.engine.sweeps.columns import columns_of, figures_of, names_of, renamed
@@ -40,19 +41,27 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     values.
     """
     columns, identifiers, names = columns_of(result), names_of(result), summary_names(result)
-    metrics = figures_of(result) if metrics is None else metrics
-    groups = dict[tuple[object, ...], list[Row]]()
-    for row in result.records:
-        groups.setdefault(tuple(row.get(name) for name in identifiers), []).append(row)
     rows = list[Row]()
-    for values, group in groups.items():
-        for metric in metrics:
-            least = -math.inf if columns[metric].signed else 0.0
-            numbers = [row[metric] for row in group if row.get(metric) is not None]
-            figures = {"metric": metric, **spread(numbers, least, columns[metric].most)}
+    for values, runs in group(result.records, identifiers).items():
+        for metric in figures_of(result) if metrics is None else metrics:
+            figures = {"metric": metric, **aggregate(runs, columns[metric])}
             named = {names[key]: figure for key, figure in figures.items()}
             rows.append(dict(zip(identifiers, values, strict=True)) | named)
     return rows
+
+
+def group(rows: Iterable[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Return the rows by their values in the columns `keys`, in the order of the rows."""
+    groups = dict[tuple[Any, ...], list[Row]]()
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return groups
+
+
+def aggregate(rows: Iterable[Row], column: Column) -> Row:
+    """Return mean, std, low, high and count of a column over the rows that have a number there."""
+    least = -math.inf if column.signed else 0.0
+    return spread([row[column.key] for row in rows if row.get(column.key) is not None], least, column.most)
 
 
 def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Row:

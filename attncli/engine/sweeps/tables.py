@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -18,7 +17,7 @@ from attncli.engine.sweeps.columns import (
     is_repeated,
     names_of,
 )
-from attncli.engine.sweeps.summary import summary, summary_columns
+from attncli.engine.sweeps.summary import group, spread, summary, summary_columns
 from attncli.numbers import finite, several, short
 from attncli.results import Row, SweepResult
 from attncli.show.terminal.tables import pivot, remark, titled
@@ -54,17 +53,13 @@ def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None
 
 def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
     """Return a row for each label and combination of values of `keys`: the metric's mean and deviation over seeds."""
-    groups = dict[tuple[Any, ...], dict[Any, list[float]]]()
-    for row in result.records:
-        group = groups.setdefault((*(row.get(key) for key in keys), row["label"]), {})
-        group.setdefault(next((row[seed] for seed in REPLICATES if seed in row), None), []).extend(
-            finite([row[metric]])
-        )
     rows = []
-    for (*values, label), by_seed in groups.items():
-        means = [fmean(numbers) for numbers in by_seed.values() if numbers]
-        figures = {metric: fmean(means) if means else None, STD: stdev(means) if len(means) > 1 else None}
-        rows.append({**dict(zip(keys, values, strict=True)), "label": label, **figures})
+    for (*values, label), runs in group(result.records, [*keys, "label"]).items():
+        by_seed = group(runs, [key for key in REPLICATES if key in runs[0]][:1]).values()
+        numbers = [finite(row[metric] for row in of_seed) for of_seed in by_seed]
+        figures = spread([fmean(of_seed) for of_seed in numbers if of_seed])
+        named = {**dict(zip(keys, values, strict=True)), "label": label}
+        rows.append({**named, metric: figures["mean"], STD: figures["std"]})
     return rows
 
 
