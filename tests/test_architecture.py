@@ -182,7 +182,6 @@ OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
 }
 OPEN_WHAT_THEY_WRITE = {
     "engine/runs/saving.py",
-    "engine/runs/run_folder.py",
     "engine/sweeps/journal.py",
     "commands/streams.py",
 }
