@@ -173,6 +173,16 @@ def test_planted_changes_get_the_right_verdict(runs: Path, tmp_path: Path, chang
     assert found.sentence.startswith(sentence)
 
 
+def test_minus_zero_is_zero(runs: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
+    tensors = load_file(copy / "tensors.safetensors")
+    weights = tensors["gaussian/weights"]
+    assert (weights == 0).any()
+    save_file({**tensors, "gaussian/weights": torch.where(weights == 0, -0.0, weights)}, copy / "tensors.safetensors")
+    found = attncli.compare(runs / "attention", copy)
+    assert (found.verdict, found.differences, found.largest) == ("identical", [], 0.0)
+
+
 def test_other_digests_are_judged_by_numbers_where_both_runs_have_them(runs: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     flipped(copy, "keys")
