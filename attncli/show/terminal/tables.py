@@ -27,7 +27,7 @@ STRONG, FAINT = Style(bold=True), Style(dim=True)
 # Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
 INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), (0.05, Style.null()), (0.0, FAINT))
 SCREEN = 60  # lines that a command prints, unless --full
-ROWS = (40, 20, 12, 6, 3, 1)  # most rows of one table: the first number with which everything fits on the screen
+ROWS = (40, 20, 12, 8, 4, 3, 1)  # most rows of one table: the first number with which everything fits on the screen
 MOST_ROWS = 20  # of a table that has more than it may have
 FEWEST_ROWS = 8  # of a table of records: they always have room
 MOST_FINDINGS = 12
