@@ -13,7 +13,7 @@ from attncli.stopping import signals
 
 Job = TypeVar("Job")
 Part = TypeVar("Part")
-TOGETHER = 32  # results of each thread that `in_order` holds at most
+TOGETHER = 32
 
 
 @contextmanager
@@ -30,10 +30,15 @@ def on_threads(wanted: int | None) -> Iterator[int]:
         torch.set_num_threads(threads)
 
 
-def in_order(work: Callable[[Job], Part], jobs: Iterable[Job], threads: int) -> Iterator[Part]:
-    """Compute `work(job)` on several threads, as `share` does, and yield the results in the order of the jobs."""
+def in_order(
+    work: Callable[[Job], Part], jobs: Iterable[Job], threads: int, together: int = TOGETHER
+) -> Iterator[Part]:
+    """Compute `work(job)` on several threads, as `share` does, and yield the results in the order of the jobs.
+
+    At most `together` results of each thread are held.
+    """
     left = iter(jobs)
-    while some := list(islice(left, TOGETHER * threads)):
+    while some := list(islice(left, together * threads)):
         parts = dict[int, Part]()
 
         def fill(taken: Iterator[tuple[int, Job]], parts: dict[int, Part] = parts) -> None:

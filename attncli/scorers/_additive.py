@@ -10,10 +10,11 @@ clamped at `CEILING`: above it the unit is 1 for every query, as long as no a li
 pairs are few, tanh is computed directly. Only the queries' numbers decide, so no key changes the scores of another.
 
 *Tiles.* Blocks of queries and keys are projected, and the hidden units of their pairs are computed, summed and dropped
-tile by tile; the backward pass computes them again. Threads share the parts of a block, not its tiles: to wake another
-thread takes as long as a tile. Smaller tiles cost more calls of torch, larger tiles more traffic to main memory: on an
-AMD EPYC, tiles of 1/2, 1, 2, 4 and 8 MiB take 0.72, 0.60, 0.53, 0.53 and 0.68 ns per pair and hidden unit with one
-thread, and 0.52, 0.34, 0.32, 0.54 and 0.75 ns with two. The textbook's code takes 6.7 and 4.1.
+tile by tile; the backward pass computes them again. Threads share the blocks, not their tiles: to wake another thread
+takes as long as a tile. Blocks are the same for any number of threads, and so are all numbers. Smaller tiles cost more
+calls of torch, larger tiles more traffic to main memory: on an AMD EPYC, tiles of 1/2, 1, 2, 4 and 8 MiB take 0.72,
+0.60, 0.53, 0.53 and 0.68 ns per pair and hidden unit with one thread, and 0.52, 0.34, 0.32, 0.54 and 0.75 ns with two.
+The textbook's code takes 6.7 and 4.1.
 
 *Compiled.* `torch.compile` fuses hidden units with the sum over them, so a block needs no tiles. Every sum is compiled
 alone, because the compiler would store common parts of several sums.
@@ -22,9 +23,7 @@ alone, because the compiler would store common parts of several sums.
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -34,17 +33,19 @@ from attncli.attention import computing_dtype
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
 from attncli.textbook import additive_scores as textbook_scores
-from attncli.threads import on_threads, share
+from attncli.threads import in_order, on_threads, share
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs, scores and gradients
 TILE_BYTES = 2 * 2**20  # at most
-PARTS = 8  # of a block's rows
-LARGE = 8  # tiles, from which on threads are worth starting
+WORKERS = 2  # threads at most, each with a share of the workspace
+LARGE = 8  # tiles, from which on queries are divided for threads
+PARTS = 4  # of the queries then: each has exponentials of all keys
 SATURATED = {torch.float32: 9.1, torch.float64: 19.1}  # from here on tanh rounds to 1
 CEILING = {torch.float32: 43.0, torch.float64: 350.0}  # exp(2 * CEILING) is finite, also after one addition
 FEWEST_UNITS = 8  # with fewer, the rounding errors of the quotient do not average out
 WORTHWHILE = 8  # the quotient is faster than tanh for this number of pairs per projected row or more
 COMPILER = "a C++ compiler, on a GPU Triton"
+ENTRIES = 16  # of a hidden unit's size for each projected row: projections, their exponentials, gradients
 MOST_VARIANTS = 64  # compiled variants of one function, for dtypes, devices and sizes of 1
 
 Block = tuple[slice, slice, slice]  # some batch elements, queries and keys
@@ -104,10 +105,15 @@ class _Scores(torch.autograd.Function):
         scale = _power_of_two(w_v)  # otherwise w_v times an exponential might overflow
         scores = w_v.new_empty(*queries.shape[:-1], keys.shape[-2])  # ... n m
         flat = scores.view(-1, *scores.shape[-2:])  # b n m
-        with _tiles(flat.shape, w_v, plan) as tiles:
-            for elements, rows, columns in _blocks(queries, keys, w_v, plan):
-                a, b = _project([(query_side, elements, rows), (key_side, elements, columns)], tiles)
-                _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, tiles)
+
+        def fill(blocks: Iterator[Block]) -> None:
+            for elements, rows, columns in blocks:
+                a, b = query_side.project(elements, rows), key_side.project(elements, columns)
+                _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, plan)
+
+        blocks = [*_blocks(queries, keys, w_v, plan)]
+        with _workers(len(blocks), w_v, plan) as workers:
+            share(fill, blocks, workers)
         return scores if scale == 1 else scores.mul_(scale)
 
     @staticmethod
@@ -124,15 +130,22 @@ class _Scores(torch.autograd.Function):
         ]
         to_queries, to_keys, to_w_q, to_w_k, to_w_v = totals
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
-        with _tiles(flat.shape, w_v, ctx.plan) as tiles:
-            for elements, rows, columns in _blocks(queries, keys, w_v, ctx.plan):
-                a, b = _project([(query_side, elements, rows), (key_side, elements, columns)], tiles)
-                to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), tiles)
+
+        def of_block(block: Block) -> Sequence[Tensor]:
+            elements, rows, columns = block
+            a, b = query_side.project(elements, rows), key_side.project(elements, columns)
+            return _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), ctx.plan)
+
+        # Threads compute the gradients of blocks. This one adds them in the blocks' order, which is always the same.
+        blocks = [*_blocks(queries, keys, w_v, ctx.plan)]
+        with _workers(len(blocks), w_v, ctx.plan) as workers:
+            for (elements, rows, columns), sums in zip(blocks, in_order(of_block, blocks, workers, 1), strict=True):
+                to_a, to_b, to_units = sums
                 query_side.add_gradients(to_a.mul_(w_v), elements, rows, to_queries, to_w_q)
                 key_side.add_gradients(to_b.mul_(w_v), elements, columns, to_keys, to_w_k)
                 if to_w_v is not None:
                     to_w_v += to_units
-                del a, b, to_a, to_b  # before the next block takes memory
+                del sums, to_a, to_b  # before the next block takes memory
         return *(None if total is None else total.to(t.dtype) for total, t in zip(totals, saved, strict=True)), None
 
 
@@ -162,6 +175,12 @@ class _Side:
         """Return some rows, (b, r, f)."""
         return self._tensor[self.index(elements, rows)].to(self.matrix.dtype)
 
+    def project(self, elements: slice, rows: slice) -> Tensor:
+        """Return some projected rows, (b, r, h), with infinities replaced by the largest number: its tanh is 1, too."""
+        huge = torch.finfo(self.matrix.dtype).max
+        some = self.read(elements, rows).contiguous()  # the same bits for all strides
+        return torch.matmul(some, self.matrix.mT).clamp_(-huge, huge)
+
     def add_gradients(
         self, of_projected: Tensor, elements: slice, rows: slice, to_rows: Tensor | None, to_matrix: Tensor | None
     ) -> None:
@@ -178,30 +197,6 @@ def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor)
     return _Side(queries, w_q, dtype), _Side(keys, w_k, dtype), w_v.to(dtype)
 
 
-def _project(blocks: Sequence[tuple[_Side, slice, slice]], tiles: "_Tiles") -> list[Tensor]:
-    """Return the projected rows of each block, (b, r, h), with infinities replaced by the largest number.
-
-    The tanh of that is 1, too.
-    """
-    rows = [side.read(elements, of_side) for side, elements, of_side in blocks]
-    projected = [
-        some.new_empty(*some.shape[:-1], len(side.matrix)) for some, (side, *_) in zip(rows, blocks, strict=True)
-    ]
-    huge = torch.finfo(projected[0].dtype).max
-
-    def project(jobs: Iterator[tuple[Tensor, ...]]) -> None:
-        for matrix, some, result in jobs:
-            torch.matmul(some.contiguous(), matrix.mT, out=result).clamp_(-huge, huge)  # the same bits for all strides
-
-    parts = (
-        (side.matrix, *part)
-        for (side, *_), some, result in zip(blocks, rows, projected, strict=True)
-        for part in _cut([some, result], tiles.rows_of_part(some))
-    )
-    tiles.share(project, parts)
-    return projected
-
-
 def _power_of_two(w_v: Tensor) -> float:
     """Return 1 if the largest entry is of usual size, else a power of two near it, since dividing by that is exact."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
@@ -209,134 +204,69 @@ def _power_of_two(w_v: Tensor) -> float:
     return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, 2 - most), most - 2)
 
 
-class _Tiles:
-    """How threads share the work of a call: each computes whole parts of a block, tile by tile.
-
-    A thread computes its tiles in two tensors that later tiles use again, because new ones may be new pages of memory.
-    """
-
-    def __init__(
-        self, plan: TilePlan, parts: int = 1, threads: int = 1, pool: ThreadPoolExecutor | None = None
-    ) -> None:
-        self.fused, self._bytes, self._parts, self._threads = plan.fused, _tile_bytes(plan), parts, threads
-        self.share = partial(share, threads=threads, pool=pool)
-        self._spare = list[Tensor]()
-
-    def rows(self, a: Tensor, b: Tensor) -> int:
-        """Return the number of queries of a tile, for projections a (b, n, h) and b (b, m, h) of a block."""
-        rows = max(self._bytes // b[0].nbytes, 1)
-        if not self._spare:  # the first block is the largest
-            size = min(max(self._bytes // b.element_size(), b[0].numel()), a.shape[:2].numel() * b[0].numel())
-            self._spare.extend(b.new_empty(self._threads, 2, size))
-        return rows
-
-    def rows_of_part(self, rows: Tensor) -> int:
-        """Return the number of rows of each part of (b, n, ...)."""
-        return math.ceil(rows.shape[:2].numel() / self._parts)
-
-    @contextmanager
-    def buffers(self) -> Iterator[Tensor]:
-        """Yield two flat tensors (2, s) for the tiles of one thread."""
-        buffers = self._spare.pop()
-        try:
-            yield buffers
-        finally:
-            self._spare.append(buffers)
-
-
 @contextmanager
-def _tiles(shape: Sequence[int], w_v: Tensor, plan: TilePlan) -> Iterator[_Tiles]:
-    """Yield the tiles of scores of `shape` = (b, n, m), for two or more threads if torch may use them.
-
-    Threads that share a tile would wait for each other at each small step, for long if other programs are running.
-    """
+def _workers(blocks: int, w_v: Tensor, plan: TilePlan) -> Iterator[int]:
+    """Yield the number of threads that share this many blocks, and divide torch's threads among them."""
+    threads = torch.get_num_threads()
     if plan.fused or w_v.device.type != "cpu":
-        yield _Tiles(plan)
+        yield 1
         return
-    tile, threads = _tile_bytes(plan), torch.get_num_threads()
-    is_large = math.prod(shape) * w_v.nbytes >= LARGE * tile
-    workers = max(min(threads, plan.workspace // (4 * tile)), 1) if is_large else 1  # tiles in half of the workspace
-    with on_threads(threads // workers if is_large else 1), ThreadPoolExecutor(max(workers - 1, 1)) as pool:
-        yield _Tiles(plan, PARTS if is_large else 1, workers, pool)
-
-
-def _chunks(rows: Tensor, most: int) -> tuple[int, int]:
-    """Return into how many chunks to cut the first two axes of (b, n, ...), for at most this many rows in each."""
-    b, n = rows.shape[:2]
-    return math.ceil(b / max(most // n, 1)), math.ceil(n / most)
+    workers = min(threads, WORKERS, max(blocks, 1))
+    with on_threads(threads // workers if workers > 1 else 1):
+        yield workers
 
 
 def _cut(tensors: Sequence[Tensor], most: int) -> Iterator[tuple[Tensor, ...]]:
     """Return parts of tensors (b, n, ...), views of at most this many rows."""
-    elements, rows = _chunks(tensors[0], most)
+    b, n = tensors[0].shape[:2]
+    elements, rows = math.ceil(b / max(most // n, 1)), math.ceil(n / most)
     return zip(*([part for some in t.chunk(elements) for part in some.chunk(rows, 1)] for t in tensors), strict=True)
 
 
-def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, tiles: _Tiles) -> None:
+def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, plan: TilePlan) -> None:
     """Write the scores of one block to `out` (b, n, m), for projections a (b, n, h) and b (b, m, h)."""
     form, largest = _form_for(a, b)
-    if tiles.fused:
+    if plan.fused:
         out.copy_(_call_compiled(_sum_units, form.units, *_call_compiled(_factors, form, a, b, largest, w_v)))
         return
-    keys, most = _keys_of_pairs(form, a, b, largest, tiles), tiles.rows(a, b)
-
-    def fill(parts: Iterator[tuple[Tensor, ...]]) -> None:
-        with tiles.buffers() as buffers:
-            for of_part, *arguments in parts:
-                for scores, *factors in _cut([of_part, *_of_pairs(form, w_v, *arguments)], most):
-                    units, _ = _units(form, factors, buffers)
-                    torch.sum(units, -1, out=scores)
-
-    tiles.share(fill, _cut([out, keys, a, largest.expand_as(a)], tiles.rows_of_part(a)))
+    for units, _, scores in _tiles(form, _factors(form, a, b, largest, w_v), plan, out):
+        torch.sum(units, -1, out=scores)
 
 
-def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, tiles: _Tiles) -> Sequence[Tensor]:
-    """Return a block's gradients with respect to a (b, n, h) and b (b, m, h), both divided by w_v, and to w_v (h,)."""
+def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: TilePlan) -> Sequence[Tensor]:
+    """Return a block's gradients with respect to a (b, n, h) and b (b, m, h), both divided by w_v, and to w_v (h,).
+
+    With w_v = 1 the hidden units are t = tanh(a + b), and the derivative of t by a, and by b, is 1 - t^2. For the
+    gradient g of a score, the three gradients are the sums of g (1 - t^2) over keys, of the same over queries, and of
+    g t over both. A tile has all keys of its queries, so its sum over keys is complete; the others add up over tiles.
+    """
     form, largest = _form_for(a, b)
-    if tiles.fused:
-        factors = _call_compiled(_factors, form, a, b, largest, ones)
+    factors = _call_compiled(_factors, form, a, b, largest, ones) if plan.fused else _factors(form, a, b, largest, ones)
+    if plan.fused:
         sums = (_gradient_of_a, _gradient_of_b, _gradient_of_w_v)
         return [_call_compiled(of, form.units, gradient, *factors) for of in sums]
-    keys, most = _keys_of_pairs(form, a, b, largest, tiles), tiles.rows(a, b)
-    rows_of_part = 2 * tiles.rows_of_part(a)  # half as many parts, since each has a sum of its own
-    elements, rows = _chunks(a, rows_of_part)
-    to_a, n = torch.empty_like(a), a.shape[1]
-    to_b = b.new_zeros(len(a.chunk(rows, 1)), *b.shape)  # a sum for each part: threads must not change their order
-    sums_of_b = [part.unsqueeze(1).expand(-1, n, -1, -1) for some in to_b.chunk(elements, 1) for part in some]
-    to_w_v = ones.new_zeros(len(sums_of_b), len(ones))
-
-    def add(parts: Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor]]) -> None:
-        with tiles.buffers() as buffers:
-            for (upstream, to_queries, *arguments), to_keys, to_hidden in parts:
-                pairs = [upstream, to_queries, to_keys[:, : upstream.shape[1]], *_of_pairs(form, ones, *arguments)]
-                for some, of_queries, of_keys, *factors in _cut(pairs, most):
-                    units, product = _units(form, factors, buffers)
-                    torch.mul(some, units, out=product)
-                    to_hidden += product.sum((0, 1, 2))
-                    torch.addcmul(some, product, units, value=-1, out=product)  # some * (1 - tanh^2)
-                    torch.sum(product, -2, out=of_queries)
-                    of_keys[:, 0] += product.sum(-3)
-
-    parts = _cut([gradient.unsqueeze(-1), to_a, keys, a, largest.expand_as(a)], rows_of_part)
-    tiles.share(add, zip(parts, sums_of_b, to_w_v, strict=True))
-    return to_a, to_b.sum(0), to_w_v.sum(0)
+    to_a, to_b, to_w_v = torch.empty_like(a), torch.zeros_like(b), torch.zeros_like(ones)
+    to_keys = to_b.unsqueeze(1).expand(-1, a.shape[1], -1, -1)
+    for units, product, some, of_queries, of_keys in _tiles(form, factors, plan, gradient.unsqueeze(-1), to_a, to_keys):
+        torch.mul(some, units, out=product)
+        to_w_v += product.sum((0, 1, 2))
+        torch.addcmul(some, product, units, value=-1, out=product)  # some * (1 - tanh^2)
+        torch.sum(product, -2, out=of_queries)
+        of_keys[:, 0] += product.sum(-3)
+    return to_a, to_b, to_w_v
 
 
-def _keys_of_pairs(form: "_Form", a: Tensor, b: Tensor, largest: Tensor, tiles: _Tiles) -> Tensor:
-    """Return the factors of keys, (b, n, m, h) without a copy for each query."""
-    of_keys = torch.empty_like(b)
+def _tiles(form: "_Form", factors: "Factors", plan: TilePlan, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the hidden units (b, n, m, h) of each tile, a tensor of their size to write to, and parts of the others.
 
-    def fill(parts: Iterator[tuple[Tensor, ...]]) -> None:
-        for result, *arguments in parts:
-            result.copy_(form.of_keys(*arguments))
-
-    tiles.share(fill, _cut([of_keys, b, largest.expand_as(b)], tiles.rows_of_part(b)))
-    return of_keys.unsqueeze(1).expand(-1, a.shape[1], -1, -1)
-
-
-def _of_pairs(form: "_Form", w_v: Tensor, keys: Tensor, a: Tensor, largest: Tensor) -> "Factors":
-    """Return the factors of pairs: the keys' factor (b, n, m, h) as it is, and the queries' factors, (b, n, 1, h)."""
-    return keys, *(factor.unsqueeze(-2) for factor in form.of_queries(a, largest, w_v))
+    The others are (b, n, ...). All tiles are computed in the same two tensors: new ones may be new pages of memory.
+    """
+    keys, *of_queries = factors
+    b, n = of_queries[0].shape[:2]
+    most = max(_tile_bytes(plan) // keys[0].nbytes, 1)
+    buffers = keys.new_empty(2, min(most, b * n) * keys[0].numel())
+    for part in _cut([*others, keys.expand(-1, n, -1, -1), *of_queries], most):
+        yield *_units(form, part[len(others) :], buffers), *part[: len(others)]
 
 
 def _units(form: "_Form", factors: Sequence[Tensor], buffers: Tensor) -> Sequence[Tensor]:
@@ -429,7 +359,9 @@ def _form_for(a: Tensor, b: Tensor) -> tuple[_Form, Tensor]:
 
 
 def _factors(form: _Form, a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
-    return _of_pairs(form, w_v, form.of_keys(b, largest).unsqueeze(1), a, largest)
+    """Return the factors of pairs: one of the keys (b, 1, m, h), the others of the queries (b, n, 1, h)."""
+    queries = (factor.unsqueeze(-2) for factor in form.of_queries(a, largest, w_v))
+    return form.of_keys(b, largest).unsqueeze(1), *queries
 
 
 # Sums over hidden units, a function each for the compiler. Gradients take factors for w_v = 1.
@@ -472,21 +404,26 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: TilePlan) -> Iterator[Block]:
-    """Yield blocks small enough for projections and scores to take a small share of the workspace."""
+    """Yield blocks small enough for what is computed of each query and key to take a small share of the workspace.
+
+    A compiled block also has its scores. Others take half of a thread's workspace, beside its tiles.
+    """
     b, n, m, h = queries.shape[:-2].numel(), queries.shape[-2], keys.shape[-2], w_v.shape[0]
-    entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2)  # the other half is for tiles
+    entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2 * WORKERS)
     widest = max(h, queries.shape[-1], keys.shape[-1])
-    projected, scored = entries // (12 * widest), entries // 8  # rows and pairs of a block
-    edge = max(min(projected, math.isqrt(scored)), 1)
-    together = max(min(projected // max(n, m, 1), scored // max(n * m, 1)), 1)
+    most = max(entries // (ENTRIES * widest), 1)  # rows
+    most = min(most, max(math.isqrt(entries // 8), 1)) if plan.fused else most
+    is_large = not plan.fused and b * n * m * w_v.nbytes >= LARGE * _tile_bytes(plan)
+    of_queries = min(most, math.ceil(b * n / PARTS)) if is_large else most
+    together = max(min(of_queries // max(n, 1), most // max(m, 1)), 1)
     for elements in _slices(b, together):
-        for rows in _slices(n, edge):
-            for columns in _slices(m, edge):
+        for rows in _slices(n, of_queries):
+            for columns in _slices(m, most):
                 yield elements, rows, columns
 
 
 def _tile_bytes(plan: TilePlan) -> int:
-    return max(min(TILE_BYTES, plan.workspace // 8), 1)
+    return max(min(TILE_BYTES, plan.workspace // (4 * WORKERS)), 1)
 
 
 def _slices(size: int, step: int) -> Iterator[slice]:

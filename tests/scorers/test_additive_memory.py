@@ -62,11 +62,11 @@ def test_within_a_small_workspace(
 
 
 @pytest.mark.parametrize("case", others_slow([((600, 64), 512), ((600, 256), 256), ((4096, 1, 64), 256)]), ids=str)
-def test_within_sixteen_mebibytes(case: tuple[Shape, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_within_sixteen_mebibytes(case: tuple[Shape, int]) -> None:
     rows, h = case
-    monkeypatch.setattr(_additive, "share", lambda work, jobs, **_: work(iter(jobs)))  # the profiler sees one thread
-    with on_threads(2):  # each has tiles
-        assert workspace_taken(rows, rows, h, torch.float32) <= Additive.workspace_bytes == 16 * 2**20
+    with on_threads(1):  # the profiler sees one thread; each has a share of the workspace
+        taken = workspace_taken(rows, rows, h, torch.float32)
+    assert _additive.WORKERS * taken <= Additive.workspace_bytes == 16 * 2**20
 
 
 def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +136,15 @@ def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: floa
         assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
 
 
-def test_threads_use_their_tiles_again_and_few_tiles_start_none(units: Units, threads: int) -> None:
+def test_two_threads_share_the_blocks_and_few_tiles_start_none(units: Units, threads: int) -> None:
     """The workspace has room for the tiles of two threads."""
     results(leaves(torch.float32, 32, 1.0))
-    addresses, of_torch, idents = (set(column) for column in zip(*units, strict=True))
+    _, of_torch, idents = (set(column) for column in zip(*units, strict=True))
     assert len(units) > 100
-    assert len(addresses) <= 2 * min(threads, 2), "forward and backward"
     assert of_torch == {1}
     assert threading.main_thread().ident in idents
-    assert len(idents) <= (3 if threads > 1 else 1), "this one, and another one forward and backward"
+    assert len(idents) > 1 or threads == 1
     units.clear()
     additive_scores(normal(8, 4), normal(8, 4), normal(8, 4), normal(8, 4), normal(8), workspace=WORKSPACE)
-    assert [tile[1:] for tile in units] == [(1, threading.main_thread().ident)]
+    assert [tile[2] for tile in units] == [threading.main_thread().ident]
     assert torch.get_num_threads() == threads, "left as it was"
