@@ -58,12 +58,7 @@ def pool_with_rows(
 
     jobs = tiles(rules.valid.shape, most)
     is_compiled = getattr(scorer, "_compiled_call_impl", None) is not None
-    if (
-        is_known
-        and not is_compiled
-        and not isinstance(rules.normalizer, OwnNormalizer)
-        and queries.device.type == "cpu"
-    ):
+    if is_known and not is_compiled and queries.device.type == "cpu":
         with on_threads(1) as threads:
             share(fill, jobs, threads)
     else:
