@@ -64,10 +64,10 @@ class InteractiveResult(Result):
             figure = self._figure(name, notes.append, look)
             if figure is None:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
-            if "words" in looks:  # the run's words were checked before the run
-                from attncli.show.pictures.words import check_words  # loads matplotlib
+            if "words" in looks:
+                from attncli.show.pictures.figures import unknown_words  # loads matplotlib
 
-                check_words(look, figure.untranslated)
+                notes += [f"{WARNING}{note}" for note in unknown_words(look, [figure])]
         except InputError as error:
             raise InputError(
                 replace(problem, where=problem.where or "result.figure") for problem in error.problems

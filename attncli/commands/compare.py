@@ -129,9 +129,8 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
     """
     from attncli.show.page.report import names_of  # load torch and matplotlib
-    from attncli.show.pictures.figures import save_figure
+    from attncli.show.pictures.figures import save_figure, unknown_words
     from attncli.show.pictures.heatmaps import runs_figure
-    from attncli.show.pictures.words import check_words
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:
@@ -145,9 +144,8 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     first, second = names_of([run.path for run in runs])
     with naming_options():
         figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
-        check_words(look, figure.untranslated)
     save_file_at(out, lambda path: save_figure(figure, path))
-    print_notes(notes, quiet)
+    print_notes([*notes, *unknown_words(look, [figure])], quiet)
 
 
 COMMAND = with_flags("compare", compare, look_flags(HeatmapLook, without=("format", "minus")))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_fla
 from attncli.config.looks import HeatmapLook
 from attncli.engine.runs.run_folder import check_file, save_file_at
 from attncli.errors import InputError, did_you_mean, got, listed
+
+if TYPE_CHECKING:
+    from attncli.show.pictures.figures import Picture
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
 Only = Annotated[
@@ -42,8 +45,7 @@ def figure(
     from attncli.engine.runs.loading import read_run, reading
     from attncli.engine.runs.saving import add_files
     from attncli.engine.sweeps.views import figures_of
-    from attncli.show.pictures.figures import picture_ending, save_figure
-    from attncli.show.pictures.words import check_words
+    from attncli.show.pictures.figures import picture_ending, save_figure, unknown_words
 
     stored = read_run(run)
     if not run.is_dir():
@@ -71,8 +73,17 @@ def figure(
         if folder is not None:
             for name in names.values():  # raises InputError before anything is drawn
                 check_file(folder / name, overwrite)
-        pictures = {file: figures[name]() for name, file in names.items()}
-        check_words(look, set().union(*(picture.untranslated for picture in pictures.values())))
+        pictures: dict[str, Picture] = {}
+        for name, file in names.items():
+            try:
+                pictures[file] = figures[name]()
+            except InputError as error:
+                if len(names) == 1 or error.problems[0].path != ("panel",):
+                    raise
+                notes.append(f"{file}: not drawn: {error.problems[0].message}")
+        if not pictures:
+            raise InputError.of(got(look.panel, f"no picture has so many panels: {listed([*names])}"), ["panel"])
+        notes += unknown_words(look, pictures.values())
         files = {file: partial(save_figure, picture) for file, picture in pictures.items()}
         if folder is None:
             paths = add_files(run, files)

@@ -76,9 +76,8 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
     from attncli.commands.sources import load_source  # load torch and matplotlib
-    from attncli.show.pictures.figures import picture_ending, save_figure
+    from attncli.show.pictures.figures import picture_ending, save_figure, unknown_words
     from attncli.show.pictures.heatmaps import check_look, heatmap_figure
-    from attncli.show.pictures.words import check_words
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     flags = {override.path[-1]: override.value for override in overrides_of_flags(values)}
@@ -98,7 +97,7 @@ def heatmap(
         indices = None if batches or heads else drawn.heads_drawn(scorers, look.minus, notes.append)
         chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "indices": indices}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
-        check_words(look, figure.untranslated)
+    notes += unknown_words(look, [figure])
     path = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
     path = (save_file_at if out else save_numbered)(path, lambda file: save_figure(figure, file))
     print_written([path], notes, quiet, open_)

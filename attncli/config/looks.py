@@ -88,6 +88,7 @@ class Look(Model):
         None
     )
     theme: Annotated[Theme, Field(description="colours for paper, for dark slides, or for print in grey")] = "light"
+    panel: Annotated[int | None, Field(ge=1, description="draw this panel alone, counted from 1"), Flag("N")] = None
 
 
 PLAIN = Look()

@@ -62,7 +62,7 @@ class LoadedExperiment:
                 from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
                 with below("figure"):
-                    check_look(look, config_of(self.options), self.study.all_columns)
+                    check_look(look)
         for sentence in parameter_notes(self.options.scorers):
             progress.note(sentence)
         with collector.under():

@@ -13,6 +13,7 @@ from PIL import Image
 import attncli
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError
+from tests.cli import attncli as attncli_command
 from tests.cli import experiment, good, refusal
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -133,6 +134,8 @@ def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
     flags = ["--size", "4x3", "--dpi", 50, "--theme", "dark", "--keys", "1:4", "--cmap", "viridis", "--quiet"]
     good("compare", "run0", "run1", "--out", "a.png", *flags)
     assert size(here / "a.png") == (200, 150)
+    noted = attncli_command("compare", "run0", "run1", "--out", "words.png", "--words", "{Querys: a}")
+    assert 'no text of the picture is "Querys"' in noted.stdout + noted.stderr
     german = ["--words", "{Queries: Anfragen}", "--title", "Unterschied", "--subtitle", "zwei Läufe"]
     good("compare", "run0", "run1", "--out", "a.svg", "--quiet", *german)
     text = (here / "a.svg").read_text("utf-8")
@@ -141,7 +144,6 @@ def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
         ("--theme", "blue", '--theme: got "blue"; expected light, dark or print'),
         ("--cmap", "redss", '--cmap: got "redss"; expected a colour map of matplotlib; did you mean `Reds`?'),
         ("--keys", "7:", '--keys: got "7:"; there are n = 3 queries and m = 5 keys'),
-        ("--words", "{Querys: a}", '--words: got "Querys"; no text of the picture; did you mean `Queries`?'),
         ("--font", "x.yaml", "which cannot be read: it has no font"),
     ]:
         assert message in refusal("compare", "run0", "run1", "--out", "b.png", option, value)

@@ -154,7 +154,7 @@ def test_of_many_heads_those_of_a_run_or_of_the_flags_are_drawn(folder: Path) ->
 
 
 def test_a_character_without_a_font_is_a_warning_even_if_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.show.pictures.figures._candidates", lambda lacking: [])
+    monkeypatch.setattr("attncli.show.pictures.figures.FALLBACKS", ())
     config = experiment(tmp_path / "x.yaml", tokens={"keys": ["注", "意", "力", "a", "b"]})
     for quiet in ([], ["--quiet"]):
         shown = attncli("heatmap", config, "--out", tmp_path / "x.png", "--overwrite", *quiet)

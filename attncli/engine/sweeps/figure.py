@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from attncli.config.looks import Look
 from attncli.engine.sweeps.columns import axes_of, columns_of, companions, is_number, shown
@@ -19,12 +19,12 @@ from attncli.results import Result, Row, SweepResult
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
 from attncli.show.pictures.matrices import Heatmap, Panel
-from attncli.show.pictures.panels import decades_axis, draw_line, drawn, frame, legend, name, panels
+from attncli.show.pictures.panels import RoomyLocator, decades_axis, draw_line, drawn, frame, legend, name, panels
 from attncli.show.pictures.scales import spans_decades
 from attncli.show.pictures.themes import Sheet
 from attncli.studies import load_study
 
-MOST_PANELS = 16
+MOST_PANELS, MOST_COLUMNS = 16, 4
 WORDS = {  # of keys, for axes; others are words themselves
     "lr": "learning rate",
     "std": "standard deviation",
@@ -143,8 +143,8 @@ def _lines(
     most = max((row[names["count"]] for row in rows), default=0)
     spreads = "bars" if x == "label" or len(values) == 1 else "bands"
     facts = [f"means of {most} runs", f"{spreads}: 95 % intervals"] if most > 1 else []
-    facets, step = _facets(rows, others, note)
-    figure, facet_axes = panels(sheet, len(facets), title, facts, step=step)
+    facets, columns = _facets(rows, others, note)
+    figure, facet_axes = panels(sheet, len(facets), title, facts, columns=columns)
     for other in facet_axes[1:]:
         other.sharey(facet_axes[0])
     is_log = not columns_of(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)
@@ -154,6 +154,8 @@ def _lines(
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
         about = [_named(result, key, value, of) for (key, of), value in zip(others, facet, strict=True)]
         is_lowest, is_first = index + grid.ncols >= len(facets), index % grid.ncols == 0
+        if sheet.look.panel:
+            is_lowest = is_first = True
         name(axes_, "\n".join(about), _axis(result, x) if is_lowest else "", _metric(result) if is_first else "")
         axes_.tick_params(which="both", labelleft=is_first)
         for label, line in lines.items():
@@ -175,18 +177,18 @@ def _lines(
     return figure
 
 
-def _facets(rows: Sequence[Row], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the combinations of the axes' values in the rows, at most the last MOST_PANELS, and the size of a group.
+def _facets(rows: Sequence[Row], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int | None]:
+    """Return the combinations of the axes' values in the rows, at most the last MOST_PANELS, and the columns of panels.
 
-    A group of panels differs only in the value on the last axis; the size is 1 if not all groups are complete.
+    The panels of a row differ in the value on the last axis only, if there are few values and all rows are complete.
     """
     there = {tuple(row[key] for key, _ in axes) for row in rows}
     facets = [facet for facet in product(*(values for _, values in axes)) if facet in there]
     if len(facets) > MOST_PANELS:
         note(f"the picture has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in axes)}")
         facets = facets[-MOST_PANELS:]
-    beside = len(axes[-1][1]) if axes else 1
-    return facets, beside if len(facets) % beside == 0 else 1
+    across = len(axes[-1][1]) if axes else 1
+    return facets, across if 1 < across <= MOST_COLUMNS and len(facets) % across == 0 else None
 
 
 def _position(value: Any, values: Sequence[Any]) -> float:
@@ -214,8 +216,7 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
     elif is_geometric(values):
         axes.set_xscale("log")
         texts = {float(value): tick for value, tick in sorted(zip(values, ticks, strict=True))}
-        most = 3 * axes.xaxis.get_tick_space() // (1 + max(map(len, ticks)))
-        axes.xaxis.set_major_locator(FixedLocator([*texts], nbins=max(2, most)))
+        axes.xaxis.set_major_locator(RoomyLocator([*texts]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.get(value, "")))
         axes.minorticks_off()
         return

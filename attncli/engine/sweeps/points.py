@@ -98,7 +98,7 @@ def plan_of(
         from attncli.show.pictures.heatmaps import check_look  # loads matplotlib
 
         with document.locating(), below("figure"):
-            check_look(options.figure, config_of(options), load_study(study).all_columns)
+            check_look(options.figure)
     device = _tried(base, axes, points, elsewhere)
     record, keys = load_study(study), keys_of(axes)
     known = [*record.columns[record.swept], *record.columns.get("heads", ()), *record.call_columns]

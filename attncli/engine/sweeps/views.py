@@ -64,21 +64,26 @@ def listings_of(result: Result) -> list[Listing]:
 
 
 def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """Return functions that draw a result's pictures, by file name; the last warns of a capture's unused words."""
-    figures, texts = figures_of(result, note, look), set[str]()
+    """Return functions that draw a result's pictures, by file name; the last notes words that no picture has.
+
+    A picture without the panel that the look names is drawn whole, with a note: a run is finished by then.
+    """
+    figures, drawn = figures_of(result, note, look), list["Picture"]()
 
     def draw(name: str, path: Path) -> None:
-        from attncli.show.pictures.figures import save_figure  # load matplotlib
-        from attncli.show.pictures.words import check_words
+        from attncli.show.pictures.figures import save_figure, unknown_words  # load matplotlib
 
-        picture = figures[name]()
+        try:
+            picture = figures[name]()
+        except InputError as error:
+            if error.problems[0].path != ("panel",):
+                raise
+            note(f"{path.name}: drawn whole: {error.problems[0].message}")
+            picture = figures_of(result, note, look.model_copy(update={"panel": None}))[name]()
         save_figure(picture, path)
-        texts.update(picture.untranslated)
-        if result.capture and name == [*figures][-1]:
-            try:
-                check_words(look, texts)
-            except InputError as error:
-                for problem in error.under("figure").problems:
-                    note(f"warning: {problem}")
+        drawn.append(picture)
+        if name == [*figures][-1]:
+            for sentence in unknown_words(look, drawn):
+                note(sentence)
 
     return {f"{name}.{look.format}": partial(draw, name) for name in figures}

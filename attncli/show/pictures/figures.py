@@ -5,21 +5,21 @@ import logging
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font, ttfFontProperty
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font, ttfFontProperty
 from matplotlib.text import Text
 
 from attncli.config.looks import Look
 from attncli.config.opening import check_regular
-from attncli.errors import InputError, got, printable
+from attncli.errors import InputError, got, printable, shortened
 from attncli.show.pictures.themes import Settings, Sheet, most_dpi, sheet_of
 
 Note = Callable[[str], None]  # called with a sentence for the reader of a figure
@@ -30,9 +30,13 @@ SAVED: dict[str, dict[str, Any]] = {
     "pdf": {"metadata": {"CreationDate": None, "Producer": None, "Creator": None}},
 }
 DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
-CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
+FALLBACKS = (  # for characters that it lacks; the last comes with matplotlib, too
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Source Han Sans SC", "PingFang SC", "Hiragino Sans"),
+    *("Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Arial Unicode MS"),
+    *("Noto Sans Devanagari", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Thai", "Noto Sans Symbols2"),
+    *("Noto Emoji", "Segoe UI Symbol", "Segoe UI Emoji", "Apple Symbols", "STIXGeneral"),
+)
 CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
-UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for everything; bitmaps
 
 # Some CJK fonts have only a medium weight; matplotlib would warn about it for each text size.
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in str(record.msg))
@@ -51,7 +55,8 @@ class Picture(Figure):
 
     `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
     `facts` are the phrases of the subtitle, `untranslated` all texts before the look's words replace them, and
-    `translated` the artists with texts that are translated already.
+    `translated` the artists with texts that are translated already. `entries` has the options of each line in the
+    legend.
     """
 
     title: Text
@@ -60,6 +65,7 @@ class Picture(Figure):
 
     def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:
         self.sheet, self.facts, self.untranslated, self.translated = sheet, list(facts), set[str](), list[Text]()
+        self.entries = dict[str, Mapping[str, Any]]()
         width, height = sheet.size or (width, height)
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
         FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one
@@ -176,16 +182,12 @@ def font_of(path: Path) -> str:
 
 
 def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str], str]:
-    """Return the fonts `first`, the default font and fonts for other characters, and a note on missing ones."""
-    families = [*first, DEFAULT_FONT]
-    lacking = {char for text in texts for char in text if not char.isascii()}
-    for family in families:
-        lacking = _lacking(lacking, family)
-    if lacking:
-        _add_new_fonts()
-    for name in _candidates(lacking) if lacking else ():
-        rest = _lacking(lacking, name)
-        if rest < lacking:
+    """Return the fonts `first`, the default font and the fallbacks for other characters, and a note on missing ones."""
+    families, installed = [*first, DEFAULT_FONT], {font.name for font in fontManager.ttflist}
+    lacking = {char for text in texts for char in text if not char.isascii() and not _is_shaping(char)}
+    for name in (*families, *(name for name in FALLBACKS if name in installed)):
+        rest = {char for char in lacking if not _font(name).get_char_index(ord(char))}
+        if rest < lacking and name not in families:
             families.append(name)
         lacking = rest
     if not lacking:
@@ -194,18 +196,9 @@ def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str
     return families, f"warning: no installed font can draw {shown} (drawn as boxes); install {CURE}"
 
 
-@cache
-def _add_new_fonts() -> None:
-    """Add the fonts that were installed after matplotlib cached its list of fonts."""
-    for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
-        with suppress(Exception):  # for fonts that FreeType cannot read, such as bitmaps
-            fontManager.addfont(path)
-
-
-def _lacking(chars: set[str], family: str) -> set[str]:
-    """Return the characters without a glyph in the font. Joiners and variation selectors need no glyph."""
-    shaping = {char for char in chars if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"}
-    return {char for char in chars - shaping if not _font(family).get_char_index(ord(char))}
+def _is_shaping(char: str) -> bool:
+    """Whether a character is a joiner or a variation selector, which need no glyph."""
+    return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
 @lru_cache(maxsize=64)
@@ -213,10 +206,9 @@ def _font(family: str):  # type: ignore[no-untyped-def] # matplotlib.ft2font.FT2
     return get_font(findfont(FontProperties(family=[family])))
 
 
-def _candidates(chars: set[str]) -> list[str]:
-    """Return the installed families, with fonts for the script of the characters first."""
-    scripts = " ".join(unicodedata.name(char, "") for char in chars)
-    region = "JP" if "KATAKANA" in scripts or "HIRAGANA" in scripts else "KR" if "HANGUL" in scripts else "SC"
-    names = {font.name for font in fontManager.ttflist if font.style == "normal"}
-    fitting = (name for name in names if not any(unfit in name for unfit in UNFIT))
-    return sorted(fitting, key=lambda name: (not name.startswith(CJK), not name.endswith(region), name))
+def unknown_words(look: Look, figures: Iterable[Picture]) -> list[str]:
+    """Return a note on the words of a look that none of the figures has, with their texts; none if all are there."""
+    texts = {text for figure in figures for text in figure.untranslated}
+    unknown = ", ".join(f'"{word}"' for word in look.words if word not in texts)
+    quoted = ", ".join(f'"{shortened(text)}"' for text in sorted(texts) if any(map(str.isalpha, text)))
+    return [f"no text of the picture is {unknown}; its texts: {quoted}"] if unknown else []

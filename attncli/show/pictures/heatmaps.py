@@ -1,7 +1,7 @@
 """Heatmaps: the matrices of a stage as panels that can be compared."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +9,14 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, NullFormatter
+from rich.cells import cell_len
 
 from attncli.config.looks import Annotate, HeatmapLook, Look
-from attncli.errors import Collector, InputError, did_you_mean, got, printable
-from attncli.results import Column, Matrices, Row
-from attncli.show.pictures.arranging import AROUND, ROOMY, SLOT, arranged, name_and_lay_out, panel_size
+from attncli.errors import InputError, did_you_mean, got, printable
+from attncli.results import Matrices
 from attncli.show.pictures.cells import (
+    DIGIT,
     MOST_NUMBERS,
     NUMBER_POINTS,
     DrawnPanel,
@@ -24,7 +26,6 @@ from attncli.show.pictures.cells import (
     number_format,
     write_numbers,
 )
-from attncli.show.pictures.colour_bars import LONGEST_BAR_PAGE, align_bar, box_around, draw_colour_bars
 from attncli.show.pictures.figures import Note, Picture, drawing, ignore_note
 from attncli.show.pictures.matrices import (
     Heatmap,
@@ -38,13 +39,31 @@ from attncli.show.pictures.matrices import (
     subtracted,
     zoom,
 )
-from attncli.show.pictures.panels import BOTH_COLUMNS, COLUMN, Size, folded, grid, thin_ticks
+from attncli.show.pictures.panels import (
+    BOTH_COLUMNS,
+    CHARACTER,
+    PlainFormatter,
+    Size,
+    check_panel,
+    columns_of,
+    folded,
+    lay_out,
+    page,
+)
 from attncli.show.pictures.scales import WEIGHTS, colour_scale
-from attncli.show.pictures.themes import Settings, Sheet
-from attncli.show.pictures.words import check_words, texts_in
+from attncli.show.pictures.themes import POINTS, Settings, Sheet
 
 PLAIN = HeatmapLook()
 FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
+CELL, LINE = 0.33, 0.12  # inches of a cell with a number, and of a line with a token
+SIDE, LONGEST_NAMED, LONGEST_NUMBERED = 3.3, 7.5, 15.0  # largest side of a panel in inches: plain, with tokens, numbers
+FEW_PANELS, SMALL_SIDE = 4, 2.0  # with more panels than these, they are smaller
+LEAST_PANEL = (0.8, 0.3)  # inches of a panel
+MOST_ROWS = 4  # of heads or batch elements below each other on a page without a given size; more stand side by side
+LEFT, RIGHT, BELOW = 0.55, 0.85, 0.45  # inches around all panels, for labels and the colour bar
+GAP, TITLE = 0.12, 0.3  # inches between panels, and above a panel for its title
+BAR, SHORT_BAR = 0.12, 1.2  # inches; width of a colour bar, and length with few numbers beside it
+LONGEST_PAGE = 18.0  # inches of a page with `annotate: yes`
 
 
 def heatmap_figure(
@@ -146,21 +165,11 @@ def runs_figure(
     return draw_heatmap(Heatmap(panels, title, b.stage, (side, "Keys")), look, note)
 
 
-def check_look(look: Look, config: Row | None = None, columns: Iterable[Column] = ()) -> None:
-    """Raise InputError for a size with too many dots, a wrong font or colour map, or words unknown in the config.
-
-    Words may be texts of pictures in general, of the config and of its study's columns. The tokens of a captured model
-    are not known yet.
-    """
-    collector = Collector()
+def check_look(look: Look) -> None:
+    """Raise InputError for a size with too many dots, a wrong font or colour map."""
     with drawing((), ignore_note, look) as sheet:
-        with collector.under():
-            if config is not None and not config.get("data", {}).get("capture"):
-                check_words(look, {*texts_in({**config, "figure": ()}), *(column.name_with_unit for column in columns)})
-        with collector.under():
-            if isinstance(look, HeatmapLook):
-                colour_map(sheet, look)
-        collector.check()
+        if isinstance(look, HeatmapLook):
+            colour_map(sheet, look)
 
 
 def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
@@ -169,6 +178,9 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     Figures other than a stage of attention have numbers in their cells if there are few, and ranges of queries and
     keys do not apply to them. `note` is called with a sentence on anything that is left out.
     """
+    if look.panel is not None:
+        check_panel(look.panel, len(content.panels), content.name)
+        content = replace(content, panels=content.panels[look.panel - 1 : look.panel])
     panels = content.panels
     if not content.stage:
         known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
@@ -177,23 +189,16 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     assert isinstance(look, HeatmapLook)
     texts = {text for panel in panels for text in (panel.label, *panel.queries, *panel.keys)}
     with drawing([content.title, *map(str, texts)], note, look, content.about) as sheet, matplotlib.rc_context(FRAMED):
-        figure, axes, wanted, widest = _page(content, look, sheet)
-        tiles = _tiles(content, look, axes, wanted, sheet)
-        rows = 1 + max(tile.row for tile in tiles)
-        side = figure.supylabel(folded(content.sides[0], rows * wanted[1], sheet), fontsize=sheet.points)
+        figure, axes, size = _page(content, look, sheet)
+        tiles = _tiles(content, look, axes, size, sheet)
         for tile in tiles:
             draw_cells(sheet, look, tile)
-        below_panels = draw_colour_bars(figure, tiles, wanted)
+        _draw_colour_bars(figure, tiles, size)
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
-        thinned = name_and_lay_out(figure, content, tiles, wanted, widest, note)
-        panels_box = box_around([tile.axes for tile in tiles])
-        side.set_y((panels_box.y0 + panels_box.y1) / 2)
-        for bar, above in below_panels:
-            align_bar(bar, box_around(above))
-            thin_ticks(bar.xaxis)
-        if thinned:
-            note(f"too many tokens: {thinned}")
+        _name(figure, content, tiles, size, note)
+        least = [_least_side(max(len(getattr(panel, side)) for panel in panels)) for side in ("keys", "queries")]
+        lay_out(figure, note, content.name, least=(least[0], least[1]))
         spec = None if footnote else number_format(content, look, tiles, sheet.unit)
         for tile in tiles if spec is not None else ():
             write_numbers(tile, str(spec), NUMBER_POINTS * sheet.unit)
@@ -204,25 +209,140 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     return figure
 
 
-def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size, float]:
-    """Return a picture with axes for the panels, the size of a panel, and the widest page, both in inches."""
-    wanted = panel_size(content, look, sheet)
-    outer = wanted[0] + sheet.unit * AROUND[0], wanted[1] + sheet.unit * AROUND[1]
-    columns, slots = arranged(content.panels, outer, sheet)
-    figure, every = grid(sheet, max(slots) + 1, columns, content.title)
-    figure.suppressComposite = True  # keep each panel a separate image in SVG and PDF
-    for slot in {*range(len(every))} - {*slots}:
-        every[slot].remove()
-    rows = math.ceil(len(every) / columns)
-    widest = COLUMN if columns * outer[0] <= COLUMN * sheet.unit else BOTH_COLUMNS
-    widest = sheet.unit * (LONGEST_BAR_PAGE if look.annotate == "yes" else widest)
-    if sheet.size is None:
-        share = min(1.0, 0.9 * widest / columns / outer[0])
-        wanted = share * wanted[0], share * wanted[1]
-        figure.set_size_inches(columns * (wanted[0] + sheet.unit * ROOMY), rows * (wanted[1] + sheet.unit * ROOMY))
+def _least_side(cells: int) -> float:
+    """Return the smallest readable side, in em, of a panel with this number of cells along it."""
+    return min(1.3 + 0.3 * (cells - 1), 3.4)
+
+
+def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size]:
+    """Return a picture with axes for the panels, and about the size of a panel in inches.
+
+    Labels are columns, heads and batch elements are rows; with many rows, groups of columns stand side by side.
+    """
+    panels = content.panels
+    labels, names = (list(dict.fromkeys(getattr(panel, name) for panel in panels)) for name in ("label", "row_name"))
+    width, height = _panel_size(content, look)
+    many, is_table = len(labels), min(len(labels), len(names)) > 1
+    has_bars = len({*content.groups(look)}) > 1  # for each label below its column, or beside each panel
+    beside = RIGHT if has_bars and (look.scale == "panel" or len({panel.quantity for panel in panels}) > 1) else 0.0
+    left = CHARACTER * (_longest(panels, "queries") + max(map(cell_len, names)) * is_table) * POINTS / 72 + LEFT
+    if is_table:
+        few = sheet.size is None and len(names) <= MOST_ROWS
+        groups = 1 if few else columns_of(len(names), (many * width, height), sheet, sheet.unit * left)
+        columns = groups * many
+        slots = [names.index(panel.row_name) * many + labels.index(panel.label) for panel in panels]
     else:
-        wanted = SLOT * sheet.size[0] / columns, SLOT * sheet.size[1] / rows
-    return figure, [every[slot] for slot in slots], wanted, widest
+        columns, slots = columns_of(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
+    rows = max(slots) // columns + 1
+    below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW + BELOW * (has_bars and not beside)
+    if sheet.size is None:
+        widest = LONGEST_PAGE if look.annotate == "yes" else BOTH_COLUMNS
+        share = min(1.0, ((widest - left - RIGHT) / columns - GAP - beside) / width)
+        width, height = share * width, max(share * height, LEAST_PANEL[1] * (1 + is_table))
+    else:
+        page_width, page_height = (side / sheet.unit for side in sheet.size)
+        width, height = (page_width - left - RIGHT) / columns - GAP - beside, (page_height - below) / rows - TITLE
+        width, height = max(width, LEAST_PANEL[0] / 2), max(height, LEAST_PANEL[1] / 2)
+    title_height = GAP if is_table else TITLE
+    figure = page(
+        sheet, (left + columns * (width + GAP + beside) + RIGHT, below + rows * (height + title_height)), content.title
+    )
+    figure.suppressComposite = True  # keep each panel a separate image in SVG and PDF
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for slot in {*range(len(axes))} - {*slots}:
+        axes[slot].remove()
+    return figure, [axes[slot] for slot in slots], (sheet.unit * width, sheet.unit * height)
+
+
+def _longest(panels: Sequence[Panel], side: str) -> int:
+    """Return the number of characters of the longest token of a side."""
+    return max(cell_len(str(name)) for panel in panels for name in getattr(panel, side))
+
+
+def _panel_size(content: Heatmap, look: HeatmapLook) -> Size:
+    """Return the size of a panel in inches on a page without a given size, with room for numbers in few cells."""
+    panels = content.panels
+    n, m = (max(len(getattr(panel, side)) for panel in panels) for side in ("queries", "keys"))
+    longest = max(n, m)
+    side = min(CELL * longest, SIDE if len(panels) <= FEW_PANELS else SMALL_SIDE)
+    if any(isinstance(axis, tuple) for panel in panels for axis in (panel.queries, panel.keys)):
+        side = max(side, min(LINE * longest, LONGEST_NAMED))
+    is_numbered = look.annotate == "yes" or n * m * len(panels) <= MOST_NUMBERS[look.annotate]
+    if is_numbered:
+        side = max(side, min(CELL * longest, LONGEST_NUMBERED if look.annotate == "yes" else SIDE))
+    digits = 7 if not content.stage else 6 if content.is_difference else 4 if content.stage in WEIGHTS else 5
+    wider = max(1.0, 1.05 * DIGIT * digits * NUMBER_POINTS / 72 / CELL) if is_numbered else 1.0
+    return max(wider * side * m / longest, LEAST_PANEL[0]), max(side * n / longest, LEAST_PANEL[1])
+
+
+def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: Size, note: Note) -> None:
+    """Write labels above their columns and heads beside their rows, or both above panels that are no table.
+
+    Queries are labelled beside each row of panels and keys below each column, and where they differ between panels.
+    Names that would not fit flat stand upright, and tokens are thinned out, with a call of `note`.
+    """
+    sheet, there = figure.sheet, {(tile.row, tile.column): tile for tile in tiles}
+    several = {name: len({getattr(tile.panel, name) for tile in tiles}) > 1 for name in ("label", "row_name")}
+    is_table = all(several.values())
+    figure.supylabel(content.sides[0], fontsize=sheet.points)
+    titles = [tile.panel.row_name if several["row_name"] and not is_table else tile.panel.label for tile in tiles]
+    longest = max((cell_len(word) for title in titles for word in title.split()), default=0)
+    is_upright = is_table and CHARACTER * sheet.em * longest > size[0] + GAP
+    titles = titles if is_upright else [folded(title, size[0] + GAP, sheet) for title in titles]
+    steps = {"queries": 1, "keys": 1}
+    for tile, title in zip(tiles, titles, strict=True):
+        axes, panel = tile.axes, tile.panel
+        above, below, left = (
+            there.get((tile.row + down, tile.column + right)) for down, right in ((-1, 0), (1, 0), (0, -1))
+        )
+        if not (is_table and above):
+            axes.set_title(title, rotation=90 if is_upright else 0)
+        if is_table and (left is None or left.panel.row_name != panel.row_name):
+            axes.set_ylabel(panel.row_name.replace(", ", "\n"), rotation=0, ha="right", va="center")
+        axes.set_xlabel("" if below else folded(content.sides[1], size[0] + GAP, sheet))
+        queries = panel.queries if left is None or left.panel.queries != panel.queries else ()
+        keys = panel.keys if below is None or below.panel.keys != panel.keys else ()
+        for side, axis, names, inches in (
+            ("queries", axes.yaxis, queries, size[1]),
+            ("keys", axes.xaxis, keys, size[0]),
+        ):
+            if isinstance(names, range):
+                axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+                continue
+            step = max(1, math.ceil(LINE * sheet.unit * len(names) / inches - 0.05))
+            steps[side] = max(steps[side], step)
+            axis.set_ticks(range(0, len(names), step), labels=names[::step])
+        if isinstance(keys, tuple) and keys:
+            is_flat = CHARACTER * sheet.em * (max(map(cell_len, keys)) + 1) <= size[0] / len(panel.keys)
+            axes.tick_params(axis="x", labelrotation=0 if is_flat else 90)
+    thinned = ", ".join(f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1)
+    if thinned:
+        note(f"too many tokens: {thinned}")
+
+
+def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) -> None:
+    """Draw the colour bars: one for all panels if they are one group, else one below each column or for each panel."""
+    columns = [[tile for tile in tiles if tile.column == column] for column in sorted({tile.column for tile in tiles})]
+    is_one = len({tile.group for tile in tiles}) == 1
+    by_column = len(columns) > 1 and all(len({tile.group for tile in column}) == 1 for column in columns)
+    for group in [tiles] if is_one else columns if by_column else [[tile] for tile in tiles]:
+        scale, is_below = group[0].scale, by_column and not is_one
+        length = size[0] if is_below else size[1] * len({tile.row for tile in group})
+        label = scale.label(group[0].panel.shown_quantity, figure.translation)
+        bar = figure.colorbar(
+            group[0].axes.images[0],
+            ax=[tile.axes for tile in group],
+            label=folded(label, max(length, figure.sheet.unit), figure.sheet),
+            extend=scale.extend,
+            ticks=scale.ticks(is_short=length < SHORT_BAR * figure.sheet.unit),
+            format=PlainFormatter(),
+            location="bottom" if is_below else "right",
+            aspect=length / BAR / figure.sheet.unit,
+            pad=0.02,
+        )
+        bar.ax.set_label("bar")
+        figure.translated.append(bar.long_axis.label)
+        bar.long_axis.set_minor_formatter(NullFormatter())
 
 
 def _tiles(content: Heatmap, look: HeatmapLook, axes: Sequence[Axes], size: Size, sheet: Sheet) -> list[DrawnPanel]:

@@ -1,4 +1,4 @@
-"""Panels in one grid, laid out by matplotlib's constrained layout, and the axes, lines and legends of curves."""
+"""Panels in one grid, laid out once by matplotlib's constrained layout, and the axes, lines and legends of curves."""
 
 import math
 import re
@@ -6,22 +6,26 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import FixedLocator, Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from matplotlib.transforms import Bbox, TransformedBbox
+from matplotlib.ticker import (
+    FixedLocator,
+    Formatter,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+)
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from attncli.config.looks import Look
-from attncli.errors import printable
+from attncli.errors import InputError, got, printable
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, PlainText, drawing
 from attncli.show.pictures.themes import THIN, Sheet
@@ -29,17 +33,12 @@ from attncli.show.pictures.themes import THIN, Sheet
 Numbers = NDArray[np.float64]
 Size = tuple[float, float]  # in inches
 COLUMN, BOTH_COLUMNS = 4.2, 7.0  # inches, for the 3.3 or 6.9 of a paper
-FEW_PANELS = 4  # fit into one column
-CURVES: Size = (1.0, 1.0)  # shape of a panel of curves, for the choice of columns
-SPARE = 30.0  # em of a page before its panels have their size
 ONE_ROW = 3  # most panels that stand in one row, or in one column of a high page or of wide panels
 PAGE, ROW_PAGE = (1.1, 1.0), (2.0, 1.0)  # shape of a page without a given size: of many panels, and of few
-LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
-NARROWEST = 0.6  # inches; narrowest panel on a page without a given size
-INNER = 0.8  # share of a panel in its place, beside its ticks
+LEAST = (7.0, 4.5)  # em; smallest readable width and height of curves
 CHARACTER = 0.6  # em that a character takes on average
+AROUND = 0.8  # inches below a panel of curves for its labels
 TOGETHER = "\N{NO-BREAK SPACE}"
-LONGEST, HANDLE = 40, 4.0  # of a legend: characters of a line, and em beside a text
 NEAR, SAME, DASH = 0.5, 0.5, 3.0  # of lines below others: points apart, share of their points, widths of a dash
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands together
 ROOM = 0.3  # least height of bands beyond the lines: in decades, or relative to the largest value
@@ -61,7 +60,9 @@ def drawn(
     """
     with drawing(result.labels, note, look, result.about, result.scorers) as sheet:
         figure = figure_of(result, note, sheet)
-        lay_out(figure, (10 * BOTH_COLUMNS, 10 * BOTH_COLUMNS / figure.shape), note, name or result.study)
+        if look.panel is not None:
+            _keep_panel(figure, look.panel, name or result.study)
+        lay_out(figure, note, name or result.study)
         return figure
 
 
@@ -72,22 +73,19 @@ def one_figure(
     return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
 
 
-def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1, *, beside: float = 0.0) -> int:
-    """Return the number of columns that makes panels of this shape largest, with `beside` em of text on their left.
+def columns_of(count: int, shape: Size, sheet: Sheet, beside: float = 0.0) -> int:
+    """Return the number of columns that makes panels of this shape largest; few panels are one row or one column.
 
-    Panels form groups of `step`: a row has whole groups, or a group has whole rows. Few panels are one group.
+    On a page of a given size, `beside` inches on the left of each panel have a text.
     """
-    is_few = count <= ONE_ROW
-    (width, height), step = sheet.size or (ROW_PAGE if is_few else PAGE), count if is_few else step
-    able: Sequence[int] = range(1, count + 1)
-    if step > 1:
-        able = [columns for columns in able if count % columns == 0 and (columns % step == 0 or step % columns == 0)]
-    beside *= sheet.em if sheet.size else 0.0
+    width, height = sheet.size or (ROW_PAGE if count <= ONE_ROW else PAGE)
+    choices = (1, count) if count <= ONE_ROW else range(1, count + 1)
+    beside = beside if sheet.size else 0.0
 
     def room(columns: int) -> float:
         return min((width / columns - beside) / shape[0], height / math.ceil(count / columns) / shape[1])
 
-    return max(able, key=room)
+    return max(choices, key=room)
 
 
 def page(sheet: Sheet, size: Size, title: str, facts: Iterable[str] = ()) -> Picture:
@@ -110,82 +108,96 @@ def _together(text: str) -> str:
     return text and re.sub(r" ([=.]) ", rf"{TOGETHER}\1{TOGETHER}", printable(text))
 
 
-def grid(sheet: Sheet, count: int, columns: int, title: str, facts: Iterable[str] = ()) -> tuple[Picture, list[Axes]]:
-    """Return a picture with panels in columns below a title and a subtitle of facts, before they are laid out."""
+def panels(
+    sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, columns: int | None = None
+) -> tuple[Picture, list[Axes]]:
+    """Return a picture with `count` panels of curves in a grid, below a title and a subtitle of facts."""
+    columns = columns or columns_of(count, (1.0, 1.0), sheet)
     rows = math.ceil(count / columns)
-    width = COLUMN if count <= FEW_PANELS and columns <= 2 else BOTH_COLUMNS
-    figure = page(sheet, (width, rows * width / columns), title, facts)
+    across, down = (1, 1) if sheet.look.panel else (columns, rows)
+    width = COLUMN if across * down <= 4 and across <= 2 else BOTH_COLUMNS
+    figure = page(sheet, (width, down * (width / across / Picture.shape + AROUND)), title, facts)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for index, spare in enumerate(axes[count:], count):
+    for spare in axes[count:]:
         spare.remove()
-        axes[index - columns].xaxis.set_in_layout(False)  # its labels use the free place below it
     return figure, axes[:count]
 
 
-def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: float = 0.0, least: Size = LEAST) -> None:
-    """Write the subtitle and lay a picture out, with a note if its panels become too small to read.
+def check_panel(number: int, count: int, name: str) -> None:
+    """Raise InputError if a picture with `count` panels has none with this number, counted from 1."""
+    if number > count:
+        expected = f"expected {'1, the only panel' if count == 1 else f'1 to {count}, a panel'} of {name}"
+        raise InputError.of(got(number, expected), ["panel"])
 
-    A page without a given size grows or shrinks until its panels have the size `panel`. They are smaller, with the same
-    shape, if the page would be wider than `widest` inches, by default its present width. `least` is the smallest
-    readable width and height in em.
+
+def _keep_panel(figure: Picture, number: int, name: str) -> None:
+    """Remove all panels of curves but one, counted from 1, and the entries of the legend that it does not have."""
+    axes = list(figure.axes)
+    check_panel(number, len(axes), name)
+    for panel in axes:
+        if panel is not axes[number - 1]:
+            panel.remove()
+    kept = axes[number - 1]
+    kept.set_subplotspec(figure.add_gridspec(1, 1)[0])
+    labels = {str(artist.get_label()).lstrip("_") for artist in kept.get_children()}
+    figure.entries = {text: look for text, look in figure.entries.items() if text.lstrip("_") in labels}
+
+
+def lay_out(figure: Picture, note: Note, name: str, *, least: Size = LEAST) -> None:
+    """Write the subtitle and the legend and lay a picture out, with a note if its panels are too small to read.
+
+    A page without a given size grows by its texts. `least` is the smallest readable width and height of a panel in em.
     """
     sheet, axes = figure.sheet, [panel for panel in figure.axes if panel.get_subplotspec() is not None]
     file = f"{name}.{sheet.look.format}"
+    if figure.entries:
+        draw_legend(figure, [*figure.entries], [Line2D([], [], **look) for look in figure.entries.values()])
     if sheet.look.words:
         _translate(figure, axes)
     facts = "; ".join(figure.facts) if sheet.look.subtitle is None else sheet.look.subtitle
     figure.subtitle.set_text(_together(facts))
-    spec, smallest = axes[0].get_gridspec(), np.array(least) * sheet.em
-    assert spec is not None
-    if sheet.size is None:  # high enough to measure the room around the panels, whatever the texts need
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + SPARE * sheet.em)
-    fits = _execute(figure)
+    width, height = figure.get_size_inches()
     if sheet.size is None:
-        page, sides = figure.get_size_inches(), _panel_size(figure, axes)
-        around = page - (spec.ncols * sides[0], spec.nrows * sides[1])
-        share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
-        figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
-        fits = _execute(figure)
-    elif figure.subtitle.get_text() and not (fits and (_panel_size(figure, axes) >= smallest).all()):
+        texts = [text for text in (figure.title, figure.subtitle) if text.get_text()]
+        room = sum(text.get_window_extent().height for text in (*texts, *figure.legends)) / figure.dpi
+        figure.set_size_inches(width, height + room + 0.5 * sheet.em * len(texts))
+    smallest = np.array(least) * sheet.em
+    fits = _execute(figure)
+    if sheet.size is not None and facts and not (fits and _has_room(figure, axes, smallest)):
         note(f"{file}: no room for the subtitle")
         figure.subtitle.set_text("")
         fits = _execute(figure)
     if not fits and figure.legends:
         note(f"{file}: no room for the legend")
-        for legend_ in [*figure.legends]:
-            legend_.remove()
+        for box in [*figure.legends]:
+            box.remove()
         fits = _execute(figure)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
-    for axes_ in axes:  # the solver's last digits vary, and with them the bytes of files
-        axes_.set_position(np.round(axes_.get_position().bounds, 9).tolist())
-        axes_.set_in_layout(True)
-        _show_whole_markers(axes_)
-        _show_hidden_lines(axes_)
-    for axes_ in figure.axes:
-        locator: Any = axes_.get_axes_locator()
-        axes_.apply_aspect(locator(axes_, None) if locator else None)  # colour bars have their size only when drawn
-        thin_ticks(axes_.xaxis)
-        thin_ticks(axes_.yaxis)
-    if not (fits and (_panel_size(figure, axes) >= smallest).all()):
+    for panel in axes:  # the solver's last digits vary, and with them the bytes of files
+        panel.set_position(np.round(panel.get_position().bounds, 9).tolist())
+        panel.set_in_layout(True)
+        _show_hidden_lines(panel)
+    if not (fits and _has_room(figure, axes, smallest)):
         width, height = figure.get_size_inches()
+        cure = "make the page larger" if len(axes) == 1 else "make the page larger, or draw one with --panel N"
         size = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:.3g} points"
-        note(f"warning: {file}: the panels are too small to read on {size}; make the page larger")
+        note(f"warning: {file}: the panels are too small to read on {size}; {cure}")
+
+
+def _has_room(figure: Picture, axes: Sequence[Axes], smallest: Numbers) -> bool:
+    """Whether all panels have at least this width and height in inches."""
+    sides = np.min([panel.get_position().size for panel in axes], axis=0) * figure.get_size_inches()
+    return bool((sides >= smallest).all())
 
 
 def _translate(figure: Picture, axes: Sequence[Axes]) -> None:
     """Replace texts by the look's words for them."""
-    sheet = figure.sheet
-    widths: dict[Any, float] = {
-        text: column_width(panel) for panel in axes for text in (panel.title, panel.xaxis.label)
-    }
-    widths[figure.title], other = figure.get_figwidth(), LONGEST * CHARACTER * sheet.em
     figure.facts = [figure.translation(fact) for fact in figure.facts]
     for text in {*figure.findobj(Text)} - {*figure.translated}:
         before = " ".join(text.get_text().replace(TOGETHER, " ").split())
         after = figure.translation(before)
         if after != before:
-            text.set_text(folded(after, widths.get(text, other), sheet))
+            text.set_text(after)
     for axis in (axis for panel in axes for axis in (panel.xaxis, panel.yaxis)):
         low, high = sorted(axis.get_view_interval())
         ticks = [tick for tick in axis.get_majorticklocs().tolist() if low <= tick <= high]
@@ -206,16 +218,6 @@ def _execute(figure: Picture) -> bool:
         layout.execute(figure)
     subtitle.set_y((figure.title.get_window_extent().y0 - padding) / height)
     return not any("constrained_layout" in str(warning.message) for warning in caught)
-
-
-def _show_whole_markers(axes: Axes) -> None:
-    """Let markers on the edge of a panel reach beyond it."""
-    figure: Any = axes.figure
-    points = 72 * axes.get_position().size * figure.get_size_inches()
-    for line in axes.lines:
-        if line.get_marker() not in ("", "None"):
-            beyond = (line.get_markersize() / 2 + line.get_markeredgewidth()) / points
-            line.set_clip_box(TransformedBbox(Bbox([-beyond, 1 + beyond]), axes.transAxes))
 
 
 def _show_hidden_lines(axes: Axes) -> None:
@@ -240,68 +242,25 @@ def _show_hidden_lines(axes: Axes) -> None:
                 line.set_markevery((index, len(group)))
 
 
-def thin_ticks(axis: Axis) -> None:
-    """Leave out numbers of an axis that would overlap: keep 0 and one in two or fewer, or only the ends."""
-    low, high = sorted(axis.get_view_interval())
-    ticks = zip(map(float, axis.get_majorticklocs()), axis.get_ticklabels(), strict=False)  # no labels where hidden
-    shown = [(tick, label) for tick, label in ticks if low <= tick <= high and label.get_text()]
-    if len(shown) < 2 or any(
-        any(map(str.isalpha, label.get_text())) or label.get_rotation() % 90 for _, label in shown
-    ):
-        return
-    zero = next((index for index, (tick, _) in enumerate(shown) if tick == 0), 0)
-    choices = [shown[zero % step :: step] for step in range(1, len(shown))]
-    for kept in [*(choice for choice in choices if len(choice) > 1), [shown[0], shown[-1]]]:
-        boxes = [label.get_window_extent() for _, label in kept]
-        if not any(a.overlaps(b) for a, b in pairwise(boxes)):
-            break
-    if len(kept) < len(shown):
-        axis.set_ticks([tick for tick, _ in kept], [label.get_text() for _, label in kept])
-
-
-def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
-    """Return the least width and the least height of the panels, in inches."""
-    inches: Numbers = np.min([panel.get_position().size for panel in axes], axis=0) * figure.get_size_inches()
-    return inches
-
-
-def panels(
-    sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, step: int = 1
-) -> tuple[Picture, list[Axes]]:
-    """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows."""
-    return grid(sheet, count, columns_of(count, CURVES, sheet, step), title, facts)
-
-
 def folded(text: str, inches: float, sheet: Sheet) -> str:
-    """Return a text wrapped evenly to this width in inches, long words after underscores; not inside `name = value`."""
+    """Return a text wrapped to about this width in inches, long names after underscores; not inside `name = value`."""
     together = _together(text)
     character = sheet.em * CHARACTER * max(1.0, cell_len(together) / max(1, len(together)))  # Chinese is wider
     width = max(8, int(inches / character))
     if max(map(len, together.split()), default=0) > width:
         together = together.replace("_", "_\v")
-    longest = max(map(len, re.split("[ \n\v]", together)), default=0)
-    lines = even = textwrap.wrap(together, width, replace_whitespace=False)
-    while len(lines) > 1 and width > longest and len(even) == len(lines):  # lines of about the same length
-        width, lines = width - 1, even
-        even = textwrap.wrap(together, width, replace_whitespace=False)
+    lines = textwrap.wrap(together, width, break_long_words=False, replace_whitespace=False)
     return "\n".join(lines).replace("\v", "").replace(TOGETHER, " ")
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
     """Set the titles of a panel and of its axes; `title` and `x` may have several lines."""
-    figure, inches = axes.figure, column_width(axes)
+    figure, spec = axes.figure, axes.get_subplotspec()
     assert isinstance(figure, Picture)
+    assert spec is not None
+    inches = 0.85 * figure.get_figwidth() / (1 if figure.sheet.look.panel else spec.get_gridspec().ncols)
     title, x = ("\n".join(folded(line, inches, figure.sheet) for line in text.split("\n")) for text in (title, x))
     axes.set(title=title, xlabel=x, ylabel=y)
-
-
-def column_width(axes: Axes) -> float:
-    """Return about the width of a panel in inches, before it is laid out."""
-    figure: Any = axes.figure
-    spec: Any = axes.get_subplotspec()
-    ratios = spec.get_gridspec().get_width_ratios()
-    share = sum(ratios[column] for column in spec.colspan) / sum(ratios)
-    return float(INNER * figure.get_figwidth() * share)
 
 
 def reference(sheet: Sheet) -> dict[str, Any]:
@@ -347,12 +306,22 @@ def frame(axes: Sequence[Axes], spreads: str) -> None:
         figure.facts.append(f"{spreads} far beyond the lines are cut off")
 
 
+class RoomyLocator(FixedLocator):
+    """Ticks at fixed places, as many of them as the axis has room for when it is drawn."""
+
+    def __call__(self) -> Any:
+        """Return the places of the ticks."""
+        axis: Any = self.axis
+        self.nbins = max(2, axis.get_tick_space())
+        return super().__call__()
+
+
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
     """Set up a logarithmic axis with ticks at sizes such as d, thinned out if there is little room."""
     ticks = sorted(set(sizes))
     axes.set_xscale("log")
     axes.set_xlim(ticks[0] / 1.6, ticks[-1] * 1.6)
-    axes.xaxis.set_major_locator(FixedLocator(ticks, nbins=max(2, axes.xaxis.get_tick_space())))
+    axes.xaxis.set_major_locator(RoomyLocator(ticks))
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
 
@@ -395,21 +364,16 @@ def unit_axis(axes: Axes) -> None:
 
 
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw a legend below all panels; `looks` has the options of the line for each text."""
-    draw_legend(figure, [*looks], [Line2D([], [], **look) for look in looks.values()])
+    """Set the entries of the legend below all panels; `looks` has the options of the line for each text."""
+    figure.entries = dict(looks)
 
 
 def draw_legend(figure: Picture, texts: Sequence[str], handles: Sequence[Artist]) -> None:
-    """Draw a legend below all panels in as many columns as fit; many long texts are folded into two columns."""
-    sheet, texts = figure.sheet, [figure.translation(text) for text in texts]
-    whole, half = LONGEST * CHARACTER * sheet.em, figure.get_figwidth() / 2 - HANDLE * sheet.em
-    layouts = [(columns, whole) for columns in range(len(texts), 0, -1)]
-    if len(texts) > 2:
-        layouts.insert(-1, (2, half))
-    for columns, inches in layouts:
-        names = [folded(text, inches, sheet) for text in texts]
-        drawn = figure.legend([*handles], names, loc="outside lower center", ncols=columns)
-        if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
-            figure.translated += drawn.get_texts()
+    """Draw a legend below all panels in as many columns as fit."""
+    texts = [figure.translation(text) for text in texts]
+    for columns in range(len(texts), 0, -1):
+        box = figure.legend([*handles], texts, loc="outside lower center", ncols=columns)
+        if columns == 1 or box.get_window_extent().width <= figure.bbox.width:
+            figure.translated += box.get_texts()
             return
-        drawn.remove()
+        box.remove()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.colors import CenteredNorm, FuncNorm, LogNorm, Normalize, PowerNorm, SymLogNorm
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 Numbers = np.ndarray[Any, Any]
 Kind = Literal["linear", "root", "log"]
@@ -70,13 +70,15 @@ class ColourScale:
             return LogNorm(self.low, self.high)
         return PowerNorm(0.5, self.low, self.high) if self.kind == "root" else Normalize(self.low, self.high)
 
-    @property
-    def ticks(self) -> list[float] | None:
-        """Numbers beside the colour bar: the ends and round numbers between them; None leaves it to matplotlib."""
-        if self.kind == "log":
-            return None
+    def ticks(self, *, is_short: bool) -> list[float]:
+        """Return the numbers beside the colour bar: the ends, 0, and round numbers between them if it is not short."""
         ends = [self.low, self.high]
-        round_numbers = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(*ends)
+        if self.is_diverging and (is_short or self.kind == "log"):
+            return [self.low, 0.0, self.high]
+        if is_short:
+            return ends
+        locator = LogLocator(numticks=4) if self.kind == "log" else MaxNLocator(4, steps=[1, 2, 5, 10])
+        round_numbers = np.asarray(locator.tick_values(*ends))
         places, at_ends = np.asarray(self.norm(round_numbers)), np.array([[0.0], [1.0]])
         apart = np.abs(places - at_ends).min(0) > NEXT_TICK
         inside = (round_numbers > self.low) & (round_numbers < self.high) & apart

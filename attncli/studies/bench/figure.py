@@ -107,5 +107,7 @@ def _looks(lines: Sequence[Line], sheet: Sheet) -> dict[Line, dict[str, Any]]:
         if FILLS[kind] == "none":  # hides the line behind the marker
             fill = {"markerfacecolor": sheet.ground}
         edge = {"markeredgecolor": look["color"], "markeredgewidth": 1.6 * look["markeredgewidth"]} if kind else {}
-        by_line[title, implementation] = look | fill | edge | {"linestyle": STROKES[kind]}
+        by_line[title, implementation] = (
+            look | fill | edge | {"linestyle": STROKES[kind], "label": ", ".join((title, implementation))}
+        )
     return by_line

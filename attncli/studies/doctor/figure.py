@@ -17,7 +17,7 @@ from attncli.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE
-from attncli.show.pictures.panels import columns_of, draw_legend, grid, lay_out
+from attncli.show.pictures.panels import check_panel, columns_of, draw_legend, lay_out, page
 from attncli.show.pictures.themes import Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
 from attncli.studies.doctor.columns import source_of
@@ -25,6 +25,7 @@ from attncli.studies.doctor.letters import Cell, cells_of, heads_in
 
 CELL = (0.34, 0.24)  # inches of a cell
 SMALLEST = (2.4, 0.5)  # inches of a panel
+AROUND = (0.9, 0.8)  # inches beside and below a panel for its labels
 LEAST = (1.6, 1.1)  # em; smallest readable cell
 PER_LINE = 3  # letters of a cell
 ORDER = (12, 1, 8, 0, 3, 5, 2, 4, 7, 6)  # of the checks' colours in the palette: red ones for faults
@@ -44,6 +45,9 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     strip for each.
     """
     cells = cells_of(result)
+    if look.panel is not None:
+        check_panel(look.panel, len(cells), "doctor")
+        cells = dict([[*cells.items()][look.panel - 1]])
     rows = max(len(layers) for layers in cells.values())
     columns = max(len(heads_in(layers)) for layers in cells.values())
     values = dict[str, list[float]]()  # by letter
@@ -54,14 +58,19 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     with drawing(cells, note, look, result.about) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
         title = f"{source_of(result)}: attention heads"
-        figure, axes = grid(sheet, len(cells), columns_of(len(cells), shape, sheet), title)
-        for panel, (label, layers) in zip(axes, cells.items(), strict=True):
+        count = columns_of(len(cells), shape, sheet)
+        size = (count * (shape[0] + AROUND[0]), math.ceil(len(cells) / count) * (shape[1] + AROUND[1]))
+        figure = page(sheet, size, title)
+        axes = list(figure.subplots(math.ceil(len(cells) / count), count, squeeze=False).flat)
+        for spare in axes[len(cells) :]:
+            spare.remove()
+        for panel, (label, layers) in zip(axes, cells.items(), strict=False):
             _draw(panel, sheet, layers, shades)
             panel.set_title(printable(label) if len(cells) > 1 else "")
         patches = [Patch(facecolor=shade.colour(sheet, shade.ends[1])) for shade in shades.values()]
         if patches:  # each in the strongest colour of its cells
             draw_legend(figure, [shade.about for shade in shades.values()], patches)
-        lay_out(figure, shape, note, "doctor", widest=10 * shape[0] + 10, least=(LEAST[0] * columns, LEAST[1] * rows))
+        lay_out(figure, note, "doctor", least=(LEAST[0] * columns, LEAST[1] * rows))
         return figure
 
 

@@ -23,14 +23,14 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     ]
     figure, axes = panels(sheet, len(TITLES), "Saturation of the weights", facts)
     softmax = "softmax " if all_softmax(result.records) else ""
+    even = f"{'' if softmax else 'softmax: '}uniform weights over {result.records[0]['keys']} keys"
     for panel, (column, title) in zip(axes, TITLES.items(), strict=True):
-        panel.axhline(facts_of.uniform[column], zorder=1, **uniform)
+        panel.axhline(facts_of.uniform[column], zorder=1, label=f"_{even}", **uniform)
         quartiles = (f"{column}_median", f"{column}_q25", f"{column}_q75")
         points.draw(panel, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
     line = {"linestyle": "none"} if points.real else {}
     looks = {label: {**lines[label], **line} for label in points.curves}
-    prefix = "" if softmax else "softmax: "
-    legend(figure, looks | {f"{prefix}uniform weights over {result.records[0]['keys']} keys": uniform})
+    legend(figure, looks | {even: uniform})
     return figure
 
 

@@ -31,7 +31,9 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     learning.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     for axes in (sizes, learning):
         unit_axis(axes)
-        axes.axhline(trained.equal_weights[str(trained.keys)], zorder=1.5, gid="equal-weights", **chance)
+        axes.axhline(
+            trained.equal_weights[str(trained.keys)], zorder=1.5, gid="equal-weights", label="_chance level", **chance
+        )
     for index, (label, line) in enumerate(lines.items()):
         many = {"bands": len(lines)}
         of_label = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))

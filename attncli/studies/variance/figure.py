@@ -14,8 +14,9 @@ from attncli.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import (
+    AROUND,
     BOTH_COLUMNS,
-    CURVES,
+    COLUMN,
     PlainFormatter,
     columns_of,
     folded,
@@ -46,10 +47,10 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
         note(f"variance.png has the densities of {MOST_PANELS} of {len(bells)} labels")
     kinds = {row["label"]: row["theory"] for row in result.records}
     figure, left, right = _panels(sheet, [*bells][:MOST_PANELS], _facts(result, points, kinds))
-    left.axhline(1.0, zorder=1, **one)
+    left.axhline(1.0, zorder=1, label="_variance 1", **one)
     for label, kind in kinds.items():
         if kind is not None and (points.curves[label]["theory_variance"] > 0).any():
-            _draw_theory(left, points.curves[label], lines[label], THEORY[kind][1])
+            _draw_theory(left, points.curves[label], lines[label], *THEORY[kind])
     columns = ("variance", "variance_ci_low", "variance_ci_high")
     points.draw(left, "variance of the scores", columns, decades=True, bands=False)
     sizes = sorted({d for some in bells.values() for d in some})
@@ -95,24 +96,29 @@ def _facts(result: Result, points: Points, kinds: Mapping[str, str | None]) -> l
 def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[Picture, Axes, list[Axes]]:
     """Return a picture with a panel on the left, and with a panel for each label in a grid to its right."""
     count = len(labels)
-    columns = columns_of(count, CURVES, sheet) if count else 0
+    columns = columns_of(count, (1.0, 1.0), sheet) if count else 0
     rows = math.ceil(count / columns) if count else 1
-    figure = page(sheet, (BOTH_COLUMNS, BOTH_COLUMNS), "Variance and density of the scores", facts)
-    figure.shape = SHAPES.get(columns, SHAPE) if rows == 1 else SHAPE
+    height = BOTH_COLUMNS / (LEFT + columns) / (SHAPES.get(columns, SHAPE) if rows == 1 else SHAPE)
+    size = (COLUMN, COLUMN / SHAPE) if sheet.look.panel else (BOTH_COLUMNS, rows * (height + AROUND))
+    figure = page(sheet, size, "Variance and density of the scores", facts)
     spec = figure.add_gridspec(rows, 1 + columns, width_ratios=[LEFT, *[1.0] * columns])
     left, right = figure.add_subplot(spec[:, 0]), list[Axes]()
     for index, label in enumerate(labels):
         right.append(figure.add_subplot(spec[index // columns, 1 + index % columns]))
-        x, y = "score" if index + columns >= count else "", "density" if index % columns == 0 else ""
+        is_alone = sheet.look.panel is not None
+        x, y = (
+            "score" if is_alone or index + columns >= count else "",
+            "density" if index % columns == 0 or is_alone else "",
+        )
         right[-1].set(title=folded(label, figure.get_figwidth() / (LEFT + columns), sheet), xlabel=x, ylabel=y)
     return figure, left, right
 
 
-def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: object) -> None:
+def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], text: str, style: object) -> None:
     sizes, values = curve["d"], curve["theory_variance"]
     if len(sizes) == 1:
         sizes, values = sizes * np.array([1 / 1.25, 1.25]), values.repeat(2)
-    axes.plot(sizes, values, color=line["color"], linewidth=THIN, linestyle=style, zorder=2)
+    axes.plot(sizes, values, color=line["color"], linewidth=THIN, linestyle=style, label=f"_{text}", zorder=2)
 
 
 def _draw_densities(axes: Axes, result: Result, label: str, colours: Mapping[int, str], curve: Curve) -> None:
@@ -129,7 +135,7 @@ def _draw_densities(axes: Axes, result: Result, label: str, colours: Mapping[int
         if variance > 0 and math.isfinite(mean):
             x = mean + math.sqrt(variance) * np.linspace(-4, 4, 161)
             y = np.exp(-((x - mean) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
-            axes.plot(x, y, zorder=4, **{**reference(figure.sheet), "linestyle": NORMAL})
+            axes.plot(x, y, zorder=4, label="_normal density", **{**reference(figure.sheet), "linestyle": NORMAL})
             peaks[-1] = max(peaks[-1], y.max())
     axes.set_xlim(min(ends), max(ends))
     axes.set_ylim(0, 1.1 * min(max(peaks), STEEPEST * min(peaks)))

@@ -230,6 +230,7 @@ def test_what_cannot_be_subtracted_is_refused(shapes: Any, there: str) -> None:
     assert str(error.value) == f'minus: got "b"; has {there}; expected one of shape [2, 3] to subtract from a'
 
 
+@pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(("minus", "annotate"), [(None, "yes"), ("b", "no")])
 def test_a_zoom_is_a_heatmap_of_the_slice(minus: str | None, annotate: Any) -> None:
     a, b, valid = weights(30, 40, seed=1), weights(30, 40, seed=2), torch.ones(30, 40, dtype=torch.bool).tril(8)

@@ -6,7 +6,6 @@ from typing import Any
 import matplotlib
 import pytest
 import torch
-from matplotlib.font_manager import fontManager, get_font
 from pypdf import PdfReader
 
 from attncli.attention import valid_mask
@@ -85,14 +84,6 @@ def test_another_font_is_used_for_what_the_default_lacks() -> None:
     assert ticks(axes, "y")[0].get_fontfamily() == families
 
 
-def test_a_font_that_was_installed_after_matplotlib_made_its_list_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    fonts = {font.fname: bool(get_font(font.fname).get_char_index(ord(ONLY_STIX))) for font in fontManager.ttflist}
-    monkeypatch.setattr(fontManager, "ttflist", [font for font in fontManager.ttflist if not fonts[font.fname]])
-    monkeypatch.setattr(figures, "findSystemFonts", lambda: [path for path, has in fonts.items() if has])
-    figures._add_new_fonts.cache_clear()
-    assert fonts_for([ONLY_STIX])[1] == ""
-
-
 @pytest.mark.parametrize(
     "token", ["我", "かな", "한", "👨\u200d👩\u200d👧", "❤\ufe0f", "क", "\U0010fffd", "\ud800", "e\u0301"]
 )
@@ -106,7 +97,7 @@ def test_what_no_font_has_is_never_a_warning(token: str) -> None:
 def test_the_note_says_once_what_is_missing_and_what_to_install(
     monkeypatch: pytest.MonkeyPatch, token: str, lost: str
 ) -> None:
-    monkeypatch.setattr(figures, "_candidates", lambda lacking: [])
+    monkeypatch.setattr(figures, "FALLBACKS", ())
     heat = heatmap(weights(2, 1, 2), tokens=Tokens([[token]] * 2, [[token, "a"]] * 2))
     (note,) = heat.notes
     assert note.startswith(

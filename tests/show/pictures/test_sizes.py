@@ -2,28 +2,26 @@
 
 import io
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from PIL import Image
 
 from attncli.config.looks import HeatmapLook, Look
+from attncli.errors import InputError
 from attncli.results import Tokens
-from attncli.scorers import SCORERS
-from attncli.show.pictures.figures import Picture, as_png, ignore_note, save_figure
-from attncli.show.pictures.panels import draw_line, folded, grid, lay_out, legend
+from attncli.show.pictures.figures import Picture, as_png, save_figure
+from attncli.show.pictures.panels import draw_line, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import figures_of
 from tests.common.pairs.samples import swept
-from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, ticks, weights
+from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -154,7 +152,8 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
     figure = make(notes, size=[1.5, 1.0])
     assert figure.get_size_inches().tolist() == [1.5, 1.0]
     given = "1.5 x 1 inches with text of 9 points"
-    assert f"warning: {name}.png: the panels are too small to read on {given}; make the page larger" in notes
+    cure = "make the page larger, or draw one with --panel N"
+    assert f"warning: {name}.png: the panels are too small to read on {given}; {cure}" in notes
     notes.clear()
     make(notes, size=[8.0, 6.0])
     assert notes == []
@@ -177,29 +176,17 @@ def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
         assert not any("too small" in note for note in heatmap(*[weights(n, m)] * 2).notes)
 
 
-@pytest.mark.usefixtures("laid_out")
-def test_labels_above_a_free_place_leave_no_gap_between_rows() -> None:
-    """With five panels in three columns, the third has its labels of keys in the free place below it."""
-    figure = heatmap(weights(5, 8, 8), look=HeatmapLook(size=[6.0, 5.0], annotate="no")).figure
-    rows = sorted({round(axes.get_position().y0, 3) for axes in panels(figure)}, reverse=True)
-    gap = figure.bbox.height * (rows[0] - rows[1] - panels(figure)[0].get_position().height)
-    title = panels(figure)[-1].title.get_window_extent().height
-    assert len(rows) == 2
-    assert gap < 3 * title
-    check_texts(figure)
-
-
 @pytest.mark.parametrize(("theme", "linestyle"), [("light", None), ("dark", "none"), ("print", None)])
 def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | None) -> None:
     """As lines and as points; lines that meet others in a few points are left as they are."""
-    figure, (axes,) = grid(sheet_of(Look(theme=theme)), 1, 1, "")
+    figure, (axes,) = curves(sheet_of(Look(theme=theme)), 1, "")
     lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 5.0)
     style: dict[str, Any] = {} if linestyle is None else {"linestyle": linestyle}
     for look in lines.values():
         draw_line(axes, x, [x, x, x], look, **style)
     crossing = figure.sheet.lines(["gaussian"])["gaussian"]
     draw_line(axes, x, [5 - x, 5 - x, 5 - x], crossing)
-    lay_out(figure, (4.0, 3.0), pytest.fail, "a")
+    lay_out(figure, pytest.fail, "a")
     draw(figure)
     pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3].reshape(-1, 3)  # type: ignore[attr-defined]
     for look in lines.values():
@@ -222,7 +209,7 @@ def test_three_wide_heatmaps_stand_one_below_the_other() -> None:
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize(("count", "size"), [(3, None), (4, [3.3, 2.5])])
+@pytest.mark.parametrize(("count", "size"), [(3, None), (2, [3.3, 2.5])])
 def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, size: list[float] | None) -> None:
     scores = [8 * weights(6, 6, seed=seed) - 2 for seed in range(count)]
     figure = heatmap(*scores, stage="scores", look=HeatmapLook(size=size, colours="log", annotate="no")).figure
@@ -233,22 +220,9 @@ def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, siz
         assert [text.lstrip("−") for text in shown] == [text.lstrip("−") for text in shown[::-1]]
 
 
-@pytest.mark.usefixtures("laid_out")
-def test_numbers_of_an_axis_keep_their_distance_on_a_small_page() -> None:
-    result = swept("variance", d=[2, 8], samples=400, scorers=[{"scorer": name} for name in SCORERS])
-    figure = figures_of("variance")(result, ignore_note, Look(size=[3.3, 2.5]))["variance"]()
-    draw(figure)
-    for axes in figure.axes:
-        for axis, side in (("x", 0), ("y", 1)):
-            boxes = [label.get_window_extent().get_points() for label in ticks(axes, axis) if label.get_text()]
-            ends = [box[:, side] for box in boxes]
-            assert len(ends) != 1
-            assert all(first[1] < second[0] for first, second in pairwise(ends))
-
-
 @pytest.mark.parametrize("width", [1.5, 2.1])
 def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
-    figure, _ = grid(sheet_of(Look(size=[width, 2.0])), 1, 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
+    figure, _ = curves(sheet_of(Look(size=[width, 2.0])), 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
     figure.draw_without_rendering()
     lines = figure._suptitle._get_wrapped_text().split("\n")  # type: ignore[attr-defined]
     assert len(lines) > 1
@@ -272,60 +246,43 @@ def test_on_a_slide_heads_stand_side_by_side_with_all_their_tokens() -> None:
 
 
 @pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize("size", [None, [3.3, 2.5]])
-def test_colour_bars_below_panels_are_nearly_as_wide_and_their_numbers_apart(size: list[float] | None) -> None:
-    scores = 3 * torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
-    figure = heatmap(scores, scores / 2, stage="scores", look=HeatmapLook(size=size)).figure
-    check_texts(figure)
-    for bar, axes in zip(bars(figure), panels(figure), strict=True):
-        assert bar.get_window_extent().width == pytest.approx(0.85 * axes.get_window_extent().width, rel=0.02)
-        assert len(labels(bar, "x")) > 2
-
-
-@pytest.mark.usefixtures("laid_out")
-def test_the_label_of_the_queries_stands_in_the_middle_of_the_panels() -> None:
-    tokens = Tokens(None, [["a long token"] * 6])
-    figure = heatmap(weights(6, 6), weights(6, 6), tokens=tokens, valid=torch.ones(6, 6).tril() > 0).figure
-    figure.draw_without_rendering()
-    label, panel = figure._supylabel.get_window_extent(), panels(figure)[0].get_window_extent()  # type: ignore[attr-defined]
-    assert (label.y0 + label.y1) / 2 == pytest.approx((panel.y0 + panel.y1) / 2, abs=1)
-
-
-@pytest.mark.parametrize("size", [[3.3, 2.5], [13.33, 7.5]])
-def test_a_marker_on_the_edge_of_a_panel_is_whole(size: list[float]) -> None:
-    figure, (axes,) = curves(sheet_of(Look(size=size)), 1, "")
-    look, x, top = figure.sheet.lines(["additive"])["additive"], np.array([1.0, 2.0, 4.0]), np.ones(3)
-    draw_line(axes, x, [top, top, top], look)
-    axes.set_ylim(0.0, 1.0)
-    lay_out(figure, (5.0, 4.0), pytest.fail, "a")
-    draw(figure)
-    page = np.asarray(figure.canvas.buffer_rgba())  # type: ignore[attr-defined]
-    across, up = axes.transData.transform((2.0, 1.0))
-    up += look["markersize"] * figure.dpi / 72 / 4  # half of the marker's radius above the panel
-    assert page[int(page.shape[0] - up), int(across), :3] / 255 == pytest.approx(to_rgb(look["color"]), abs=0.02)
-
-
-def test_long_entries_of_a_legend_stand_in_two_columns_on_a_small_page() -> None:
+def test_a_legend_lies_on_its_page() -> None:
     figure, _ = curves(sheet_of(Look(size=[3.3, 2.5])), 1, "")
     names = ["dot", "scaled_dot", "scaled_dot_1_over_d", "additive", "cosine", "uniform weights over 64 keys"]
     legend(figure, {name: {"color": "black"} for name in names})
+    lay_out(figure, lambda text: None, "a")
     draw(figure)
     (box,) = figure.legends
-    assert [text.get_text().replace("_\n", "_").replace("\n", " ") for text in box.get_texts()] == names
-    places = [text.get_window_extent() for text in box.get_texts()]
-    assert len({round(place.x0) for place in places}) == 2
-    assert max(place.x1 for place in places) <= figure.bbox.width
+    assert legend_of(figure) == names
+    assert max(text.get_window_extent().x1 for text in box.get_texts()) <= figure.bbox.width
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("Scale that gives q . k the variance 1", ["Scale that gives", "q . k the variance 1"]),
-        ("accuracy after 800 steps", ["accuracy after", "800 steps"]),
-        ("one_word_that_is_too_long_for_a_line", ["one_word_that_", "is_too_long_", "for_a_line"]),
-        ("short", ["short"]),
-        ("", [""]),
-    ],
-)
-def test_lines_of_a_title_are_about_equally_long(text: str, lines: list[str]) -> None:
-    assert folded(text, 22 * 0.6 * 9 / 72, sheet_of(Look())).split("\n") == lines
+def legend_of(figure: Picture) -> list[str]:
+    """Return the texts of the legend."""
+    return [text.get_text() for box in figure.legends for text in box.get_texts()]
+
+
+@pytest.mark.parametrize("panel", [1, 2])
+def test_one_panel_alone_has_the_entries_of_its_lines(panel: int) -> None:
+    whole, alone = variance(), variance(panel=panel)
+    (axes,), before = alone.axes, whole.axes[panel - 1]
+    assert axes.get_title().replace("\n", " ") == before.get_title().replace("\n", " ")
+    for line, other in zip(axes.lines, before.lines, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
+    entries = legend_of(alone)
+    assert {*entries} == {str(line.get_label()).lstrip("_") for line in axes.lines} & {*legend_of(whole)}
+    assert 0 < len(entries) < len(legend_of(whole))
+    assert axes.get_xlabel()
+
+
+def test_one_panel_of_a_heatmap() -> None:
+    figure = heat(panel=3)
+    (axes,) = panels(figure)
+    np.testing.assert_array_equal(axes.images[0].get_array(), weights(2, 6, 8)[1])
+
+
+@pytest.mark.parametrize(("make", "count"), [(variance, 4), (heat, 4)])
+def test_a_panel_that_a_picture_lacks_is_an_error(make: Any, count: int) -> None:
+    for number in (count + 1, 99):
+        with pytest.raises(InputError, match=rf"^panel: got {number}; expected 1 to {count}, a panel of"):
+            make(panel=number)

@@ -1,7 +1,6 @@
 """The user's words and font in pictures: every text can be replaced, and every text has the font of the file."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,13 @@ from pypdf import PdfReader
 import attncli
 from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.sweeps.figure import figures as sweep_figures
-from attncli.errors import InputError
 from attncli.interactive import InteractiveResult as Result
-from attncli.show.pictures.figures import as_png, save_figure
-from attncli.show.pictures.words import check_words
+from attncli.show.pictures.figures import as_png, save_figure, unknown_words
 from tests.cli import attncli as attncli_command
 from tests.cli import good, refusal
 from tests.engine.sweeps.test_shown import SEEDS
 from tests.engine.sweeps.test_summary import attention, swept
-from tests.show.pictures.drawn import bar_labels, check_texts, heatmap, weights
+from tests.show.pictures.drawn import heatmap, weights
 from tests.studies.train.test_shown import result_of as train
 from tests.studies.variance.test_shown import draw, result_of
 
@@ -81,7 +78,7 @@ def test_labels_of_ticks_and_long_titles() -> None:
     assert figure.get_suptitle() == "eine sehr lange Beschreibung der Entropie der Gewichte"
     title = {"accuracy after 800 steps": "Genauigkeit nach achthundert Schritten mit je 64 Folgen"}
     axes = Result(**vars(train())).figure(words=title).axes[0]
-    assert axes.get_title().count("\n") == 2
+    assert axes.get_title().count("\n") <= 2
     assert axes.get_title().replace("\n", " ") == title["accuracy after 800 steps"]
 
 
@@ -101,14 +98,6 @@ def test_translated_ticks_leave_the_axis_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("laid_out")
-def test_translated_labels_of_colour_bars_are_folded_to_their_length() -> None:
-    word = "Unterschied der Gewichte aller Anfragen und Schlüssel"
-    figure = heatmap(*weights(3, 6, 6), look=HeatmapLook(words={"weight": word}, scale="panel", annotate="no")).figure
-    assert {label.replace("-", "") for label in bar_labels(figure)} == {word}
-    check_texts(figure)
-
-
-@pytest.mark.usefixtures("laid_out")
 def test_a_translated_legend_has_room() -> None:
     figure = draw(
         result_of(), words={"normal density": "Normalverteilung der Theorie", "variance 1": "Varianz ist gleich 1"}
@@ -118,17 +107,14 @@ def test_a_translated_legend_has_room() -> None:
     assert box.x1 <= figure.bbox.width
 
 
-def test_unknown_words_are_refused_with_the_texts_of_the_picture() -> None:
+def test_unknown_words_are_noted_with_the_texts_of_the_picture() -> None:
     result = Result(**vars(result_of(["dot"])))
-    with pytest.raises(InputError) as error:
-        result.figure(words={"theory": "Theorie", "Querys": "Anfragen", "densety": "Dichte"})
-    first, second = error.value.problems
-    listed = '"d", "d = 16", "d = 256", "d = 4", "d = 64", "density", "dot", "dotted: normal with the theory'
-    assert str(first).startswith('result.figure: words.Querys: got "Querys"; no text of the picture; did you mean `Q')
-    assert 'words.densety: got "densety"; no text of the picture; did you mean `density`? its texts: ' in str(second)
-    for each in (first, second):
-        assert listed in str(each)
-        assert '"theory", "variance 1", "variance of the scores"' in str(each)
+    with pytest.warns(UserWarning, match='no text of the picture is "Querys", "densety"; its texts: ') as caught:
+        figure = result.figure(words={"theory": "Theorie", "Querys": "Anfragen", "densety": "Dichte"})
+    (message,) = (str(warning.message) for warning in caught)
+    assert '"d", "d = 16", "d = 256", "d = 4", "d = 64", "density", "dot", "dotted: normal with the theory' in message
+    assert '"theory", "variance 1", "variance of the scores"' in message
+    assert "Theorie" in texts_of(figure)
 
 
 def test_words_may_be_of_any_picture() -> None:
@@ -139,17 +125,15 @@ def test_words_may_be_of_any_picture() -> None:
     assert result.figure().get_supylabel() == "Anfragen"
     assert "Köpfe" in texts_of(result.figure("heads"))
     one = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
-    figure = one.figure(words={"Queries": "Anfragen", "masked": "maskiert", "Keys": "Tasten"})
+    figure = one.figure(words={"Queries": "Anfragen", "Keys": "Tasten"})
     assert (figure.get_supylabel(), figure.axes[1].get_xlabel()) == ("Anfragen", "Tasten")
-    names = ["accuracy after 500 steps", "head 11", "0.5", "scorers fitted to its heads", "texts held out", "KL (nats)"]
-    check_words(Look(words=dict.fromkeys(names, "x")), {"variance"})
 
 
 @pytest.mark.parametrize("make", [train, result_of], ids=["train", "variance"])
-def test_all_texts_of_a_picture_are_known_before_it_is_drawn(make: Any) -> None:
-    result = make()
-    figure = Result(**vars(result)).figure(words={"theory": "Theorie"})
-    check_words(Look(words=dict.fromkeys(figure.untranslated, "x")), {*result.labels, "float32"})
+def test_each_text_of_a_picture_can_be_in_the_mapping(make: Any) -> None:
+    figure = Result(**vars(make())).figure(words={next(iter(make().labels)): "x"})
+    words = dict.fromkeys(text for text in figure.untranslated if any(map(str.isalpha, text)))
+    assert unknown_words(Look(words=dict.fromkeys(words, "x")), [figure]) == []
 
 
 @pytest.mark.usefixtures("here")
@@ -162,28 +146,26 @@ def test_words_on_the_command_line_and_in_a_config() -> None:
     good("figure", "run", "--out", "german", "--words", "{Queries: Anfragen, masked: maskiert}", "--format", "svg")
     assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
     for command in (("figure", "run", "--out", "new"), ("heatmap", "run", "--out", "new.png")):
-        message = refusal(*command, "--words", "{Querys: Anfragen}")
-        assert message.startswith('--words: got "Querys"; no text of the picture; did you mean `Queries`? its texts: "')
+        ran = attncli_command(*command, "--words", "{Querys: Anfragen, Keys: Tasten}")
+        assert ran.exit_code == 0
+        assert 'no text of the picture is "Querys"; its texts: "Keys", "Queries"' in ran.stdout + ran.stderr
     assert "figure.words: got 3; expected a mapping" in refusal("figure", "run", "--words", "3")
-    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "Anfragen"}, "cmap": "redss"}}))
-    sweep = "sweep", "x.yaml", "--over", "seed=0,1", "--jobs", "1", "--out", "new"
-    for arguments in (("run", "x.yaml", "--out", "new"), ("check", "x.yaml"), sweep):
-        problems = refusal(*arguments)
-        assert re.search(r"x.yaml:\d+:\d+: figure.words.Querys: got \"Querys\"; no text of the picture; did", problems)
-        assert "figure.cmap: " in problems, "all problems are reported together"
-    assert not any(map(Path.exists, map(Path, ("new", "new.png")))), "words are checked before the work"
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "Anfragen"}}}))
+    for arguments in (("run", "x.yaml", "--out", "once"), ("sweep", "x.yaml", "--over", "seed=0,1", "--out", "swept")):
+        ran = attncli_command(*arguments)
+        assert ran.exit_code == 0
+        assert (ran.stdout + ran.stderr).count('no text of the picture is "Querys"') == 1, "of all its pictures"
 
 
 @pytest.mark.usefixtures("here")
-def test_words_of_a_captured_model_are_checked_once_its_pictures_are_drawn() -> None:
+def test_words_of_a_captured_model() -> None:
     """Its tokens may be replaced, and are in no config."""
     capture = Path(__file__).parents[3] / "experiments/minilm.safetensors"
     words = {"Queries": "Anfragen", "4 you": "du", "Wieghts": "Gewichte"}
     config = {"data": {"capture": str(capture), "layers": [0]}, "scorers": ["dot", "cosine"]}
     Path("x.yaml").write_text(yaml.safe_dump({**config, "figure": {"words": words}}))
-    ran = attncli_command("run", "x.yaml", "--quiet")
-    warned = [line for line in ran.stderr.splitlines() if "no text of the picture" in line]
-    assert [re.findall(r'figure.words.(\w+): got "(\w+)"', line) for line in warned] == [[("Wieghts", "Wieghts")]]
+    ran = attncli_command("run", "x.yaml")
+    assert 'no text of the picture is "Wieghts";' in " ".join((ran.stdout + ran.stderr).split())
     assert ran.exit_code == 0
 
 

@@ -105,7 +105,7 @@ def test_the_panel_has_layers_as_rows_from_the_top_and_heads_as_columns() -> Non
 
 COLOURS = {  # on a light and on a dark ground
     "overflow": ("#6b0f0f", "#ffaaaa"),
-    "uniform": ("#0253cc", "#476fff"),
+    "uniform": ("#0253cc", "#5b7fff"),
     "first_key": ("#85541b", "#eed03e"),
     "silent": ("#000000", "#f7f7f0"),
 }
