@@ -215,7 +215,7 @@ def test_a_model_that_heeds_its_mask_has_no_fault(family: str) -> None:
 def test_what_is_shown_and_drawn() -> None:
     planted()
     lines = good("doctor", "planted.yaml").splitlines()
-    assert lines[8].split() == ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"]
+    assert ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"] in [line.split() for line in lines]
     assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
     folder = next(Path("outputs/doctor").glob("2*"))
     assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in folder.iterdir()}
