@@ -54,8 +54,8 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     collector.check()
     if len(experiments) > 1:  # a single one is checked when it runs
         for experiment in experiments:
-            with collector.under(), running(experiment.options.name) as progress:
-                experiment.check(progress)
+            with collector.under(), running(experiment.options.name):
+                experiment.check(Progress())  # notes are shown when it runs
         collector.check()
     return experiments
 

@@ -92,7 +92,7 @@ def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     )
     assert "dot drops weights with `train: true`" in refusal("check", dropping)
     asking = experiment(tmp_path / "ask.yaml", weights=False, expect=[{"metric": "js_divergence", "between": [0, 1]}])
-    assert "js_divergence" in refusal("check", asking)
+    assert 'expect[0].metric: got "js_divergence", which no row of this run has' in refusal("run", asking)
 
 
 @pytest.mark.slow

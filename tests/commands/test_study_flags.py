@@ -30,7 +30,8 @@ def test_every_key_is_a_flag_with_its_description(study: str) -> None:
     keys = {key: field for key, field in keys.items() if key not in without.get(study, [])}
     options = {param.opts[0]: param for param in COMMANDS.commands[study].params}
     for key, field in keys.items():
-        option = options["--scorer" if key == "scorers" else f"--{key.replace('_', '-')}"]
+        flag = {"scorers": "scorer", "implementations": "implementation"}.get(key, key)
+        option = options[f"--{flag.replace('_', '-')}"]
         assert option.help[1:].startswith((field.description or "nothing")[1:]), key
 
 

@@ -96,7 +96,8 @@ def test_messages_know_their_names_and_options(here: Path) -> None:
 
     assert message("quartre") == 'scorers[0].scorer: got "quartre"; unknown scorer; did you mean `quarter`?'
     known = ", ".join([*SCORERS, "quarter"])
-    assert message({"scorer": 3}) == f"scorers[0].scorer: got 3; unknown scorer; known: {known}"
+    short = "linear, t2r, hedgehog"
+    assert message({"scorer": 3}) == f"scorers[0].scorer: got 3; unknown scorer; known: {known}, {short}"
     assert message({"label": "a"}) == f"scorers[0]: the key `scorer` is missing; known scorers: {known}"
     assert message("dot:normalizer=halve") == (
         'scorers[0].normalizer: got "halve"; unknown normaliser; did you mean `halved`?'

@@ -259,6 +259,8 @@ def hidden_folder(target: Path) -> Iterator[Path]:
                 with suppress(FileExistsError):  # another process was faster
                     parent.mkdir()
                     stack.callback(_remove_if_empty, parent)
+            if not target.parent.is_dir():  # the lock's library would report that the file exists
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             folder = target.parent / f"{HIDDEN}{secrets.token_hex(8)}{PARTIAL}"
             stack.enter_context(locked(folder.with_suffix(LOCK)))  # before others can see the folder
             folder.mkdir()

@@ -222,7 +222,8 @@ def mean_entropy(weights: Tensor) -> Tensor:
     """Return the mean entropy (s,) in nats of weights (s, b, m), without rows of 0; NaN if a weight is negative."""
     exact = weights.detach().cpu().double()
     attends = (exact != 0).any(-1)  # s b
-    return entropy(shares(exact)).where(attends, 0.0).sum(-1) / attends.sum(-1)
+    means = entropy(shares(exact)).where(attends, 0.0).sum(-1) / attends.sum(-1)
+    return means.to(weights.dtype)
 
 
 @torch.no_grad()
