@@ -1,5 +1,6 @@
 """Run, load, compare and save experiments in Python. The command line is a thin user of this module."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -134,7 +135,7 @@ def sweep(
             raise InputError.of(got(number, "expected a number above 0"), where=f"{where}: {name}")
     if over is not None:
         axes = [{key: values} for key, values in over.items()] if isinstance(over, Mapping) else over
-        keys["sweep"] = {"over": axes, **({"metric": metric} if metric else {})}
+        keys["sweep"] = {"over": axes, **({} if metric is None else {"metric": metric})}
     elif metric is not None:
         keys["sweep.metric"] = metric
     document = document_of(config, keys, where)
@@ -299,6 +300,13 @@ def save(
     if not isinstance(seen, Capture):
         raise InputError.of(got(seen, "expected the calls that attncli.capture returns"), where="attncli.save: seen")
     seen.check()
+    for key, value in about.items():
+        try:
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError):
+            raise InputError.of(
+                got(value, "expected text, or what else JSON can hold"), [key], "attncli.save"
+            ) from None
     try:
         names = read_tokens(tokens)
         check_tokens(names, [call for call in seen.records if call.problem is None])

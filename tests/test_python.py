@@ -176,6 +176,8 @@ def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
         ({}, "attncli.sweep: got nothing to sweep over; expected --over KEY=VALUES, `over={KEY: VALUES}`"),
         ({"over": {"seed": []}}, r"over\[0\].seed: got no values"),
         ({"over": {"seed": [0]}, "metric": "entropi"}, "metric: .*did you mean `entropy`"),
+        ({"over": {"seed": [0]}, "metric": np.ones(2)}, r"metric: got \[1.0, 1.0\]; expected text"),
+        ({"over": {"seed": [0]}, "metric": ""}, r'metric: got ""; expected text that is not empty'),
         ({"over": {"seed": [0]}, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
         ({"over": {"seed": [0]}, "timeout": math.nan}, "attncli.sweep: timeout: got NaN; expected a number above 0"),
         ({"over": {"scorers[1].sigma": [1, -1]}}, r"attncli.sweep: scorers\[1\].sigma = -1: got -1; expected a number"),

@@ -92,9 +92,11 @@ def model_entry(entry: object) -> Any:
     `model` stands for the model's own scores with softmax; the name of another normaliser stands for the model's own
     scores with that normaliser. Other entries are returned unchanged.
     """
+    if not isinstance(entry, str):
+        return entry
     if entry == MODEL:
         return {"scorer": "scaled_dot", "scale": MODEL}
-    if isinstance(entry, str) and entry in names_of("normaliser") and entry != DEFAULT_NORMALIZER:
+    if entry in names_of("normaliser") and entry != DEFAULT_NORMALIZER:
         return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
     return entry
 

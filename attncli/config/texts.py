@@ -1,6 +1,7 @@
 """Keys of studies that run a real model: the model, its texts, its layers and heads, and references beside scorers."""
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,7 +43,10 @@ def _lines_of(value: object, info: ValidationInfo) -> Any:
 def _in_folder(model: str, info: ValidationInfo) -> str:
     """Return the path of the model if it is a folder, named relative to the config; return other names unchanged."""
     folder = (info.context or {}).get("folder")
-    return str(Path(folder) / model) if folder and (Path(folder) / model).is_dir() else model
+    with suppress(OSError):  # a name that no file can have
+        if folder and (Path(folder) / model).is_dir():
+            return str(Path(folder) / model)
+    return model
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]

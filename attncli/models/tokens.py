@@ -83,8 +83,11 @@ def padding_of(inputs: Any) -> list[list[int]] | None:
     encodings = getattr(inputs, "encodings", None) or ()
     of_texts = [encoding.attention_mask for encoding in encodings if hasattr(encoding, "attention_mask")]
     given = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    mask = torch.as_tensor(of_texts) if of_texts else None if given is None else torch.as_tensor(given)
-    if mask is None or mask.ndim != 2:
+    try:
+        mask = torch.as_tensor(of_texts or given)
+    except (TypeError, ValueError, RuntimeError):  # such as a mapping with a mask for each kind of layer
+        return None
+    if mask.ndim != 2:
         return None
     texts = [[bool(number) for number in row] for row in mask.tolist()]
     return [[_run(row) * (not row[0]), _run(row[::-1]) * (not row[-1])] for row in texts]

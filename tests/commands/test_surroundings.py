@@ -34,6 +34,8 @@ COMMANDS = [
     "capture own:PATH",
     "capture a/b --image PATH",
     "capture a/b --text hello --out PATH.safetensors",
+    "fit PATH --text hello --scorer dot",
+    "swap PATH --text hello --scorer dot",
     "init d2l --out PATH",
 ]
 

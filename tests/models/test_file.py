@@ -21,6 +21,7 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.inputs.captured import is_captured, read_calls, read_captured
+from attncli.models.tokens import padding_of
 from tests.models.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
 
 PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
@@ -218,3 +219,24 @@ def test_reading_takes_as_many_steps_as_there_are_calls(here: Path, monkeypatch:
         assert len(read) == len(captured.layers) == 4 * layers
     assert opened[40] == opened[4] > 0
     assert steps[40] <= 10 * steps[4]
+
+
+def one_call() -> attncli.Capture:
+    return attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES))
+
+
+@pytest.mark.parametrize("about", [float("nan"), b"text", {1, 2}, "\ud800", [float("inf")]])
+def test_metadata_that_json_cannot_hold(about: Any, here: Path) -> None:
+    with pytest.raises(InputError, match=r"^attncli.save: text: got .*; expected text, or what else JSON can"):
+        attncli.save(one_call(), "seen.safetensors", text=about)
+    assert not list(here.iterdir())
+
+
+def test_the_version_of_a_file_is_its_own(here: Path) -> None:
+    attncli.save(one_call(), "seen.safetensors", version="mine", layers="mine")
+    assert attncli.run({"data": {"capture": "seen.safetensors"}, "scorers": ["scaled_dot"]}).records
+
+
+@pytest.mark.parametrize("mask", [{"full_attention": torch.ones(2, 3)}, "text", None, {1}])
+def test_an_attention_mask_without_numbers_says_nothing_of_padding(mask: Any) -> None:
+    assert padding_of({"attention_mask": mask}) is None

@@ -47,7 +47,7 @@ def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: 
     for missed in seen.missed:
         layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
     known = {"model": None, "revision": None, "text": None, "tokens": None, "padding": None, "transformers": None}
-    metadata = {"version": VERSION, **known, **about, "torch": torch.__version__, "layers": layers}
+    metadata = {**known, **about, "version": VERSION, "torch": torch.__version__, "layers": layers}
     text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     save_file_at(target, lambda path: save_named(path, tensors, {METADATA: text}), words)
 
