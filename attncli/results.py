@@ -188,8 +188,7 @@ class Result:
     have the same rows for each batch element and head, if the study makes them. `inputs` are the tensors given to the
     study, and `tensors` the tensors that it made. `parameters` are parameters of scorers as
     `<label>/<state_dict name>`, or trained parameters as `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped
-    the run, so rows are missing.
-    `about` is the question of the experiment, one sentence, if it has one.
+    the run, so rows are missing. `about` is the question of the experiment, one sentence, if it has one.
 
     `formulas` has the formula of each label, and `random` the labels with random parameters. `layers` has the numbers
     of a model's layers by name; a run without layers has none. `scales` has the scale of each scorer as `<label>`, and

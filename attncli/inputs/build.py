@@ -85,11 +85,11 @@ class Inputs:
         return range(math.prod(leading)) if leading else [None]
 
     @property
-    def faults(self) -> list[str]:
-        """The first number of queries, keys and values that is not finite, as `keys[1, 3]: NaN`; padding aside."""
+    def faults(self) -> dict[str, str]:
+        """The first number that is not finite, as `keys[1, 3]: NaN`, by queries, keys or values; padding aside."""
         asking = ~self.valid.empty_rows
         seen = self.valid.sees()[..., 0, :].expand(self.valid.shape[:-2] + self.valid.shape[-1:])
-        faults = list[str]()
+        faults = dict[str, str]()
         for role, counted in (("queries", asking), ("keys", seen), ("values", seen)):
             tensor: Tensor = getattr(self, role)
             if all_finite(tensor):
@@ -99,7 +99,7 @@ class Inputs:
                 value, place = tensor[tuple(wrong[0])].item(), wrong[0][:-1]
                 rows = len({tuple(index[:-1]) for index in wrong})
                 more = f", the first of {rows} rows" if rows > 1 else ""
-                faults.append(f"{role}[{', '.join(map(str, place))}]: {'NaN' if math.isnan(value) else value}{more}")
+                faults[role] = f"{role}[{', '.join(map(str, place))}]: {'NaN' if math.isnan(value) else value}{more}"
         return faults
 
 
@@ -117,8 +117,8 @@ def build_inputs(
     """Read the tensors of a config from files and lists, and generate the others.
 
     `matrices` is the number of (..., n, m) tensors that the study keeps, which must fit into memory together with the
-    generated tensors. `note` is called with a sentence on every ambiguous input,
-    and on numbers that are not finite.
+    generated tensors. `note` is called with a sentence on every ambiguous input, and on numbers that are not
+    finite.
 
     Raises:
         InputError: inputs cannot be read, do not fit together or do not fit into memory; the error has full paths in
@@ -168,7 +168,7 @@ def build_inputs(
             bias = tensors["bias"].reshape(full["bias"]).to(device)
             bias, valid = without_infinities(bias, valid, shapes["bias"], note)
     inputs = Inputs(queries, keys, values, valid, bias, align=mask.align, key_heads=key_heads)
-    for fault in inputs.faults:
+    for fault in inputs.faults.values():
         note(f"warning: {fault}")
     return inputs
 

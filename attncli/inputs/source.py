@@ -148,7 +148,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note, layout: 
     if not is_run and (unused := [name for name in stored if name not in (*ROLES, *MASKS, LENGTHS)]):
         note(f"{path.name}: not used: {listed(unused)}; a mask is named valid or mask, lengths are named valid_lens")
     inputs = Inputs(queries, keys, values, valid)
-    for fault in inputs.faults:
+    for fault in inputs.faults.values():
         note(f"{path.name}: {fault}")
     return inputs
 

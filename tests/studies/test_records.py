@@ -197,6 +197,17 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     assert list(result.comparisons[0].values())[2:] == [None] * 5
 
 
+def test_values_that_are_not_finite_change_only_outputs() -> None:
+    data = {"queries": [[1.0]] * 2, "keys": [[1.0], [2.0]], "values": [[1.0], [-math.inf]]}
+    result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}], progress=Notes())
+    assert result.findings[0].text == (
+        "values[0, 1]: -inf; queries whose outputs are not finite are left out of the differences of outputs."
+    )
+    assert result.records[0]["entropy"] is not None
+    assert result.comparisons[0]["js_divergence"] is not None
+    assert result.comparisons[0]["output_difference"] is None
+
+
 def test_queries_with_an_output_of_nan_are_left_out() -> None:
     data = {"queries": [[1.0]], "keys": [[-math.inf], [-math.inf]], "values": [[1.0], [2.0]]}
     entries = [{"scorer": "dot", "normalizer": "relu"}, {"scorer": "dot", "normalizer": "sigmoid"}, {"scorer": "dot"}]

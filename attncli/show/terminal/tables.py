@@ -343,6 +343,9 @@ def _valid_keys(valid: "Tensor") -> str:
         return "causal"
     if n > 1 and bool((lengths == lengths.new_tensor(range(1, n + 1)).clamp_max(m)).all()):
         return "causal from the top left"
+    if lengths.ndim > 2:
+        by_head = lengths.flatten(1, -2)  # b heads n
+        lengths = by_head[:, 0] if bool((by_head == by_head[:, :1]).all()) else by_head
     listed = lengths[..., 0].flatten() if bool((lengths == lengths[..., :1]).all()) else lengths.flatten()
     if len(listed) > MOST_LENGTHS:
         return f"valid lengths {int(listed.min())} to {int(listed.max())}"

@@ -104,8 +104,8 @@ def cases_of(options: BenchOptions) -> Iterator[Case]:
 def operations(scorer: Scorer, case: Case, measure: str, backward: bool) -> int | None:
     """Return the number of operations of the formula; a tanh, exponential or root counts as one operation.
 
-    Return None if the scorer does not state it. The number is the same for all implementations of a scorer,
-    and every normaliser counts as a softmax, so that more operations per second mean less time. Forward and backward
+    Return None if the scorer does not state it. The number is the same for all implementations of a scorer, and
+    every normaliser counts as a softmax, so that more operations per second mean less time. Forward and backward
     together count as three times forward.
     """
     formula = scorer.operations(case.n, case.m, case.d, case.d)

@@ -129,8 +129,8 @@ def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor
     """Return the numbers of one head that follow from its weights.
 
     `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over, `sees`
-    (b, 1, m) the keys that any query of a text sees, and `start` is the position of the first query,
-    None if it is unknown.
+    (b, 1, m) the keys that any query of a text sees, and `start` is the position of the first query, None
+    if it is unknown.
     """
     b, n, _ = shares.shape
     w, seen = shares[judged].double(), valid[judged]  # rows m

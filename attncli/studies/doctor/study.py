@@ -242,7 +242,8 @@ def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) ->
             if check.key == "duplicate" and head.twin is not None:
                 meaning = f"As head {names[head.twin]['head']}. {meaning}"
             elif check.key == "overflow" and math.isnan(value):
-                meaning = f"Scores are NaN: {'; '.join(part.inputs.faults) or 'the scorer gave them'}."
+                causes = [fault for role, fault in part.inputs.faults.items() if role != "values"]
+                meaning = f"Scores are NaN: {'; '.join(causes) or 'the scorer gave them'}."
             elif check.key == "padding" and head.on_words:
                 kind, meaning = "remark", f"{_keys_in(part.repeated)} repeat, and may be padding. {meaning}"
             elif check.key == "padding":

@@ -37,6 +37,8 @@ def prefixes(lengths: Tensor, m: int) -> Tensor:
         (prefixes(torch.arange(8).reshape(2, 4), 10), "valid lengths 0, 1, 2, 3, 4, 5, 6, 7"),
         (prefixes(torch.arange(12).reshape(3, 4), 12), "valid lengths 0 to 11"),
         (prefixes(torch.tensor([[3]]), 10), "valid length 3"),
+        (prefixes(LENGTHS[:, None].expand(2, 3, 4), 10), "valid lengths 2, 6"),  # of three heads each
+        (prefixes(torch.tensor([[[3], [5]]]), 10), "valid lengths 3, 5"),
         (torch.tensor([[[True, False, True, True]]]), "0.25 of the pairs masked"),
         (CAUSAL, "causal"),
         (torch.ones(2, 4, dtype=torch.bool).tril(2)[None], "causal"),  # bottom right: the last query sees all keys

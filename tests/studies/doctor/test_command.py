@@ -360,7 +360,9 @@ def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
     keys[1, 3, 2] = bad
     shape = {"shape": [2, 9, 4]}
     config = {"study": "doctor", "scorers": ["scaled_dot"]}
-    data = {"queries": shape, "values": shape}
+    values = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(1))
+    values[0, 0, 0] = bad  # changes no score
+    data = {"queries": shape, "values": values.tolist()}
     with pytest.warns(UserWarning, match=f"keys\\[1, 3\\]: {'NaN' if bad != bad else bad}"):
         result = package.run({**config, "data": {**data, "keys": keys.tolist()}})
     (row,) = [row for row in result.records if row["check"] == "overflow"]
