@@ -310,3 +310,11 @@ def test_the_order_of_axes_is_that_of_the_command_line(here: Path) -> None:
         {"seed": 0, "dtype": "float32", "train": True, "weights": True},
         {"seed": 1, "dtype": "float64", "train": True, "weights": True},
     ]
+
+
+def test_an_unknown_metric_is_refused_with_each_metric_once(here: Path) -> None:
+    experiment(here / "x.yaml", scorers=TWO)
+    message = refusal("sweep", "x.yaml", "--over", "seed=0,1", "--metric", "nope", "--out", "out")
+    assert message.startswith('--metric: got "nope"; unknown metric; known: ')
+    assert message.count(" entropy,") == 1
+    assert not Path("out").exists()

@@ -199,7 +199,7 @@ def _leaves(value: object, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
 
 
 def _check_metric(metric: str | None, columns: Sequence[Column], where: str = "") -> None:
-    figures = [column.key for column in columns if not column.text and column.kind != "place"]
+    figures = dict.fromkeys(column.key for column in columns if not column.text and column.kind != "place")
     known = [key for key in figures if not key.endswith(INTERVAL)]
     if metric is not None and metric not in known:
         message = got(metric, "unknown metric", did_you_mean(metric, known))
