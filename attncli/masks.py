@@ -176,8 +176,8 @@ class Valid:
     def sees(self, padding: Tensor | None = None) -> Tensor:
         """Return the mask (..., 1, m) of the keys that any query of a text may attend to, without the window.
 
-        Queries at padding do not count, where there are as many queries as keys: those whose own key no query sees, and
-        those at `padding` (b, m), if it is known.
+        Queries at padding do not count, where there are as many queries as keys: those whose own key no query sees,
+        unless the others see no key, and those at `padding` (b, m), if it is known.
         """
         (*leading, n, m), whole = self.shape, replace(self, window=None)
         if padding is not None and n == m:
@@ -190,7 +190,10 @@ class Valid:
         assert valid is not None, "a mask"
         valid = valid.expand(*valid.shape[:-1], m)
         seen = valid.any(-2, keepdim=True)  # ... 1 m
-        return (valid & seen.mT).any(-2, keepdim=True) if valid.shape[-2] == n == m else seen
+        if valid.shape[-2] != n or n != m:
+            return seen
+        own = (valid & seen.mT).any(-2, keepdim=True)
+        return torch.where(own.any(-1, keepdim=True), own, seen)
 
     @cached_property
     def _window(self) -> tuple[Tensor, Tensor] | None:

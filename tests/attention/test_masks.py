@@ -151,15 +151,22 @@ VALIDS = {
         (3, 3), mask=torch.tensor([[1, 0, 0], [0, 1, 1], [0, 1, 1]]) == 1, window=1, first_keys=1
     ),
     "an unseen query": Valid((3, 3), mask=torch.tensor([[0, 1, 0], [0, 0, 1], [0, 0, 1]]) == 1, window=1, first_keys=1),
+    "unseen queries alone": Valid(
+        (3, 3), mask=torch.tensor([[0, 0, 0], [1, 0, 0], [1, 0, 0]]) == 1, window=1, first_keys=1
+    ),
     "window and all": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3]), "top_left", torch.rand(5, 6) < 0.7, None, 2, 1),
 }
 
 
 def seen_keys(mask: torch.Tensor) -> list[bool]:
-    """Return whether any query sees each key of a mask (n, m); a query whose own key no query sees is padding."""
+    """Return whether any query sees each key of a mask (n, m).
+
+    A query whose own key no query sees is padding, unless the others see no key.
+    """
     n, m = mask.shape
     seen = [any(mask[i, j] for i in range(n)) for j in range(m)]
-    return [any(mask[i, j] for i in range(n) if n != m or seen[i]) for j in range(m)]
+    own = [any(mask[i, j] for i in range(n) if n != m or seen[i]) for j in range(m)]
+    return own if any(own) else seen
 
 
 @pytest.mark.parametrize("name", VALIDS)

@@ -68,8 +68,8 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         return replace(empty, sentence=f"different: {reason}", largest=math.inf, largest_of="the study")
     columns = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
     places = [key for key, column in columns.items() if column.kind == "place"]
-    rounding = max(rounding_of(a), rounding_of(b))
     with reading(Path(f"{a.path} or {b.path}")):  # damaged files are found when tensors are read
+        rounding = max(rounding_of(a), rounding_of(b))
         only = list(_one_sided(*(_values(run.result, places) for run in (a, b))))
         lacking = {row["key"]: {*row["a"], *row["b"]} for row in only}
         changes = _changes(_fingerprints(a), _fingerprints(b))
