@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,3 +102,19 @@ def test_largest_weights_are_of_visible_keys() -> None:
     assert result.records[0]["max_weight"] == -0.25
     assert torch.equal(result.tensors["signed/weights"].flatten(), torch.tensor([-0.25, -0.75, 0.0]))
     assert result.comparisons[0]["top1_agreement"] == 1.0
+
+
+class Block(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x.roll(1, -1), x)
+
+
+def test_findings_on_layers_of_a_model_say_so_and_count_heads_once(tmp_path: Path) -> None:
+    """Three texts do not make more heads."""
+    seen = attncli.capture(nn.Sequential(Block(), Block()), torch.randn(3, 2, 6, 4))
+    attncli.save(seen, tmp_path / "seen.safetensors")
+    data = {"capture": str(tmp_path / "seen.safetensors"), "layers": [0, 1]}
+    result = attncli.run({"data": data, "scorers": [{"scorer": "scaled_dot"}, {"scorer": "cosine"}, ENTRY]})
+    texts = [finding.text for finding in result.findings]
+    assert texts[1] == "signed: signed weights, so entropy, effective keys and divergences are undefined."
+    assert "mean of 4 heads;" in texts[2]

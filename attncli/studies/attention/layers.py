@@ -13,7 +13,17 @@ from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.models.call import AttentionCall
 from attncli.numbers import finite, number, several
-from attncli.results import CallFacts, CaptureFacts, Finding, Result, Row, by_label, in_sentence, tensor_name
+from attncli.results import (
+    CallFacts,
+    CaptureFacts,
+    Finding,
+    Result,
+    Row,
+    by_label,
+    in_sentence,
+    signed_weights,
+    tensor_name,
+)
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, distance_of, index_of, largest_first
 from attncli.studies.attention.parts import PreparedAttention
@@ -57,6 +67,8 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
         return replace(first, capture=capture, findings=[_about_capture(capture), *first.findings])
     joined: dict[str, Any] = {kind: [row for result in results for row in result.rows[kind]] for kind in first.rows}
     changes = changes_by_label(joined["head_comparisons"], first.labels)
+    of_layers = [finding for result in results for finding in result.findings]
+    signed = [finding for finding in map(signed_weights, first.labels) if finding in of_layers]
     for name in ("scales", "tokens", "inputs", "tensors"):  # whose keys begin with the layer
         joined[name] = {key: value for result in results for key, value in getattr(result, name).items()}
     return replace(
@@ -64,7 +76,7 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
         capture=capture,
         layers={name: captured.numbers[name] for name in facts},
         facts=AttentionFacts(**first.facts.data, summary=means(joined["heads"], changes)),
-        findings=[_about_capture(capture), *_about_changes(changes, captured.numbers, first.random)],
+        findings=[_about_capture(capture), *signed, *_about_changes(changes, captured.numbers, first.random)],
         **joined,
     )
 
@@ -183,7 +195,8 @@ def _about_changes(
             where = f"layer {layers[most['layer']]}, head {most['head']}"
             named, first = (in_sentence(name, random) for name in (label, most["a"]))
             text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)} %,"
-            text += f" mean of {several(len(differences), 'head')};"
+            heads = {(row["layer"], row["head"]) for row in rows if finite([row["output_difference"]])}
+            text += f" mean of {several(len(heads), 'head')};"
             text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)} %."
             numbers: Row = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
             yield Finding(text, label, numbers | {"most": most["output_difference"]})

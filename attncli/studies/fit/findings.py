@@ -40,6 +40,9 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
     else:
         texts.append(f"fitting {verb} {amount}")
     texts.append(f"the worst is {_named(worst, result)} ({number(worst[key], 3)})")
+    if outside := median_of(heads, "outside"):
+        texts.append(f"of the model's weight, {number(100 * outside, 2)} % is on keys that it cannot see (median)")
+        numbers["outside"] = outside
     if whole and (main := FitFacts.of(result).main) is not None:
         old, new = whole[0][main + BEFORE], whole[0][main]
         quantity = "loss" if main == "loss_change" else "output"

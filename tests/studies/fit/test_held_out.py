@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ import attncli
 from attncli.building import build_scorer
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.seeding import generator
+from attncli.numbers import number
 from attncli.scorers import SCORERS
 from attncli.swapping import entry_of
 from tests.reference import ORACLES, normed, weighted_sum, weights_of
@@ -213,6 +214,17 @@ def test_shared_parameters(per: str, tmp_path: Path) -> None:
 def test_biases_of_the_model_and_windows_of_a_text(tmp_path: Path) -> None:
     """Windows are held out together."""
     judged(tmp_path / "run", SHARED, has_bias=True, windows=2)
+
+
+def test_a_window_names_the_weight_that_it_cannot_see() -> None:
+    model, batches, _ = model_and_texts(has_bias=False)
+    entries = [{"scorer": "cosine", "label": "all"}, {"scorer": "cosine", "window": 1, "label": "one"}]
+    result = attncli.fit(model, batches, scorers=entries, held_out=0.3, steps=1)
+    texts = {finding.label: finding.text for finding in result.findings}
+    outside = median(row["outside"] for row in result.records if row["label"] == "one" and row["by"] == "head")
+    words = f"of the model's weight, {number(100 * outside, 2)} % is on keys that it cannot see (median)"
+    assert words in texts["one"]
+    assert "cannot see" not in texts["all"]
 
 
 def test_nothing_is_learnt_from_texts_that_are_held_out() -> None:
