@@ -87,7 +87,7 @@ def padding_of(inputs: Any) -> list[list[int]] | None:
         mask = torch.as_tensor(of_texts or given)
     except (TypeError, ValueError, RuntimeError):  # such as a mapping with a mask for each kind of layer
         return None
-    if mask.ndim != 2:
+    if mask.ndim != 2 or not mask.numel():
         return None
     texts = [[bool(number) for number in row] for row in mask.tolist()]
     return [[_run(row) * (not row[0]), _run(row[::-1]) * (not row[-1])] for row in texts]

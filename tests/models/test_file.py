@@ -237,6 +237,6 @@ def test_the_version_of_a_file_is_its_own(here: Path) -> None:
     assert attncli.run({"data": {"capture": "seen.safetensors"}, "scorers": ["scaled_dot"]}).records
 
 
-@pytest.mark.parametrize("mask", [{"full_attention": torch.ones(2, 3)}, "text", None, {1}])
+@pytest.mark.parametrize("mask", [{"full_attention": torch.ones(2, 3)}, "text", None, {1}, [[]]])
 def test_an_attention_mask_without_numbers_says_nothing_of_padding(mask: Any) -> None:
     assert padding_of({"attention_mask": mask}) is None
