@@ -48,7 +48,7 @@ def serve(session: nox.Session) -> None:
 
 @nox.session
 def pictures(session: nox.Session) -> None:
-    """Draw the pictures of the documentation again."""
+    """Draw the pictures of the documentation again; with `-- --check`, list those that are not current."""
     session.run(sys.executable, "-m", "docs.website.pictures", *session.posargs)
 
 

@@ -1,12 +1,17 @@
 """Draw the pictures in docs/pictures again: `python -m docs.website.pictures [NAME...]`, all if no name is given.
 
+Each picture has a stamp: the version, its command, and hashes of its experiment and of the code that draws. With
+`--check`, nothing is drawn, and pictures whose stamp is not current are listed.
+
 A page that shows such a picture has its command right below it: "Made by `attncli ...`." Each picture is drawn in light
 (NAME.png) and in dark (NAME-dark.png). Pages name the light one; the site shows the one of the reader's theme.
 The other pictures of the gallery are drawn when the site is built.
 """
 
 import contextlib
+import hashlib
 import io
+import json
 import re
 import shlex
 import shutil
@@ -18,6 +23,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+import attncli
 from attncli.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +33,8 @@ THEMES = {"light": "", "dark": "-dark"}  # with the ending of the file's name
 DPI = 200  # two pixels for each of a column of the site
 MADE_BY = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)\s+Made by `(?P<command>attncli [^`]+)`")
 SHOWN = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)")
+STAMP = "attncli"  # key of the text in a PNG
+CODE = (".py", ".js", ".css", ".j2")
 WINDOW = {"width": 1280, "height": 800}  # of the browser, in which a report is shown
 
 
@@ -86,7 +94,7 @@ def draw(command: str, name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
             run([*words, *looks, "--out", str(file)], folder)
         else:
             run(["attncli", "figure", "run", "--only", name, *looks, "--out", theme], folder)
-        yield theme, small(file)
+        yield theme, small(file, stamp(command))
 
 
 def photograph(page: Path, theme: str, file: Path) -> None:
@@ -104,14 +112,66 @@ def photograph(page: Path, theme: str, file: Path) -> None:
         browser.close()
 
 
-def small(file: Path) -> bytes:
-    """Return a PNG with at most 256 colours."""
+def small(file: Path, current: Mapping[str, str]) -> bytes:
+    """Return a PNG with at most 256 colours, and with a stamp."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    packed, info = io.BytesIO(), PngInfo()
+    info.add_text(STAMP, json.dumps(current))
+    with Image.open(file) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True, pnginfo=info)
+    return packed.getvalue()
+
+
+def stamp(command: str) -> dict[str, str]:
+    """Return the stamp of a picture that the command draws now: version, command, and hashes of experiment and code."""
+    version = ".".join(attncli.__version__.split(".")[:2])
+    folders = [ROOT / "attncli/show/page"] if "--report" in command else []
+    code = [ROOT / "attncli/config/looks.py", *(ROOT / "attncli").rglob("figure.py")]
+    for folder in (ROOT / "attncli/show/pictures", *folders):
+        code += [path for path in folder.rglob("*") if path.suffix in CODE]
+    return {"version": version, "command": command, "experiment": digest(sources(command)), "code": digest(code)}
+
+
+def sources(command: str) -> list[Path]:
+    """Return the files of the experiment in a command: its YAML file, and the data that this names."""
+    path = ROOT / "experiments" / f"{command.split()[2]}.yaml" if len(command.split()) > 2 else ROOT
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8")
+    others = (ROOT / "experiments").rglob("*.*")
+    return [path, *(file for file in others if file.suffix != ".yaml" and file.name in text)]
+
+
+def digest(files: Sequence[Path]) -> str:
+    """Return a hash of the names and contents of files."""
+    content = hashlib.sha256()
+    for file in sorted(files):
+        content.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
+    return content.hexdigest()[:16]
+
+
+def stamped(picture: Path) -> dict[str, str]:
+    """Return the stamp of a picture, empty if it has none."""
     from PIL import Image
 
-    packed = io.BytesIO()
-    with Image.open(file) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
-    return packed.getvalue()
+    with Image.open(picture) as image:
+        text = dict(image.info).get(STAMP, "{}")
+    stored: dict[str, str] = json.loads(text)
+    return stored
+
+
+def stale(keys: Sequence[str] = ("version", "command", "experiment", "code")) -> Iterator[str]:
+    """Yield a line for each picture of the pages, in each theme, whose stamp differs from the current one in `keys`."""
+    for picture, command in commands().items():
+        current = stamp(command)
+        for ending in THEMES.values():
+            file = picture.with_stem(picture.stem + ending)
+            stored = stamped(file) if file.exists() else {}
+            other = [key for key in keys if stored.get(key) != current[key]]
+            if other:
+                yield f"{file.relative_to(ROOT)}: {', '.join(other)} {'differ' if len(other) > 1 else 'differs'}"
 
 
 def name_of(picture: Path) -> str:
@@ -133,5 +193,7 @@ def draw_again(picture: Path, command: str) -> str:
 
 
 if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        sys.exit("\n".join(stale()) or None)
     wanted = {path: each for path, each in commands().items() if not sys.argv[1:] or path.stem in sys.argv[1:]}
     sys.exit("".join([draw_again(path, command) for path, command in wanted.items()]) or None)
