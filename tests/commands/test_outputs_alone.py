@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import load_file
 
 from attncli.scorers import SCORERS
-from tests.cli import experiment, refusal, run
+from tests.cli import attncli, experiment, refusal, run
 
 KEYS: dict[str, Any] = {
     "data": {
@@ -92,7 +92,9 @@ def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     )
     assert "dot drops weights with `train: true`" in refusal("check", dropping)
     asking = experiment(tmp_path / "ask.yaml", weights=False, expect=[{"metric": "js_divergence", "between": [0, 1]}])
-    assert 'expect[0].metric: got "js_divergence", which no row of this run has' in refusal("run", asking)
+    asked = attncli("run", asking, "--no-plots")
+    assert asked.exit_code == 2
+    assert 'expect[0].metric: got "js_divergence", which no row of this run has' in asked.stderr
 
 
 @pytest.mark.slow
