@@ -100,8 +100,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name in SLOW or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
         if not any(map(item.get_closest_marker, ("slow", "nightly"))):
-            for mark in filter(partial(is_marked, path=item.path), MARKS):
-                item.add_marker(mark)
+            for name in filter(partial(is_marked, path=item.path), MARKS):
+                item.add_marker(name)
         for mark in item.iter_markers("catalogue"):
             item.extra_keyword_matches.update(name for kind in mark.args for name in catalogues[kind])
 

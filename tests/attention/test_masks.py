@@ -180,12 +180,12 @@ def test_valid_against_loops(name: str) -> None:
         length = m if lengths is None else int(lengths.expand(n)[i])
         last = {None: m, "top_left": i, "bottom_right": i + m - n}[valid.causal]
         mask[(*place, i, j)] &= j < length and j <= last
-    for place in itertools.product(*map(range, leading)):
-        assert valid.sees().expand(*leading, 1, m)[place][0].tolist() == seen_keys(mask[place])
-        firsts = [j for j, is_seen in enumerate(seen_keys(mask[place])) if is_seen][: valid.first_keys]
+    for index in itertools.product(*map(range, leading)):
+        assert valid.sees().expand(*leading, 1, m)[index][0].tolist() == seen_keys(mask[index])
+        firsts = [j for j, is_seen in enumerate(seen_keys(mask[index])) if is_seen][: valid.first_keys]
         for i, j in itertools.product(range(n), range(m)):
             near = valid.window is None or abs(valid.first + i - j) < valid.window or j in firsts
-            mask[(*place, i, j)] &= near
+            mask[(*index, i, j)] &= near
     assert torch.equal(valid.whole, mask)
     assert torch.equal(valid.empty_rows, ~mask.any(-1))
     assert valid.is_full == (name == "nothing")

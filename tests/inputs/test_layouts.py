@@ -31,7 +31,7 @@ def saved(tensors: dict[str, Tensor], name: str) -> dict[str, Any]:
             np.save(f"{role}{name}", array)
         return {role: {"file": f"{role}{name}"} for role in tensors}
     if name.endswith(".npz"):
-        np.savez(name, **arrays)
+        np.savez(name, **arrays)  # type: ignore[arg-type]
     elif name.endswith(".pt"):
         torch.save(tensors, name)
     else:

@@ -82,7 +82,7 @@ def empties(valid: Tensor) -> list[bool]:
 
 
 def slow_comparison(
-    a: Rows, b: Rows, output_a: Rows, output_b: Rows, seen: Sequence[Sequence[Sequence[bool]]] | None = None
+    a: Rows, b: Rows, output_a: Rows, output_b: Rows, *, seen: Sequence[Sequence[Sequence[bool]]] | None = None
 ) -> Row:
     """Return a comparison of nonempty rows; Jensen-Shannon is the mean of two Kullback-Leibler divergences.
 
@@ -142,7 +142,7 @@ def slow_rows(result: Result) -> tuple[list[Row], list[Row]]:
         {"a": a, "b": b}
         | names
         | slow_comparison(
-            *(kept(label, name, place) for name in ("weights", "output") for label in (a, b)), seen[place]
+            *(kept(label, name, place) for name in ("weights", "output") for label in (a, b)), seen=seen[place]
         )
         for a, b in itertools.combinations(result.labels, 2)
         for names, place in zip(named, places, strict=True)

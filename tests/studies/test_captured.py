@@ -369,9 +369,10 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
     assert scale[2] == pytest.approx(min(max(means), 1.0))
     for image in shown.values():
         cells: Any = image.get_array()
+        own_bar: Any = image.colorbar
         low, high = image.get_clim()
         assert low == 0
-        assert cells.max() <= high * (1 + 1e-6) or image.colorbar.extend == "max"
+        assert cells.max() <= high * (1 + 1e-6) or own_bar.extend == "max"
     is_root = sum(mean < 0.05 * max(means) for mean in means) > len(means) / 2
     assert scale[0] is (PowerNorm if is_root else Normalize)
     for image in changes:

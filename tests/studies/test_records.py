@@ -149,7 +149,7 @@ def test_pairs_are_compared_by_their_saved_weights(
         groups: list[tuple[Any, ...]] = [(), (0, 0), (0, 1), (1, 0), (1, 1)]  # all batch elements and heads, and each
         for place, group in enumerate(groups):
             masks = [sees(entry, valid)[group][kept[group]].tolist() for entry in entries]
-            expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages), masks)
+            expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages), seen=masks)
             row, without_weights = (
                 [run.comparisons[index], *run.head_comparisons[4 * index : 4 * index + 4]][place]
                 for run in (result, alone)

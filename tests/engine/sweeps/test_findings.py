@@ -82,7 +82,7 @@ def test_scorers_without_the_swept_option_are_named_once() -> None:
 
 
 def test_an_option_beside_a_shape_leaves_the_shape_to_all_scorers() -> None:
-    over = [{"keys": [1, 2], "scorers[1].scale": [3.0, 4.0]}]
+    over: Over = [{"keys": [1, 2], "scorers[1].scale": [3.0, 4.0]}]
     assert len(texts := sentences(over, lambda row: float(row["keys"]), "dot", "cosine")) == 2
     assert all("entropy rises from 1.00 (keys = 1" in text for text in texts)
 

@@ -259,7 +259,7 @@ def test_all_weights_of_a_page_have_the_scale_of_pictures() -> None:
     weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
     small = weights / 7
     first = result_of(weights.log(), None, weights)
-    first.tensors["b/weights"] = weights.flip(0)
+    first = replace(first, tensors={**first.tensors, "b/weights": weights.flip(0)})
     second = result_of(weights.log(), None, small)
     rows, scales = described([*views(first, LARGE), *views(second, LARGE)])
     for row in rows:
@@ -278,7 +278,7 @@ def test_all_weights_of_a_page_have_the_scale_of_pictures() -> None:
 def test_scores_of_each_label_have_a_scale_in_their_units_in_all_runs() -> None:
     scores = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(7))
     first, second = result_of(scores), result_of(3 * scores)
-    first.tensors["b/scores"] = 100 * scores
+    first = replace(first, tensors={**first.tensors, "b/scores": 100 * scores})
     rows, scales = described([*views(first, LARGE), *views(second, LARGE), *views(second, LARGE, scorer="a")])
     assert [row["stages"][0]["scales"] for row in rows] == [["scores/a", "scores/b"]] * 2 + [["scores/a", "scores/a"]]
     for key, values in {"scores/a": 3 * scores, "scores/b": 100 * scores}.items():

@@ -1,6 +1,7 @@
 """The names beside matrices, and the size of what is shown on a screen and on paper."""
 
 import math
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def test_all_is_within_the_sheet(open_page: Open, tmp_path: Path, sheet: str) ->
         page = open_page(file, color_scheme="dark")
         page.emulate_media(media="print")
         page.set_viewport_size({"width": across, "height": down})
-        settles(page, lambda page=page: page.evaluate(BEYOND, [PARTS, across, down]), [])
+        settles(page, partial(page.evaluate, BEYOND, [PARTS, across, down]), [])
         for figure in page.locator("figure").all():
             assert figure.evaluate("(figure) => getComputedStyle(figure).breakInside") == "avoid"
         expect(page.locator(".bar:visible")).to_have_count(0)
