@@ -48,6 +48,25 @@ def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path)
     assert read_run(run).result.name == "variance"
 
 
+def test_one_panel_of_each_picture_that_has_it(here: Path) -> None:
+    """`figure` leaves out the others, and a run draws them whole, as its work is done."""
+    good("run", "d2l", "--set", "figure.panel=2", "--out", "run")
+    ran = attncli_command("run", "d2l", "--set", "figure.panel=2", "--out", "again")
+    words = " ".join((ran.stdout + ran.stderr).split())
+    assert "heatmap_additive.png: drawn whole: got 2; expected 1, the only panel" in words
+    assert {"heatmaps.png", "heatmap_additive.png"} <= set(files(here / "again"))
+    drawn = attncli_command("figure", "run", "--panel", "2", "--out", "new")
+    assert (drawn.exit_code, [path.name for path in (here / "new").iterdir()]) == (0, ["heatmaps.png"])
+    assert "heatmap_additive.png: not drawn: got 2; expected 1, the only panel" in drawn.stdout + drawn.stderr
+    good("heatmap", "d2l", "--scorer", "scaled_dot", "--out", "alone.png", "--quiet")
+    good("heatmap", "d2l", "--panel", "2", "--out", "second.png", "--quiet")
+    assert (here / "second.png").read_bytes() == (here / "alone.png").read_bytes()
+    assert refusal("heatmap", "d2l", "--panel", "3", "--out", "x.png").startswith("--panel: got 3; expected 1 to 2")
+    assert refusal("figure", "run", "--panel", "3", "--out", "x").startswith("--panel: got 3; no picture has so many")
+    assert "figure.panel: got 0; expected an integer of at least 1" in refusal("figure", "run", "--panel", "0")
+    assert not any(map(Path.exists, map(Path, ("x", "x.png"))))
+
+
 def test_one_picture_elsewhere(tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     good("run", "d2l", "--out", run, "--no-plots", "--quiet")

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls
 from attncli.results import CaptureFacts, Result
+from attncli.studies.attention.layers import most_changed
 from tests.cli import good, kept, names_in, refusal
 from tests.models.families import BOTH, EAGER_ONLY, of_transformers
 from tests.models.rounding import output_rounding
@@ -341,6 +343,29 @@ def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
     file, out = saved(tmp_path, Layer(capped), Short()), tmp_path / "run"
     good("run", file, "--set", "scorers=dot", "--out", out, "--no-plots")
     assert attncli.load(out).pictures == ["layers"]
+
+
+def test_heads_whose_weights_change_most_are_drawn_and_not_those_with_small_outputs() -> None:
+    """A relative change is large where an output is small, also where the weights hardly differ."""
+    labels = ["model", "other"]
+    values = [(0, 0.2, 0.1), (1, 0.001, 9.0), (2, 0.5, 0.3)]  # head, divergence, relative change of the output
+    rows = [
+        {
+            "a": "model",
+            "b": "other",
+            "layer": "x",
+            "batch": 0,
+            "head": head,
+            "js_divergence": bits,
+            "output_difference": l2,
+        }
+        for head, bits, l2 in values
+    ]
+    records = [{"label": label, "scorer": "dot"} for label in labels]
+    result = Result("attention", "x", records, head_comparisons=rows, layers={"x": 0})
+    assert [head for _, (_, head), _ in most_changed(result)] == [2, 0, 1]
+    equal = [{**row, "js_divergence": None} for row in rows]
+    assert [head for _, (_, head), _ in most_changed(replace(result, head_comparisons=equal))] == [1, 2, 0]
 
 
 def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
