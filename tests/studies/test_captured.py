@@ -401,7 +401,7 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
     is_root = sum(mean < 0.05 * max(means) for mean in means) > len(means) / 2
     assert scale[0] is (PowerNorm if is_root else Normalize)
     for image in changes:
-        bar = image.colorbar
+        bar: Any = image.colorbar
         words = f"{bar.ax.get_xlabel()}{bar.ax.get_ylabel()}".replace("\n", " ")
         extend = "max" if max(means) > 1 else "neither"
         assert (bar.extend, words) == (extend, "output difference" + " (colours by square root)" * is_root)
