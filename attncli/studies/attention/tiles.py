@@ -18,6 +18,7 @@ from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**18  # scores of a tile, which fit into a processor's cache
 TILE_SHARE = 12  # a tile is one part of the workspace, beside its stages and metrics
+QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the metrics that `_by_softmax` gives
 LOWEST = -1000.0  # its exponential is 0 in float32 and float64
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
@@ -35,10 +36,11 @@ def pool_with_rows(
     """
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    metrics = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
+    names = tuple(field.name for field in fields(ScorerRows))
+    metrics = torch.empty(len(names), *queries.shape[:-1], dtype=torch.float64)
     most = min(AT_A_TIME, pooling.WORKSPACE_BYTES // (TILE_SHARE * queries.element_size()))
     is_known = is_built_in(scorer) and not isinstance(rules.normalizer, OwnNormalizer)
-    is_quick = is_known and is_softmax(rules) and all_finite(values)
+    is_quick = is_known and is_softmax(rules) and names == QUICK and all_finite(values)
     if is_built_in(scorer) and (product := scorer.as_dot(queries, keys)) is not None:  # once for all tiles
         queries, keys = product[0] * product[2], product[1]
         scorer = _products
