@@ -84,7 +84,7 @@ def test_queries_without_a_key_are_told_once_for_all_heads() -> None:
     data = {**{role: {"shape": [2, 4, 16, 8]} for role in ROLES}, "valid_lens": [0, 16]}
     experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"], mask={"empty_row": "error"})
     lines = good("doctor", "x.yaml", "--no-plots", "--out", "out")
-    assert lines.splitlines()[8].split() == ["X"] * 4
+    assert ["X"] * 4 in [line.split() for line in lines.splitlines()]
     (row,) = json.loads(Path("out/results.json").read_text())["records"]
     assert (row["head"], row["check"], row["kind"], row["value"]) == (None, "dead_query", "fault", 16)
     assert "- fault, dead_query: 16. Their output is 0" in lines

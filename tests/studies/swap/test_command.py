@@ -79,7 +79,7 @@ def test_what_is_shown_and_drawn() -> None:
         ([TOWER, "--scorer", "dott"], "did you mean `dot`?"),
         (["tests.studies.swap.models:broken"], "Relu: relu in place of a softmax between two matrix products"),
         (["tests.studies.swap.models:nothing"], "which gives int; expected (model, inputs)"),
-        ([__file__], f'MODEL {__file__}: got "{__file__}", a file; expected a folder with a model'),
+        (["/etc/hosts"], 'MODEL /etc/hosts: got "/etc/hosts", a file; expected a folder with a model'),
         (["nowhere", "--texts", "none.txt"], "No such file or directory"),
         (["nowhere", "--texts", "/dev/zero"], "it is a pipe or a device"),
         (["nowhere", "--texts", "x", "--text", "a"], '--texts: got "x" beside --text; expected one of the two'),
