@@ -189,11 +189,11 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     assert isinstance(look, HeatmapLook)
     texts = {text for panel in panels for text in (panel.label, *panel.queries, *panel.keys)}
     with drawing([content.title, *map(str, texts)], note, look, content.about) as sheet, matplotlib.rc_context(FRAMED):
-        figure, axes, size = _page(content, look, sheet)
+        figure, axes, size, bars_below = _page(content, look, sheet)
         tiles = _tiles(content, look, axes, size, sheet)
         for tile in tiles:
             draw_cells(sheet, look, tile)
-        _draw_colour_bars(figure, tiles, size)
+        _draw_colour_bars(figure, tiles, size, bars_below)
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
         _name(figure, content, tiles, size, note)
@@ -214,8 +214,10 @@ def _least_side(cells: int) -> float:
     return min(1.3 + 0.3 * (cells - 1), 3.4)
 
 
-def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size]:
-    """Return a picture with axes for the panels, and about the size of a panel in inches.
+def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size, bool]:
+    """Return a picture with axes for the panels, about the size of a panel in inches, and whether bars are below.
+
+    If panels differ in their colours, each label has a colour bar below its column, or each panel one beside it.
 
     Labels are columns, heads and batch elements are rows; with many rows, groups of columns stand side by side.
     """
@@ -223,8 +225,9 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
     labels, names = (list(dict.fromkeys(getattr(panel, name) for panel in panels)) for name in ("label", "row_name"))
     width, height = _panel_size(content, look)
     many, is_table = len(labels), min(len(labels), len(names)) > 1
-    has_bars = len({*content.groups(look)}) > 1  # for each label below its column, or beside each panel
-    beside = RIGHT if has_bars and (look.scale == "panel" or len({panel.quantity for panel in panels}) > 1) else 0.0
+    has_bars = len({*content.groups(look)}) > 1
+    bars_below = has_bars and look.scale != "panel" and len({panel.quantity for panel in panels}) == 1
+    beside = RIGHT if has_bars and not bars_below else 0.0
     left = CHARACTER * (_longest(panels, "queries") + max(map(cell_len, names)) * is_table) * POINTS / 72 + LEFT
     if is_table:
         few = sheet.size is None and len(names) <= MOST_ROWS
@@ -233,8 +236,10 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
         slots = [names.index(panel.row_name) * many + labels.index(panel.label) for panel in panels]
     else:
         columns, slots = columns_of(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
+        if bars_below and columns < len(panels):  # a column has several labels
+            bars_below, beside = False, RIGHT
     rows = max(slots) // columns + 1
-    below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW + BELOW * (has_bars and not beside)
+    below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW + BELOW * bars_below
     if sheet.size is None:
         widest = LONGEST_PAGE if look.annotate == "yes" else BOTH_COLUMNS
         share = min(1.0, ((widest - left - RIGHT) / columns - GAP - beside) / width)
@@ -251,7 +256,7 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for slot in {*range(len(axes))} - {*slots}:
         axes[slot].remove()
-    return figure, [axes[slot] for slot in slots], (sheet.unit * width, sheet.unit * height)
+    return figure, [axes[slot] for slot in slots], (sheet.unit * width, sheet.unit * height), bars_below
 
 
 def _longest(panels: Sequence[Panel], side: str) -> int:
@@ -320,13 +325,12 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
         note(f"too many tokens: {thinned}")
 
 
-def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) -> None:
-    """Draw the colour bars: one for all panels if they are one group, else one below each column or for each panel."""
+def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size, is_below: bool) -> None:
+    """Draw the colour bars: one for all panels if they are one group, else below each column, or beside each panel."""
     columns = [[tile for tile in tiles if tile.column == column] for column in sorted({tile.column for tile in tiles})]
     is_one = len({tile.group for tile in tiles}) == 1
-    by_column = len(columns) > 1 and all(len({tile.group for tile in column}) == 1 for column in columns)
-    for group in [tiles] if is_one else columns if by_column else [[tile] for tile in tiles]:
-        scale, is_below = group[0].scale, by_column and not is_one
+    for group in [tiles] if is_one else columns if is_below else [[tile] for tile in tiles]:
+        scale = group[0].scale
         length = size[0] if is_below else size[1] * len({tile.row for tile in group})
         label = scale.label(group[0].panel.shown_quantity, figure.translation)
         bar = figure.colorbar(

@@ -138,8 +138,7 @@ def check_texts(figure: Figure) -> None:
         for other, second in boxes[:index]:
             across = min(box.x1, second.x1) - max(box.x0, second.x0)
             down = min(box.y1, second.y1) - max(box.y0, second.y0)
-            ink = 0.8 * min(box.height, second.height)  # digits and capitals fill less than this share of their box
-            assert across <= 4 or down <= min(box.height, second.height) - ink, (text, other)  # in pixels
+            assert min(across, down) <= 4, (text, other)  # pixels: boxes are a little wider than the ink
 
 
 def draw(figure: Any) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
@@ -125,6 +127,21 @@ def test_every_dtype_is_drawn(dtype: torch.dtype) -> None:
         heatmap(tensor[0])
     kind = str(dtype).removeprefix("torch.")
     assert str(error.value) == f"a: got {kind} of shape [2]; expected real matrices (..., n, m), no size 0"
+
+
+SIZE = st.integers(1, 12)
+TOKEN = st.text("aW我$_\\\n 0", max_size=9)
+
+
+@pytest.mark.usefixtures("laid_out")
+@pytest.mark.slow
+@settings(max_examples=15)
+@given(b=st.integers(1, 3), n=SIZE, m=SIZE, scale=st.sampled_from(["shared", "label", "panel"]), data=st.data())
+def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale: Any, data: Any) -> None:
+    names = [data.draw(st.none() | st.lists(TOKEN, min_size=size, max_size=size)) for size in (n, m)]
+    tokens = Tokens(*(None if name is None else [name] * b for name in names))
+    heat = heatmap(weights(b, n, m), weights(b, n, m) * 1000, tokens=tokens, look=HeatmapLook(scale=scale))
+    check_texts(heat.figure)
 
 
 @pytest.mark.usefixtures("laid_out")
