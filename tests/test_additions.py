@@ -20,10 +20,6 @@ from tests.docs import PAGES
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = [f"--ignore=tests/{name}" for name in ("test_additions.py", "test_claims.py", "test_claims_fail.py")]
-LEFT_OUT += [  # which list all columns of a table
-    f"--deselect=tests/show/terminal/test_tables.py::{name}"
-    for name in ("test_summary_is_one_table_at_80_columns", "test_what_is_not_known_is_a_dash")
-]
 FOLDERS = ("attncli", "tests", "experiments", "docs")
 TEXTS = (
     "README.md",

@@ -1,6 +1,7 @@
 """Matrices in a browser have the numbers of the run."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from safetensors.numpy import load_file
 from attncli.engine.runs.loading import StoredRun
 from attncli.show.page.report import report as page_of
 from attncli.show.pictures.scales import colour_scale
-from tests.margins import last_digit
+from tests.margins import sampled
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, attention, box_of, choose, has_numbers, pixels, point
 from tests.show.page.test_numbers import over_layers
@@ -169,7 +170,7 @@ def test_colours_are_those_of_the_scale(open_page: Open, file: Path, folder: Pat
             assert np.abs(shown - expected).max() <= 8  # of 255: a neighbour among the 256 colours
             written = [text for text in page.locator(".numbers").nth(panel).locator("span").all_inner_texts() if text]
             assert [float(text.replace("−", "-")) for text in written] == pytest.approx(
-                cells.tolist(), rel=0.51, abs=last_digit(0.01)
+                cells.tolist(), rel=0.51, abs=sampled(0.005, 0.01 / math.sqrt(12))
             )
         bar = page.locator(".scale", has_text="weight difference" if minus else "weight").first
         ends = [float(text) for text in bar.locator(".ticks span").all_inner_texts()]

@@ -9,9 +9,11 @@ from rich.text import Text
 
 from attncli.results import Row
 from attncli.scorers import SCORERS
-from attncli.show.terminal.tables import Cells, blocks, recorded, tables
+from attncli.show.terminal.tables import Cells, blocks, pick, recorded, tables
 from attncli.studies.attention.columns import COLUMNS
 from tests.show.samples import printed, record_of
+
+FIGURES = ["parameters", "score_mean", "score_std", "entropy", "effective_keys", "max_weight", "empty_rows"]
 
 
 def lines(text: str) -> list[list[str]]:
@@ -19,8 +21,7 @@ def lines(text: str) -> list[list[str]]:
 
 
 def summary_tables(records: Sequence[Row], width: int, names: int = 1) -> list[RenderableType]:
-    scorer, label, _, *figures = (column for column in COLUMNS if column.key not in ("weight_sum", "entropy_bound"))
-    return list(tables([label, scorer][:names], figures, records, width))
+    return list(tables(pick(COLUMNS, ["label", "scorer"])[:names], pick(COLUMNS, FIGURES), records, width))
 
 
 def test_summary_is_one_table_at_80_columns() -> None:

@@ -10,11 +10,13 @@ import torch
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.fit.fitting import LayerFit, descend, losses, measure, solve
 from attncli.studies.fit.options import FitOptions
+from tests.margins import sampled
 from tests.reference import ORACLES
 from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer, planted
 
 EVERY = torch.arange(48)
 STEPS = FitOptions.model_fields["steps"].default
+LEFT = sampled(1e-4, 5e-5)  # by the default steps: it follows from the draws of the seed, not from rounding
 
 
 def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
@@ -52,7 +54,7 @@ def test_matrices_of_general(monkeypatch: pytest.MonkeyPatch) -> None:
     descend([fit], EVERY, STEPS, False, torch.Generator().manual_seed(0), done.append)
     wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in made])
     left = float((fit.learnt.values["W.weight"] - wanted).norm() / wanted.norm())
-    assert left < 4e-4  # rounding changes the path of 300 steps, and what they leave
+    assert left < LEFT
     assert done == pytest.approx([(step + 1) / STEPS for step in range(STEPS)])
 
 
@@ -60,10 +62,9 @@ def test_additive_with_twice_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default steps find scores that do as well, though not the units that were planted."""
     planted(monkeypatch, teachers("additive", num_hiddens=8))
     fit = fit_of("additive:num_hiddens=16", layer())
-    before = middle(fit)
-    assert before > 0.02
+    assert middle(fit) > 0.02
     descend([fit], EVERY, STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
-    assert middle(fit) < before / 40
+    assert middle(fit) < LEFT
     assert not any(each.requires_grad for each in fit.learnt.raw.values())
 
 
