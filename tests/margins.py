@@ -79,7 +79,6 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if not 0 < share <= 1:
         raise pytest.UsageError(f"--margins: got {share:g}; a share of a bound is above 0 and at most 1")
-    os.environ.pop("PYTEST_ADDOPTS", None)  # tests that run pytest choose its options themselves
     config.pluginmanager.register(Margins(config, share), "margins")
 
 
@@ -132,6 +131,7 @@ class Margins:
             names = getattr(getattr(getattr(item, "function", None), "__code__", None), "co_names", ())
             if "_format_explanation" in names and "_call_assertion_pass" not in names:
                 self.unseen.add(str(item.path.relative_to(self.config.rootpath)))
+        os.environ.pop("PYTEST_ADDOPTS", None)  # which this process has read; tests that run pytest have their own
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.test = nodeid
