@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS, Scorer, is_built_in
 from attncli.scorers._base import with_facts
 from attncli.scorers._custom import ModuleScorer, raised
-from attncli.scorers._heads import HeadScorer
+from attncli.scorers._heads import HeadScorer, by_head, put_options
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
@@ -50,24 +50,25 @@ def names_of(entry: ScorerEntry) -> Row:
 def with_model_defaults(entry: ScorerEntry, call: AttentionCall | None) -> ScorerEntry:
     """Return the entry with the model's scale and softcap for a captured attention call; unchanged if `call` is None.
 
-    A fitted entry also gets the parameters that were fitted to this call, and a user's scorer sees the queries with the
-    model's own factor. Built-in scorers see them without.
-
     Only `scale: model` is replaced by the model's scale, and the softcap only if the entry does not set it.
     """
     updates = dict[str, Any]()
-    if call is not None and entry.is_fitted:
-        fitted = entry._fitted or read_fitted(str(entry.fitted))
-        entry = entry.model_copy()
-        entry._learnt = fitted.of_call(entry.label, call)
-    if call is not None and entry.scorer not in SCORERS and call.pre_scale != 1:
-        entry = entry.model_copy()
-        entry._factor = call.pre_scale
     if call is not None and entry.has_models_scale:
         updates["scale"] = call.scale * call.pre_scale
     if call is not None and "softcap" not in entry.model_fields_set:
         updates["softcap"] = call.softcap
     return entry.model_copy(update=updates) if updates else entry
+
+
+def learnt_numbers(entry: ScorerEntry, call: AttentionCall | None) -> dict[str, Tensor] | None:
+    """Return the numbers by name that a fitted entry learnt for the heads of a call; None if there are none.
+
+    Raises:
+        InputError: the entry was fitted to other layers, heads or sizes.
+    """
+    if entry.fitted is None or call is None:
+        return None
+    return read_fitted(entry.fitted).of_call(entry.label, call)
 
 
 def map_entries(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
@@ -84,8 +85,15 @@ def map_entries(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Ma
     return made
 
 
-def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> Scorer:
-    """Return the scorer of an entry, on the CPU and in evaluation mode.
+def build_scorer(
+    entry: ScorerEntry,
+    query_size: int,
+    key_size: int,
+    seed: int,
+    dtype: torch.dtype,
+    learnt: Mapping[str, Tensor] | None = None,
+) -> Scorer:
+    """Return the scorer of an entry, on the CPU and in evaluation mode, with the numbers that it learnt, if any.
 
     Parameters are drawn in float32 from a generator that depends on the seed and the label only, then rounded to
     `dtype`, the dtype of the queries and keys; computations use float32 at least.
@@ -109,12 +117,12 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
         _load_parameters(scorer, entry.parameters)
     scorer.has_random_parameters = is_drawn and entry.parameters is None
     scorer = scorer.to(computing_dtype(dtype))
-    if not entry.is_fitted:
-        return scorer
-    if entry._learnt is None:
+    if learnt is not None:
+        return HeadScorer(scorer, learnt).to(computing_dtype(dtype))
+    if entry.fitted is not None:
         cure = "expected a captured model, or the study swap"
         raise InputError.of(f"got {entry.label}, which was fitted to the layers of a model; {cure}", ["fitted"])
-    return HeadScorer(scorer, entry._learnt).to(computing_dtype(dtype))
+    return scorer
 
 
 def parameter_notes(entries: Sequence[ScorerEntry]) -> Iterator[str]:
@@ -141,8 +149,8 @@ def stored_parameters(entry: ScorerEntry, scorer: Scorer) -> dict[str, Tensor]:
     return {f"{entry.label}/{name}": tensor.cpu() for name, tensor in scorer.state_dict().items()}
 
 
-def build_normalizer(entry: ScorerEntry) -> Normalizer:
-    """Return the normaliser of an entry.
+def build_normalizer(entry: ScorerEntry, learnt: Mapping[str, Any] | None = None) -> Normalizer:
+    """Return the normaliser of an entry, with learnt options, which broadcast to the scores.
 
     Raises:
         InputError: the normaliser needs a package that is not installed, or a user's own class fails.
@@ -154,9 +162,7 @@ def build_normalizer(entry: ScorerEntry) -> Normalizer:
         else:
             with calling(f"making {name}"):
                 normalizer = OwnNormalizer(entry.normalizer.implementation(**options))
-    for option in getattr(normalizer.formula, "learnable", ()):
-        if option in (entry._learnt or {}):
-            setattr(normalizer.formula, option, entry._learnt[option][:, None, None])
+    put_options(normalizer.formula, learnt or {})
     normalizer.label = entry.label
     return normalizer
 
@@ -175,6 +181,7 @@ def rules_of(
     sinks: Tensor | None = None,
     first: int | None = None,
     slopes: Sequence[float] | None = None,
+    learnt: Mapping[str, Tensor] | None = None,
 ) -> Rules:
     """Return the rules that turn an entry's scores into weights.
 
@@ -186,6 +193,7 @@ def rules_of(
         sinks: scores of an additional key.
         first: the position of the first query; by default from the causal mask, or 0 for as many queries as keys.
         slopes: the slope of ALiBi for each head; by default `alibi_slopes` of their number.
+        learnt: the numbers that the entry learnt for each head, if any.
 
     Raises:
         InputError: as in `build_normalizer`, or the entry needs positions and they are unknown.
@@ -199,10 +207,13 @@ def rules_of(
     added = Bias(valid.shape, bias, entry.position_bias == "alibi", first, slopes) if has_bias else None
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
-    return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks, rounding_of(entry))
+    normalizer = build_normalizer(entry, by_head(learnt or {}))
+    return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, rounding_of(entry))
 
 
-def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> Rules:
+def rules_of_inputs(
+    entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, learnt: Mapping[str, Tensor] | None = None
+) -> Rules:
     """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks.
 
     Raises:
@@ -220,8 +231,8 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow) -> 
             reason = "its slopes depend on the model's number of heads, which the captured file does not have"
             raise InputError.of(got(entry.position_bias, reason, "capture the model again"), ["bias"])
         slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
-    empty_row = call.empty_row
-    return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, sinks=sinks, first=first, slopes=slopes)
+    given: dict[str, Any] = {"empty_row": call.empty_row, "sinks": sinks, "first": first, "slopes": slopes}
+    return rules_of(entry, inputs.valid, inputs.bias, learnt=learnt, **given)
 
 
 def _unknown_positions(entry: ScorerEntry, key: str, valid: Valid, cure: str) -> InputError:
@@ -240,12 +251,14 @@ def build_for_inputs(
         InputError: the problems of all entries, each located at its key under `scorers`.
     """
     queries, keys = inputs.queries, inputs.keys
-    entries = map_entries(entries, lambda entry: with_model_defaults(entry, inputs.call))
-    scorers = map_entries(
-        entries, lambda entry: build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, queries.dtype)
-    )
-    rules = map_entries(entries, lambda entry: rules_of_inputs(entry, inputs, empty_row))
-    return [scorer.to(queries.device) for scorer in scorers], rules
+
+    def build(entry: ScorerEntry) -> tuple[Scorer, Rules]:
+        entry, learnt = with_model_defaults(entry, inputs.call), learnt_numbers(entry, inputs.call)
+        scorer = build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, queries.dtype, learnt)
+        return scorer.to(queries.device), rules_of_inputs(entry, inputs, empty_row, learnt)
+
+    built = map_entries(entries, build)
+    return [scorer for scorer, _ in built], [rules for _, rules in built]
 
 
 def rounding_of(entry: ScorerEntry) -> Rounding:
@@ -253,13 +266,14 @@ def rounding_of(entry: ScorerEntry) -> Rounding:
     return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")
 
 
-def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor, pre_scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return queries (..., n, q) and keys (..., m, k) as the entry's scorer sees them: normalised, then rounded.
 
-    `qk_norm` is over the features, and without a gain.
+    `qk_norm` is over the features, and without a gain. A user's scorer sees the queries of a model with the model's own
+    factor `pre_scale`; built-in scorers see them without.
     """
-    if entry._factor != 1:
-        queries = queries * entry._factor
+    if pre_scale != 1 and entry.scorer not in SCORERS:
+        queries = queries * pre_scale
     if entry.qk_norm is None and entry.dtype is None:
         return queries, keys
     queries, keys = at_least_float32(queries, keys)

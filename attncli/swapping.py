@@ -14,6 +14,7 @@ from attncli.attention import computing_dtype
 from attncli.building import (
     build_scorer,
     inputs_of_entry,
+    learnt_numbers,
     rules_of_inputs,
     scorer_of_module,
     scoring_of,
@@ -29,7 +30,9 @@ from attncli.config.tensors import Layer
 from attncli.config.values import Indices, as_list, each_once
 from attncli.errors import InputError, below, got, show
 from attncli.guarding import raw_scores
+from attncli.inputs.build import Inputs
 from attncli.inputs.captured import inputs_of
+from attncli.inputs.fitted import FittedScorers
 from attncli.models.call import AttentionCall
 from attncli.models.selection import calls_of, choice_of, picks
 from attncli.models.watching import Site, Watch
@@ -68,6 +71,7 @@ class Swap(Watch):
         seed: the seed of the parameters that attncli draws.
         known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
             again.
+        fitted: the numbers that the entry learnt for each layer; by default those of the file that it names.
 
     Attributes:
         swapped: how often each call was replaced, by name.
@@ -89,6 +93,7 @@ class Swap(Watch):
         *,
         seed: int = 0,
         known: Mapping[str, int] | None = None,
+        fitted: FittedScorers | None = None,
     ) -> None:
         chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": listed(seed)}, {})
         super().__init__(model)
@@ -97,7 +102,7 @@ class Swap(Watch):
         self.swapped = dict[str, int]()
         self.problems = dict[str, str]()  # by call
         self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
-        self._seed, self._scorers = seed, dict[Any, Scorer]()
+        self._seed, self._fitted, self._scorers = seed, fitted, dict[Any, Scorer]()
         self._handled = set[str]()  # calls that were replaced, by this one or by one inside of it
         self._numbers = dict[str, int]()  # of calls, in the order of their first runs
         self._owners = dict[str, int]()  # number of the model of each layer
@@ -219,21 +224,23 @@ class Swap(Watch):
 
     def _output(self, layers: str, heads: list[int] | None, entry: Any, call: AttentionCall) -> Tensor:
         chosen = self.heads if heads is None else heads
-        if entry.is_fitted and chosen is not None and len(call.head_numbers) > len(chosen):
+        is_fitted = self._fitted is not None or entry.fitted is not None
+        if is_fitted and chosen is not None and len(call.head_numbers) > len(chosen):
             some, new = [head for head in chosen if head in call.head_numbers], call.output.clone()
             made = self._output(layers, heads, entry, call.of_heads(some))  # nothing may be fitted to the others
             new[:, some] = made.to(new.dtype)
             return new
         inputs = inputs_of(call, call.queries.dtype, call.queries.device)
         gradient = call.scale_gradient if entry.has_models_scale else None
+        learnt = learnt_numbers(entry, call) if self._fitted is None else self._fitted.of_call(entry.label, call)
         entry = with_model_defaults(entry, call)
-        d, dtype = inputs.queries.shape[-1], computing_dtype(call.queries.dtype)
-        key: tuple[Any, ...] = (layers, entry.label, d, inputs.keys.shape[-1], str(entry.options))
-        key += (call.name, *call.head_numbers) if entry.is_fitted else ()
+        sizes = inputs.queries.shape[-1], inputs.keys.shape[-1]
+        key: tuple[Any, ...] = (layers, entry.label, *sizes, str(entry.options))
+        key += (call.name, *call.head_numbers) if is_fitted else ()
         if key not in self._scorers:
-            self._scorers[key] = self._built(entry, d, inputs.keys.shape[-1], dtype).to(inputs.queries.device)
-        rules = rules_of_inputs(entry, inputs, call.empty_row)
-        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+            self._scorers[key] = self._built(entry, inputs, learnt).to(inputs.queries.device)
+        rules = rules_of_inputs(entry, inputs, call.empty_row, learnt)
+        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, call.pre_scale)
         queries = queries if gradient is None else queries * gradient
         scorer = scoring_of(entry, self._scorers[key])
         if not is_built_in(scorer):
@@ -241,10 +248,12 @@ class Swap(Watch):
         return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
 
     @torch.inference_mode(False)
-    def _built(self, entry: ScorerEntry, query_size: int, key_size: int, dtype: torch.dtype) -> Scorer:
+    def _built(self, entry: ScorerEntry, inputs: Inputs, learnt: Mapping[str, Tensor] | None) -> Scorer:
         if entry.module is not None:  # with the user's own parameters
             return scorer_of_module(entry.module)
-        return build_scorer(entry, query_size, key_size, self._seed, dtype)
+        queries, keys = inputs.queries, inputs.keys
+        dtype = computing_dtype(queries.dtype)
+        return build_scorer(entry, queries.shape[-1], keys.shape[-1], self._seed, dtype, learnt)
 
 
 def with_heads(

@@ -97,7 +97,7 @@ class Experiment(Model):
                 raise problem(f"{message}; {cure}", under=[index, "label"])
             if entry.is_plan and not cls.takes_plans:
                 raise problem("got a plan, which is for the layers of a whole model: study swap", under=[index, "plan"])
-            if any(part.project and not part.is_fitted for part in entry.entries) and not cls.learns:
+            if any(part.project and part.fitted is None for part in entry.entries) and not cls.learns:
                 message = errors.got(True, "only the study fit learns matrices for queries and keys", "leave it out")
                 raise problem(message, under=[index, "plan" if entry.is_plan else "project"])
             for part, (key, why) in product(entry.entries, cls.refused.items()):

@@ -8,7 +8,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PositiveFloat,
-    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationInfo,
     create_model,
@@ -138,9 +137,6 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
             description="in the study fit: whether to learn matrices for queries and keys",
         ),
     ] = False
-    _fitted: Any = PrivateAttr(None)  # the fitted scorers, if they are in no file
-    _learnt: Any = PrivateAttr(None)  # parameters for one attention call
-    _factor: float = PrivateAttr(1.0)  # by which a model multiplied the queries of one attention call
 
     @model_validator(mode="after")
     def _beside_each_other(self) -> "ScorerEntry":
@@ -185,11 +181,6 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         return (
             {key: written[key] for key in FITTED_KEYS} if self.fitted is not None and "scorer" in written else written
         )
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether parameters and options of the entry were fitted to each layer of a model."""
-        return self.fitted is not None or self._fitted is not None
 
     @property
     def entries(self) -> list["ScorerEntry"]:

@@ -74,6 +74,11 @@ class Inputs:
         return m - n if n == 1 or (n < m and self.valid.is_causal_at_end) else None
 
     @property
+    def pre_scale(self) -> float:
+        """The factor by which the model of a call multiplied queries or keys before it."""
+        return 1.0 if self.call is None else self.call.pre_scale
+
+    @property
     def heads(self) -> Sequence[int | None]:
         """The number of each head: in the model for a captured call, else from 0; [None] without an axis of heads.
 

@@ -1,16 +1,27 @@
 """A scorer whose parameters and options differ from head to head, as `attncli fit` learns them."""
 
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from attncli.attention import at_least_float32
 from attncli.scorers._base import Scorer
 
 QUERIES, KEYS = "P_q", "P_k"  # names of the matrices that queries and keys are multiplied with
+
+
+def by_head(learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return learnt numbers, which have a first axis of heads, with two more axes, to broadcast to scores (h, n, m)."""
+    return {name: tensor[:, None, None] for name, tensor in learnt.items()}
+
+
+def put_options(module: nn.Module, values: Mapping[str, Any]) -> None:
+    """Set the learnable options of a scorer or a normaliser that are among the values."""
+    for name in {*getattr(module, "learnable", ())} & values.keys():
+        setattr(module, name, values[name])
 
 
 class HeadScorer(Scorer):
@@ -34,18 +45,15 @@ class HeadScorer(Scorer):
         values = dict(zip(self.learnt, learnt, strict=True))
         if QUERIES in values:
             queries, keys = queries @ values[QUERIES].mT, keys @ values[KEYS].mT
-        own = dict(self.scorer.named_parameters())
-        state = {name: tensor for name, tensor in values.items() if name in own}
-        options = {name: tensor for name, tensor in values.items() if name in self.scorer.learnable}
+        parameters = values.keys() & dict(self.scorer.named_parameters()).keys()
         if self.scorer.stacks_over_heads:
-            for name, tensor in options.items():
-                setattr(self.scorer, name, tensor[:, None, None])
-            scores: Tensor = functional_call(self.scorer, state, (queries, keys))
+            put_options(self.scorer, by_head(values))
+            scores: Tensor = functional_call(self.scorer, {name: values[name] for name in parameters}, (queries, keys))
             return scores
         of_heads = list[Tensor]()
         for head in range(queries.shape[1]):
-            for name, tensor in options.items():
-                setattr(self.scorer, name, tensor[head % len(tensor)])
-            some = {name: tensor[head % len(tensor)] for name, tensor in state.items()}
-            of_heads.append(functional_call(self.scorer, some, (queries[:, head], keys[:, head])))
+            of_head = {name: tensor[head % len(tensor)] for name, tensor in values.items()}
+            put_options(self.scorer, of_head)
+            state = {name: of_head[name] for name in parameters}
+            of_heads.append(functional_call(self.scorer, state, (queries[:, head], keys[:, head])))
         return torch.stack(of_heads, 1)

@@ -19,6 +19,7 @@ from attncli.building import (
     formulas_of,
     inputs_of_entry,
     is_own,
+    learnt_numbers,
     map_entries,
     names_of,
     random_labels,
@@ -39,6 +40,7 @@ from attncli.inputs.captured import read_captured
 from attncli.inputs.device import resolve_device
 from attncli.inputs.fitted import check_fitted
 from attncli.inputs.seeding import seeded
+from attncli.models.call import AttentionCall
 from attncli.normalizers import Normalizer
 from attncli.numbers import several
 from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, by_label
@@ -69,6 +71,7 @@ class SizePoint:
     head: int | None = None
     layer: str | None = None  # of a captured model
     number: int | None = None  # of the layer in the captured file
+    pre_scale: float = 1.0  # by which the captured model multiplied its queries
 
     def __str__(self) -> str:
         layer = "" if self.layer is None else f"{self.layer} "
@@ -139,8 +142,12 @@ def prepare_pairs(
     device = resolve_device(options.device, dtype)
     normalizers = map_entries(options.scorers, build_normalizer)
 
-    def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[Scorer]:
-        return map_entries(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
+    def scorers_of(q: int, k: int, call: AttentionCall | None = None) -> list[Scorer]:
+        def scorer_of(entry: ScorerEntry) -> Scorer:
+            learnt, entry = learnt_numbers(entry, call), with_model_defaults(entry, call)
+            return build_scorer(entry, q, k, options.seed, dtype, learnt).to(device)
+
+        return map_entries(options.scorers, scorer_of)
 
     points, named = list[SizePoint](), dict[str, Tensor]()
     if options.file is None:
@@ -149,7 +156,7 @@ def prepare_pairs(
             sizes = sorted({*powers(1, sizes[0]), *sizes})
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(SizePoint(d, options.scorers, scorers_of(options.scorers, d, d), normalizers, pairs))
+            points.append(SizePoint(d, options.scorers, scorers_of(d, d), normalizers, pairs))
         return PreparedPairs(options, entries, options.d, points, {}, device)
     layers = read_pairs(options, dtype, device, progress)
     if any(inputs.call is not None for _, inputs in layers.values()):
@@ -163,26 +170,25 @@ def prepare_pairs(
             message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
         own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
-        scorers = scorers_of(own_entries, q, k)
-        has_fitted = any(entry.is_fitted for entry in options.scorers)
+        has_fitted = any(entry.fitted is not None for entry in options.scorers)
+        scorers = scorers_of(q, k, call)
         for index, head in enumerate(inputs.heads):
             of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
-            real, layer_number = RealPairs(of_head, head or 0), None if call is None else call.number
+            real, number = RealPairs(of_head, head or 0), None if call is None else call.number
             if has_fitted and call is not None and head is not None:
-                own_entries = [with_model_defaults(entry, call.of_heads([head])) for entry in options.scorers]
-                scorers, normalizers = scorers_of(own_entries, q, k), map_entries(own_entries, _normalizer_of_head)
-            points.append(SizePoint(k, own_entries, scorers, normalizers, real, head, layer, layer_number))
+                call_of_head = call.of_heads([head])
+                scorers = scorers_of(q, k, call_of_head)
+                normalizers = [_normalizer_of_head(entry, call_of_head) for entry in options.scorers]
+            built = (own_entries, scorers, normalizers)
+            points.append(SizePoint(k, *built, real, head, layer, number, inputs.pre_scale))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     return PreparedPairs(options, entries, sorted({point.d for point in points}), points, named, device)
 
 
-def _normalizer_of_head(entry: ScorerEntry) -> Normalizer:
-    """Return the normaliser of an entry for rows of one head, with a fitted option as a single number."""
-    normalizer = build_normalizer(entry)
-    for option in getattr(normalizer.formula, "learnable", ()):
-        if option in (entry._learnt or {}):
-            setattr(normalizer.formula, option, float(entry._learnt[option]))
-    return normalizer
+def _normalizer_of_head(entry: ScorerEntry, call: AttentionCall) -> Normalizer:
+    """Return the normaliser of an entry for rows of one head, with learnt options as single numbers."""
+    learnt = learnt_numbers(entry, call) or {}
+    return build_normalizer(entry, {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1})
 
 
 @contextmanager
@@ -206,8 +212,8 @@ def scores_of(point: SizePoint, pairs: Pairs) -> list[Tensor]:
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
-            queries, keys = inputs_of_entry(entry, pairs.queries, pairs.keys)
-            if entry.is_fitted:  # to a head
+            queries, keys = inputs_of_entry(entry, pairs.queries, pairs.keys, point.pre_scale)
+            if entry.fitted is not None:  # to a head
                 queries, keys = queries[None, None], keys[None, None]
             raw = raw_scores(scoring_of(entry, scorer), queries, keys)
         capped = raw if entry.softcap is None else rounding_of(entry).step(softcap(raw, entry.softcap))

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.building import formulas_of, inputs_of_entry, scoring_of, with_model_defaults
+from attncli.building import formulas_of, inputs_of_entry, scoring_of
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
 from attncli.guarding import calling, raw_scores
@@ -225,7 +225,7 @@ def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, h
         """Return the matrix of the batch element and head."""
         return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(part).index(head)].cpu()
 
-    queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
     score = scoring_of(entry, scorer)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights

@@ -20,7 +20,6 @@ from attncli.building import (
     random_labels,
     scale_of,
     scoring_of,
-    with_model_defaults,
 )
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
@@ -279,7 +278,7 @@ def _stages_and_rows(
 ) -> tuple[Stages, ScorerRows]:
     """Return all stages on the CPU, or only the output if the option `weights` is false, and the metrics of rows."""
     scorer.train(options.train)
-    queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
     with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
         if not options.weights:

@@ -17,7 +17,6 @@ from attncli.building import (
     scale_of,
     scoring_of,
     stored_parameters,
-    with_model_defaults,
 )
 from attncli.common.requests import request_of
 from attncli.config.scorer_entries import ScorerEntry
@@ -219,7 +218,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
 def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:
     """Return the attention of a scorer entry, the entry at this position, in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[position], part.scorers[position]
-    queries, keys = inputs_of_entry(with_model_defaults(entry, inputs.call), inputs.queries, inputs.keys)
+    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
     with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]

@@ -129,7 +129,7 @@ class EntryCalls:
         """Return the calls of a layer as an entry sees them; `entry` has the model's scale and softcap."""
         inputs = calls.inputs
         rules = rules_of_inputs(entry, inputs, "zero")
-        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys)
+        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
         valid, bias = rules.valid.joined, inputs.bias
         assert valid is not None, "a mask"
         if entry.position_bias is not None:

@@ -18,7 +18,7 @@ from attncli.metrics import top1_agreement, top_keys
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer
-from attncli.scorers._heads import KEYS, QUERIES, HeadScorer
+from attncli.scorers._heads import KEYS, QUERIES, HeadScorer, by_head, put_options
 from attncli.studies.fit.calls import EntryCalls, LayerCalls, Part
 from attncli.studies.fit.options import Per, learnt_options
 
@@ -95,10 +95,8 @@ class LayerFit:
 
     def put(self) -> None:
         """Put the learnt numbers into the scorer and the normaliser."""
-        values, formula = self.learnt.values, self.normalizer.formula
-        for name in values.keys() & getattr(formula, "learnable", {}).keys():
-            setattr(formula, name, values.pop(name)[:, None, None])
-        self.scorer.learnt = values
+        self.scorer.learnt = self.learnt.values
+        put_options(self.normalizer.formula, by_head(self.scorer.learnt))
 
     def scores(self, part: Part) -> Tensor:
         """Return the scores (b, h, n, m)."""

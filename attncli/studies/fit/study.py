@@ -344,16 +344,11 @@ def _fit(
 def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | None) -> Changes:
     """Run the model on the texts held out with an entry in the fitted layers, and return the changes of its outputs."""
     assert prepared.runner is not None, "a model"
-    if fitted is not None:
-        entry = entry.model_copy()
-        entry._fitted = fitted
-    loaded = prepared.runner.loaded
+    loaded, options = prepared.runner.loaded, prepared.options
     changes = Changes(loaded.pooling)
     with evaluating(loaded.model), torch.no_grad():
         for batch, original in zip(prepared.held_out_batches, prepared.originals, strict=True):
-            with Swap(
-                entry, layers=[*prepared.layers], heads=prepared.options.heads, seed=prepared.options.seed
-            ) as swap:
+            with Swap(entry, None, [*prepared.layers], options.heads, seed=options.seed, fitted=fitted) as swap:
                 swap.take_names(loaded.model)
                 new = prepared.runner.run(batch)
             changes.add(original, new)

@@ -75,7 +75,8 @@ class Recall(nn.Module):
         A step needs only the scores of all pairs of symbols, since a score depends on one query and one key. A batch
         has more pairs of query and key than there are pairs of symbols.
         """
-        queries, keys = inputs_of_entry(self.entry, *(self.embeddings @ matrix.mT for matrix in (self.W_q, self.W_k)))
+        queries, keys = self.embeddings @ self.W_q.mT, self.embeddings @ self.W_k.mT
+        queries, keys = inputs_of_entry(self.entry, queries, keys)
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
         scores: Tensor = score(queries, keys)
         return scores if self.entry.softcap is None else softcap(scores, self.entry.softcap)
