@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from matplotlib.colors import Normalize, PowerNorm
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -302,6 +304,22 @@ def test_layers_of_different_shapes(tmp_path: Path) -> None:
         for rows in ("records", "comparisons", "heads", "head_comparisons"):
             own = [row for row in getattr(result, rows) if row["layer"] == name]
             assert own == [row | {"layer": name} for row in getattr(alone, rows)]
+
+
+@pytest.mark.filterwarnings("ignore:.*NaN")
+def test_a_run_over_layers_names_the_first_number_that_is_not_finite(tmp_path: Path) -> None:
+    file = saved(tmp_path, *[Layer(capped) for _ in range(3)])
+    tensors = load_file(file)
+    with safe_open(file, "pt") as opened:
+        metadata = opened.metadata()
+    tensors["1.layer.keys"][1, 0, 3] = math.nan
+    tensors["2.layer.values"][0, 1, 0] = math.inf
+    save_file(tensors, file, metadata)
+    texts = [finding.text for finding in run(file, scorers=["dot"]).findings]
+    named = "layer 1, the first of 2 layers with such numbers: keys[1, 0, 3]: NaN, the first of 2 rows; queries whose"
+    assert [text for text in texts if text.startswith(named)]
+    (one,) = [text for text in (each.text for each in run(file, layers=[0, 2]).findings) if "values[" in text]
+    assert one.startswith("layer 2: values[0, 2, 0]: inf, the first of 2 rows; queries whose outputs")
 
 
 @pytest.mark.slow

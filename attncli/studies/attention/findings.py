@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from attncli.inputs.build import Inputs
 from attncli.numbers import finite, number, percent
 from attncli.results import TIE, Finding, Row, in_sentence
 
@@ -48,6 +49,18 @@ def findings_of(
         numbers = {key: head[key] for key in ("a", "b", "batch", "head", "js_divergence")}
         findings.append(Finding(f"{text}: JS divergence {number(head['js_divergence'], 3)} bits.", numbers=numbers))
     return findings
+
+
+def fault_findings(inputs: Inputs, where: str = "") -> list[Finding]:
+    """Return a finding for each of queries, keys and values with numbers that are not finite; `where` stands before it.
+
+    The first such number is named.
+    """
+    weights = "queries whose weights are not finite are left out of the figures"
+    outputs = "queries whose outputs are not finite are left out of the differences of outputs"
+    return [
+        Finding(f"{where}{fault}; {outputs if role == 'values' else weights}.") for role, fault in inputs.faults.items()
+    ]
 
 
 def _alike(comparisons: Sequence[Row]) -> list[Finding]:

@@ -25,6 +25,7 @@ from attncli.results import (
     tensor_name,
 )
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
+from attncli.studies.attention.findings import fault_findings
 from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, distance_of, index_of, largest_first
 from attncli.studies.attention.parts import PreparedAttention
 
@@ -69,6 +70,7 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
     changes = changes_by_label(joined["head_comparisons"], first.labels)
     of_layers = [finding for result in results for finding in result.findings]
     signed = [finding for finding in map(signed_weights, first.labels) if finding in of_layers]
+    faults = _faults_of_layers(prepared, len(results))
     for name in ("scales", "tokens", "inputs", "tensors"):  # whose keys begin with the layer
         joined[name] = {key: value for result in results for key, value in getattr(result, name).items()}
     return replace(
@@ -76,9 +78,19 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
         capture=capture,
         layers={name: captured.numbers[name] for name in facts},
         facts=AttentionFacts(**first.facts.data, summary=means(joined["heads"], changes)),
-        findings=[_about_capture(capture), *signed, *_about_changes(changes, captured.numbers, first.random)],
+        findings=[_about_capture(capture), *faults, *signed, *_about_changes(changes, captured.numbers, first.random)],
         **joined,
     )
+
+
+def _faults_of_layers(prepared: PreparedAttention, count: int) -> list[Finding]:
+    """Return the findings on numbers that are not finite in the first such layer of `count` layers."""
+    broken = [part for part in prepared.parts[:count] if part.inputs.faults]
+    if not broken:
+        return []
+    first = f"layer {prepared.layers[str(broken[0].layer)]}"
+    more = f", the first of {len(broken)} layers with such numbers" if len(broken) > 1 else ""
+    return fault_findings(broken[0].inputs, f"{first}{more}: ")
 
 
 def _is_as_the_model(entry: ScorerEntry, call: AttentionCall, train: bool) -> bool:

@@ -43,7 +43,7 @@ from attncli.studies.attention.columns import (
     AttentionFacts,
 )
 from attncli.studies.attention.explaining import explain
-from attncli.studies.attention.findings import findings_of
+from attncli.studies.attention.findings import fault_findings, findings_of
 from attncli.studies.attention.layers import joined_layers, variances_of
 from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
@@ -193,7 +193,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             head_comparisons += [names | row for row in Groups(empty, inputs.heads).of_pair(weights, outputs)]
         lessons, even = _lessons(inputs, stages)
         findings += [
-            *_faults(inputs),
+            *fault_findings(inputs),
             *(signed_weights(run.label) for run in runs if bool((run.rows.is_signed & ~run.empty).any())),
             *findings_of(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
@@ -229,13 +229,6 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             **({} if inputs.key_heads is None else {"key_heads": inputs.key_heads}),
         ),
     )
-
-
-def _faults(inputs: Inputs) -> list[Finding]:
-    """Return a finding for each of queries, keys and values with numbers that are not finite."""
-    weights = "queries whose weights are not finite are left out of the figures"
-    outputs = "queries whose outputs are not finite are left out of the differences of outputs"
-    return [Finding(f"{fault}; {outputs if role == 'values' else weights}.") for role, fault in inputs.faults.items()]
 
 
 def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding], list[str]]:

@@ -49,6 +49,15 @@ PADDING = Check(
     "Mean weight on keys that are padding.",
     "Weight is on padding; give the attention mask to the model.",
 )
+OVERFLOW = Check(
+    "overflow",
+    "O",
+    "fault",
+    HALF / 4,
+    "largest\nproduct",
+    "Largest absolute score, before or after the scale.",
+    "Scores may overflow in float16, or are infinite already; scale the queries before the product.",
+)
 CHECKS = (
     Check(
         "dead_query",
@@ -60,15 +69,7 @@ CHECKS = (
         "Their output is 0, uniform or NaN, as the kernel likes; give them a valid key.",
     ),
     PADDING,
-    Check(
-        "overflow",
-        "O",
-        "fault",
-        HALF / 4,
-        "largest\nproduct",
-        "Largest absolute score, before or after the scale.",
-        "Scores may overflow in float16, or are infinite already; scale the queries before the product.",
-    ),
+    OVERFLOW,
     Check(
         "uniform",
         "U",

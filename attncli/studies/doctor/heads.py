@@ -65,7 +65,7 @@ class Head:
     `share` is the mean over the queries of 1 / (number of valid keys), the reference for the weight on the first key.
     `twin` is the index of the most similar head of the layer. `is_judged` is True if there are enough keys and queries
     for all checks, and no weight is negative; otherwise only faults are checked. `is_signed`: a weight is negative.
-    `on_words`: the weight on padding is on repeated words only.
+    `on_words`: the weight on padding is on repeated words only. `is_finite`: so are all outputs.
     """
 
     numbers: Numbers
@@ -74,6 +74,7 @@ class Head:
     is_judged: bool
     is_signed: bool = False
     on_words: bool = False
+    is_finite: bool = True
 
     @property
     def found(self) -> list[tuple[Check, float, float]]:
@@ -108,6 +109,7 @@ def heads_of(call: Call) -> list[Head]:
     heads = [_of_weights(call.first, *head) for head in of_heads]
     nearest = _nearest(of_queries, judged, [_may_be_duplicate(head) for head in heads])
     lengths = _lengths(call.output, enough)
+    is_finite = (call.output.isfinite().all(-1) | ~seen).all(-1).all(0).tolist()  # h
     on_padding = [_on_padding(call.weights, mask, seen) for mask in (call.padding, call.repeated)]
     all_heads = list[Head]()
     for number, head in enumerate(heads):
@@ -121,7 +123,8 @@ def heads_of(call: Call) -> list[Head]:
             "padding": repeated if on_words or certain is None else certain,
             "overflow": float(call.largest[number]),
         }
-        all_heads.append(Head(numbers, head.share, twin, head.is_judged, bool(signed[number]), on_words))
+        facts = head.is_judged, bool(signed[number]), on_words, is_finite[number]
+        all_heads.append(Head(numbers, head.share, twin, *facts))
     return all_heads
 
 

@@ -35,7 +35,7 @@ from attncli.models.tokens import padding_in
 from attncli.results import CaptureFacts, Result, Row, signed_weights
 from attncli.scorers import Scorer
 from attncli.stopping import Progress, keep_finished
-from attncli.studies.doctor.checks import CHECKS
+from attncli.studies.doctor.checks import CHECKS, OVERFLOW
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import findings_of
 from attncli.studies.doctor.heads import Call, Head, heads_of
@@ -240,7 +240,7 @@ def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) ->
             kind, meaning = check.kind, check.meaning
             if check.key == "duplicate" and head.twin is not None:
                 meaning = f"As head {names[head.twin]['head']}. {meaning}"
-            elif check.key == "overflow" and math.isnan(value):
+            elif check is OVERFLOW and math.isnan(value):
                 causes = [fault for role, fault in part.inputs.faults.items() if role != "values"]
                 meaning = f"Scores are NaN: {'; '.join(causes) or 'the scorer gave them'}."
             elif check.key == "padding" and head.on_words:
@@ -248,6 +248,10 @@ def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) ->
             elif check.key == "padding":
                 meaning = f"{_keys_in(part.padding)} are padding. {meaning}"
             rows.append({**name, "check": check.key, "kind": kind, "value": value, "limit": limit, "about": meaning})
+        if not head.is_finite and math.isfinite(head.numbers[OVERFLOW.key] or 0.0):
+            cause = part.inputs.faults.get("values", "the normaliser gave such weights")
+            row = {"check": OVERFLOW.key, "kind": OVERFLOW.kind, "value": math.nan, "limit": OVERFLOW.limit}
+            rows.append({**name, **row, "about": f"Outputs are not finite: {cause}."})
     dead = [row for row in rows if row["check"] == "dead_query"]
     if len(names) > 1 and len(dead) == len(names) and len({row["value"] for row in dead}) == 1:
         rows = [{**dead[0], "head": None}, *(row for row in rows if row["check"] != "dead_query")]

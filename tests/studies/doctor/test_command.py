@@ -377,6 +377,23 @@ def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
         assert result.heads[0]["uniform"] == pytest.approx(nats / math.log(9), rel=1e-5)
 
 
+def test_values_that_are_not_finite_are_a_fault_of_their_heads() -> None:
+    values = torch.ones(2, 3, 9, 4)
+    values[1, 2, 3, 0] = math.nan
+    values[1, 0, 8] = math.inf  # of a key that no query sees
+    shape = {"shape": [2, 3, 9, 4]}
+    save_file({"values": values}, "values.safetensors")
+    file = {"file": "values.safetensors", "tensor": "values"}
+    data = {"queries": shape, "keys": shape, "values": file, "valid_lens": [9, 8]}
+    path = experiment(Path("x.yaml"), data=data, scorers=["dot"])
+    result = attncli("doctor", path, "--no-plots", "--fail", "--out", "out")
+    assert result.exit_code == 1
+    assert "No fault found" not in result.stdout
+    (row,) = [row for row in package.load("out").records if row["kind"] == "fault"]
+    assert (row["head"], row["check"]) == (2, "overflow")
+    assert row["about"] == "Outputs are not finite: values[1, 2, 3]: NaN."
+
+
 @pytest.mark.parametrize("pads", [0, 2, 4])
 def test_the_first_key_is_the_first_that_is_seen(pads: int) -> None:
     """`attention` averages over all queries with a key, `doctor` over those that see three."""
