@@ -7,13 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attncli.attention import attend, dropped, masked_softmax, softcap, weighted_sum
 from attncli.errors import InputError
 from tests import reference
 from tests.margins import sampled
-from tests.scorers.catalogue import make, normal
+from tests.scorers.catalogue import normal
 
 INF, NAN = math.inf, math.nan
 
@@ -23,21 +22,6 @@ def some_valid(*shape: int) -> Tensor:
     valid = normal(*shape, seed=3) > 0
     valid[..., 0] = True
     return valid
-
-
-@pytest.mark.parametrize("scale", ["1/sqrt(d)", "1/d", 0.7])
-@pytest.mark.parametrize(("leading", "causal"), [((2,), False), ((2, 3), False), ((2, 3), True)])
-def test_torch_scaled_dot_product_attention(scale: str | float, leading: tuple[int, ...], causal: bool) -> None:
-    queries, keys, values = normal(*leading, 4, 8), normal(*leading, 6, 8, seed=1), normal(*leading, 6, 5, seed=2)
-    valid = torch.ones(4, 6, dtype=torch.bool).tril() if causal else some_valid(*leading, 4, 6)
-    output, weights = attend(make("scaled_dot", 8, scale=scale)(queries, keys), values, mask=valid)
-    factor = {"1/sqrt(d)": None, "1/d": 1 / 8}[scale] if isinstance(scale, str) else scale
-    identity = torch.eye(6).expand(*leading, 6, 6)
-    torch_weights = F.scaled_dot_product_attention(queries, keys, identity, attn_mask=valid, scale=factor)
-    torch.testing.assert_close(weights, torch_weights)
-    torch.testing.assert_close(
-        output, F.scaled_dot_product_attention(queries, keys, values, attn_mask=valid, scale=factor)
-    )
 
 
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3), (2, 1, 3)])

@@ -1,9 +1,6 @@
-"""Packages for tests, installed as pip installs them: without a build backend, which may not be there."""
+"""Packages for tests, with the metadata that pip writes when it installs one."""
 
 import importlib
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 MODULE = '''
@@ -69,17 +66,3 @@ def install(
         (site / f"{name}.py").write_text(text)
     importlib.invalidate_caches()  # folders that changed within the clock's resolution count as unchanged
     return site
-
-
-def install_wheel(site: Path, folder: Path) -> None:
-    """Pack the package in `folder`, as `install` writes it, into a wheel, and let pip install it into `site`."""
-    (about,) = folder.glob("*.dist-info")
-    wheel = folder / f"{about.stem}-py3-none-any.whl"
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    with zipfile.ZipFile(wheel, "w") as packed:
-        for path in files:
-            packed.write(path, path.relative_to(folder))
-        packed.writestr(f"{about.name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        packed.writestr(f"{about.name}/RECORD", "".join(f"{path.relative_to(folder)},,\n" for path in files))
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
-    subprocess.run([*pip, str(wheel)], check=True, timeout=300)

@@ -1,8 +1,6 @@
 """Scorers and normalisers that installed packages list under the entry point groups of attncli."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.show.pictures.looks import looks_of
 from tests.cli import attncli, experiment, good, refusal
-from tests.config.packages import MODULE, install, install_wheel
+from tests.config.packages import MODULE, install
 from tests.studies.swap.models import tower
 
 OWN, D = "its_module:Quarter", 16
@@ -209,19 +207,6 @@ def test_names_that_two_packages_have(here: Path, site: Path) -> None:
     )
 
 
-def test_a_class_without_a_docstring_is_shown_without_that_of_torch(here: Path, site: Path) -> None:
-    made = "def __init__(self, query_size, key_size): super().__init__()"
-    module = f"from torch import nn\nclass Silent(nn.Module):\n    {made}\n"
-    install(site, "quiet-words", "silent = silent_module:Silent", silent_module=module)
-    assert good("scorers", "silent").split("\n") == [
-        "silent  Silent",
-        "",
-        "no parameters",
-        "package quiet-words (silent_module:Silent)",
-        "",
-    ]
-
-
 def test_options_that_yaml_cannot_hold(here: Path, site: Path) -> None:
     install(site, scorers="unwritable = its_module:Unwritable\nfine = its_module:Quarter", its_module=MODULE)
     message = 'got "unwritable", its_module:Unwritable of the package quarter-power, whose options cannot be written'
@@ -237,47 +222,6 @@ def test_damaged_metadata_of_a_package_ends_no_run_and_hides_no_other_package(si
     good("scorers", "dot")
 
 
-@pytest.mark.slow
-def test_a_wheel_that_pip_installs(here: Path, site: Path) -> None:
-    install_wheel(site, install(here / "packed", scorers=f"quarter = {OWN}", its_module=MODULE))
-    assert (site / "its_module.py").is_file()
-    assert good("scorers", "quarter").endswith("package quarter-power (its_module:Quarter)\n")
-
-
 def test_what_a_module_prints_as_it_is_imported_stays_out_of_json(site: Path) -> None:
     install(site, scorers=f"quarter = {OWN}", its_module=f"print('hello')\n{MODULE}")
     assert json.loads(good("schema"))
-
-
-COUNT = """
-import importlib.metadata as metadata, sys
-found = metadata.distributions
-def counted(**named):
-    if sys._getframe(1).f_globals["__name__"].startswith("attncli"):  # others look for plugins of their own
-        print("scanned", file=sys.stderr)
-    return found(**named)
-metadata.distributions = counted
-from attncli.cli import app
-app(sys.argv[1:], prog_name="attncli")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "scans"), [("--help", 0), ("--version", 0), ("init", 0), ("run --help", 0), ("scorers quarter", 1)]
-)
-def test_packages_are_scanned_only_when_needed_and_once(quarter: Path, command: str, scans: int) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(quarter)}
-    arguments = [sys.executable, "-c", COUNT, *command.split()]
-    process = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True, timeout=300)
-    assert process.stderr.count("scanned") == scans
-
-
-@pytest.mark.slow
-def test_completion_imports_no_package(site: Path) -> None:
-    install(site, scorers="half = broken:Half", broken=BROKEN)
-    complete = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers ", "COMP_CWORD": "2"}
-    environment = {**os.environ, **complete, "PYTHONPATH": str(site)}
-    command = [sys.executable, "-m", "attncli"]
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert {"half", "dot"} <= {*process.stdout.split()}

@@ -8,10 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from attncli.config import opening
-from attncli.config.document import read_document
 from attncli.config.opening import UnfitFileError, open_file, read_config
-from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, MOST_PROBLEMS, InputError, Problem, did_you_mean, printable
-from attncli.studies import options_model
+from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, Problem, did_you_mean, printable
 from tests.cli import attncli, experiment, refusal, run
 from tests.config.documents import GOOD
 
@@ -90,23 +88,6 @@ def test_no_reader_waits_for_a_pipe(name: str, here: Path) -> None:
         words = command.replace("FILE", name).split()
         expected = f"got {message.replace('FILE', name)}"
         assert expected in refusal(*words).replace(f"{here}/", "").replace(file.name, name.rpartition("/")[2]), command
-
-
-def problems_of_keys(count: int, here: Path) -> InputError:
-    """Return the error about a config with `count` unknown keys."""
-    path = here / "x.yaml"
-    path.write_bytes(EXPERIMENT + b"".join(b"other%d: 1\n" % index for index in range(count)))
-    with pytest.raises(InputError) as error:
-        read_document(path).validate(options_model("attention"))
-    return error.value
-
-
-def test_many_problems_are_counted(here: Path) -> None:
-    lines = str(problems_of_keys(1020, here)).splitlines()
-    assert len(lines) == MOST_PROBLEMS + 1
-    assert lines[0].startswith(f"{here}/x.yaml:3:1: other0: unknown key")
-    assert lines[-1] == "and 1,000 more problems"
-    assert len(str(problems_of_keys(MOST_PROBLEMS, here)).splitlines()) == MOST_PROBLEMS
 
 
 LONG = "x" * 100_000

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from attncli.config.scorer_entries import CATALOGUE, ENTRY_KEYS
 from attncli.config.short_forms import scorer_of
+from attncli.config.signatures import formula_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options
@@ -118,6 +120,10 @@ def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, f"{DATA}scorers: [{{scorer: 'mine:Strange'}}]")
     assert "options cannot be written in YAML: Unable to generate pydantic-core schema for <class 'torch.nn" in problem
     assert "\n" not in problem
+
+
+def test_a_class_without_a_docstring_is_named_without_that_of_torch() -> None:
+    assert formula_of(type("Silent", (nn.Module,), {})) == "Silent"
 
 
 @pytest.mark.parametrize("option", ["label", "options", "copy", "model_dump"])

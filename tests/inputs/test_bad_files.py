@@ -6,7 +6,6 @@ import struct
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -94,15 +93,6 @@ def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, con
     Path(name).write_bytes(content)
     assert refusal(Path(name)) == f'got "{name}"; {message}'
     assert list(tmp_path.iterdir()) == [tmp_path / name]
-
-
-@pytest.mark.filterwarnings("ignore:.*(nested|quantized) tensor")  # both are going out of use
-def test_tensors_of_a_rare_kind(tmp_path: Path) -> None:
-    quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
-    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
-    for content, numbers in ((quantized, "qint8"), (nested, "float32")):
-        torch.save(content, tmp_path / "q.pt")
-        assert refusal(tmp_path / "q.pt") == f'got "q.pt"; holds a tensor that is not dense ({numbers}); {DENSE}'
 
 
 @pytest.mark.parametrize(
@@ -215,33 +205,29 @@ def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("owner", "function", "error", "message"),
+    ("error", "message"),
     [
-        (np, "load", PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
-        (np, "load", MemoryError(), "needs more memory than is available; save only what is needed"),
+        (PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
+        (MemoryError(), "needs more memory than is available; save only what is needed"),
     ],
 )
 def test_what_the_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, error: Exception, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
-    """Either the header or the numbers cannot be read."""
     (tmp_path / "q.npy").write_bytes(NPY)
-    monkeypatch.setattr(owner, function, Mock(side_effect=error))
+    monkeypatch.setattr(np, "load", Mock(side_effect=error))
     assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
 
 
 @pytest.mark.parametrize("name", ["q.pt", "q.safetensors"])
-@pytest.mark.parametrize("axes", [65, 200])
-def test_more_axes_than_torch_computes_with(tmp_path: Path, name: str, axes: int) -> None:
-    tensors = {"q": torch.ones([1] * axes)}
-    (tmp_path / name).write_bytes(pt(tensors) if name == "q.pt" else save(tensors))
-    expected = f"holds a tensor of {axes} axes; expected 64 at most, with which torch can compute"
+def test_no_more_axes_than_torch_computes_with(tmp_path: Path, name: str) -> None:
+    for axes in (64, 65):
+        tensors = {"q": torch.ones([1] * axes)}
+        (tmp_path / name).write_bytes(pt(tensors) if name == "q.pt" else save(tensors))
+        if axes == 64:
+            assert read_tensor(tmp_path / name).ndim == 64
+    expected = "holds a tensor of 65 axes; expected 64 at most, with which torch can compute"
     assert refusal(tmp_path / name) == f'got "{name}"; {expected}'
-
-
-def test_as_many_axes_as_torch_computes_with(tmp_path: Path) -> None:
-    (tmp_path / "q.safetensors").write_bytes(save({"q": torch.ones([1] * 64)}))
-    assert read_tensor(tmp_path / "q.safetensors").ndim == 64
 
 
 @pytest.mark.parametrize(

@@ -24,27 +24,17 @@ BHSD = {role: tensor.transpose(1, 2).contiguous() for role, tensor in BSHD.items
 
 
 def saved(tensors: dict[str, Tensor], name: str) -> dict[str, Any]:
-    """Write tensors to a file by the ending of its name, and return the keys under `data` that name them."""
-    arrays = {role: tensor.numpy() for role, tensor in tensors.items()}
-    if name.endswith(".npy"):
-        for role, array in arrays.items():
-            np.save(f"{role}{name}", array)
-        return {role: {"file": f"{role}{name}"} for role in tensors}
-    if name.endswith(".npz"):
-        np.savez(name, **arrays)  # type: ignore[arg-type]
-    elif name.endswith(".pt"):
-        torch.save(tensors, name)
-    else:
-        save_file(tensors, name)
+    """Write tensors to an .npz file, and return the keys under `data` that name them."""
+    np.savez(name, allow_pickle=False, **{role: tensor.numpy() for role, tensor in tensors.items()})
     return {role: {"file": name, "tensor": role} for role in tensors}
 
 
 SOURCES: dict[str, Callable[[dict[str, Tensor], str], dict[str, Any]]] = {
-    ending: lambda tensors, name: saved(tensors, name) for ending in (".npy", ".npz", ".safetensors", ".pt")
+    "file": lambda tensors, name: saved(tensors, f"{name}.npz"),
+    "tensors": lambda tensors, name: dict(tensors),
+    "arrays": lambda tensors, name: {role: tensor.numpy() for role, tensor in tensors.items()},
+    "lists": lambda tensors, name: {role: tensor.tolist() for role, tensor in tensors.items()},
 }
-SOURCES["tensors"] = lambda tensors, name: dict(tensors)
-SOURCES["arrays"] = lambda tensors, name: {role: tensor.numpy() for role, tensor in tensors.items()}
-SOURCES["lists"] = lambda tensors, name: {role: tensor.tolist() for role, tensor in tensors.items()}
 BIAS, MASK = normal(2, 4, 6, 5, seed=3), normal(2, 1, 6, 5, seed=4) > -0.5
 
 
@@ -56,8 +46,8 @@ def run(data: dict[str, Any], **keys: Any) -> attncli.Result:
 @pytest.mark.parametrize("source", SOURCES)
 def test_bshd_is_the_transposed_file(source: str) -> None:
     """Bias and mask are (batch, heads, queries, keys) in any layout."""
-    one = run({**SOURCES[source](BSHD, f"bshd{source}"), "layout": "bshd"})
-    other = run(SOURCES[source](BHSD, f"bhsd{source}"))
+    one = run({**SOURCES[source](BSHD, "bshd"), "layout": "bshd"})
+    other = run(SOURCES[source](BHSD, "bhsd"))
     assert one.inputs["queries"].shape == (2, 4, 6, 3)
     for stage in ("scores", "weights", "output"):
         assert torch.equal(one.tensors[f"scaled_dot/{stage}"], other.tensors[f"scaled_dot/{stage}"])
@@ -217,26 +207,24 @@ def general(file: str, name: str, data: dict[str, Any] = SQUARE, **keys: Any) ->
     return {"data": data, "scorers": [{"scorer": "general", "parameters": parameters}]}
 
 
-def test_a_matrix_of_keras_is_transposed() -> None:
-    save_file({"W.weight": W, "dense/kernel": W.T.contiguous()}, "trained.safetensors")
-    one = attncli.run(general("trained.safetensors", "dense/kernel", transpose=True), out="one")
-    other = attncli.run(general("trained.safetensors", "W.weight"))
-    assert torch.equal(one.tensors["general/scores"], other.tensors["general/scores"])
-    again = attncli.run("one/config.yaml")
-    assert torch.equal(again.tensors["general/scores"], other.tensors["general/scores"])
-
-
-def test_vectors_are_not_transposed_and_every_matrix_is() -> None:
-    """`additive` has matrices (h, q), (h, k) and (1, h)."""
+def test_every_matrix_of_keras_is_transposed() -> None:
+    """`additive` has matrices (h, q), (h, k) and (1, h), `general` has (q, k); a run stores them as they are used."""
     state = {"W_q.weight": normal(8, 4), "W_k.weight": normal(8, 4, seed=1), "w_v.weight": normal(1, 8, seed=2)}
-    save_file(state, "own.safetensors")
-    save_file({name: tensor.T.contiguous() for name, tensor in state.items()}, "keras.safetensors")
-    entry = {"scorer": "additive", "parameters": {"file": "own.safetensors"}}
-    own = attncli.run({"data": SQUARE, "scorers": [entry]})
-    entry = {"scorer": "additive", "parameters": {"file": "keras.safetensors", "transpose": True}}
-    assert torch.equal(
-        attncli.run({"data": SQUARE, "scorers": [entry]}).tensors["additive/scores"], own.tensors["additive/scores"]
+    own = {**state, "W.weight": W}
+    save_file(own, "own.safetensors")
+    save_file({name: tensor.T.contiguous() for name, tensor in own.items()}, "keras.safetensors")
+    files: list[dict[str, Any]] = [{"file": "own.safetensors"}, {"file": "keras.safetensors", "transpose": True}]
+    one, other = (
+        attncli.run(
+            {"data": SQUARE, "scorers": [{"scorer": name, "parameters": file} for name in ("additive", "general")]},
+            out=Path(file["file"]).stem,
+        )
+        for file in files
     )
+    again = attncli.run("keras/config.yaml")
+    for name in ("additive/scores", "general/scores"):
+        assert torch.equal(one.tensors[name], other.tensors[name])
+        assert torch.equal(again.tensors[name], other.tensors[name])
 
 
 @pytest.mark.parametrize("name", ["dense/kernel", "dense/kernel:0", "kernel", "W"])

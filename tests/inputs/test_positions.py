@@ -48,13 +48,6 @@ def test_positions_are_those_of_the_end_that_agrees(n: int, m: int, align: str, 
     torch.testing.assert_close(weights(n, m, entry, align=align), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_decode_step() -> None:
-    seen = weights(1, 8, {"window": 3}, align="bottom_right")[0].nonzero().flatten().tolist()
-    (row,) = weights(1, 8, {"bias": "alibi"}, align="bottom_right").tolist()
-    assert seen == [5, 6, 7]
-    assert row[7] / row[0] == pytest.approx(math.exp(7 / 256), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("command", "study"), [("run", "attention"), ("check", "attention"), ("explain", "attention"), ("run", "doctor")]
 )

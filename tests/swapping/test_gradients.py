@@ -136,25 +136,6 @@ def test_parameters_of_a_scorer(kind: str) -> None:
         assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-def test_training_a_swapped_model_lowers_its_loss(frozen: bool) -> None:
-    model, inputs = of_transformers("gqa", "sdpa")
-    model.train().requires_grad_(not frozen)
-    swap, losses = attncli.Swap("additive"), []
-    with torch.no_grad(), swap:
-        model(**inputs)
-    optimizer = torch.optim.Adam([*model.parameters(), *swap.parameters()] if not frozen else swap.parameters(), 1e-2)
-    with swap:
-        for _ in range(10):
-            loss = model(**inputs, labels=inputs["input_ids"]).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(float(loss))
-    assert losses[-1] < losses[0] - 0.01
-    assert swap.swapped == {f"model.layers.{layer}.self_attn": 10 for layer in range(2)}
-
-
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_a_model_that_is_run_again_by_the_backward_pass(reentrant: bool) -> None:
     """Checkpoints run each block a second time, which replaces the same calls again."""
