@@ -7,7 +7,7 @@ and (b, heads, n, m) all work, and the first leading axis is the batch. `valid` 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -21,11 +21,6 @@ from attncli.modes import outside_autocast
 from attncli.rounding import Rounding
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
-
-
-def _of_heads(tensor: Tensor | None, heads: slice) -> Tensor | None:
-    """Return some heads of a tensor that broadcasts to (b, heads, n, m)."""
-    return tensor if tensor is None or tensor.ndim < 3 or tensor.shape[-3] == 1 else tensor[..., heads, :, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +90,6 @@ class Rules:
     normalizer: Callable[[Tensor, Tensor | None], Tensor] = field(default_factory=lambda: softmax_over_valid)
     sinks: Tensor | None = None
     rounding: Rounding = Rounding()  # noqa: RUF009  # frozen
-
-    def of_heads(self, heads: slice) -> "Rules":
-        """Return the rules for some of the heads, given rules for scores (b, heads, n, m)."""
-        b, count, n, m = self.valid.shape
-        shape = (b, len(range(count)[heads]), n, m)
-        valid, bias = replace(self.valid, shape=shape, mask=_of_heads(self.valid.mask, heads)), self.bias
-        if bias is not None:
-            slopes = bias.slopes or alibi_slopes(count)
-            bias = replace(bias, shape=shape, tensor=_of_heads(bias.tensor, heads), slopes=slopes[heads])
-        return replace(self, valid=valid, bias=bias, sinks=_of_heads(self.sinks, heads))
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> int:
         """Return a key position for some queries: all their weights are 0 from this position on.

@@ -70,6 +70,11 @@ class Experiment(Model):
     figure: Annotated[Look, Field(exclude_if=is_default, description="how pictures look")] = Look()
     sweep: Annotated[Sweep | None, Field(exclude=True, description="values of keys for `attncli sweep`")] = None
 
+    @staticmethod
+    def entry_of(entry: Any) -> Any:
+        """Return what an entry of `scorers` stands for in this study, if it has short forms that others do not have."""
+        return entry
+
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of the YAML data with `scorers` as a list of mappings, without short forms."""
@@ -78,7 +83,7 @@ class Experiment(Model):
         if isinstance(entries, str | dict) or callable(entries):
             entries = [entries]
         if isinstance(entries, list):
-            written["scorers"] = [expand_short_forms(entry) for entry in entries]
+            written["scorers"] = [expand_short_forms(cls.entry_of(entry)) for entry in entries]
         return written
 
     @field_validator("scorers", check_fields=False)

@@ -1,6 +1,6 @@
 """Keys of studies that run a real model: the model, its texts, its layers and heads, and references beside scorers."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -94,12 +94,3 @@ def beside(references: Collection[str]) -> AfterValidator:
         return entries
 
     return AfterValidator(check)
-
-
-def with_entries(data: Mapping[str, Any], made: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the data of a config with `made(entry)` for each entry of scorers, which may have a short form."""
-    written = dict(data)
-    entries = written.get("scorers")
-    if isinstance(entries, list | str | dict):
-        written["scorers"] = [made(entry) for entry in (entries if isinstance(entries, list) else [entries])]
-    return written

@@ -1,6 +1,5 @@
 """The options of the study `fit`: a model with its texts or a captured file, the scorers, and how they are fitted."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -22,7 +21,6 @@ from attncli.config.texts import (
     Texts,
     Way,
     beside,
-    with_entries,
 )
 from attncli.errors import got, show
 
@@ -36,11 +34,19 @@ SCORER_KEY = "scorer"
 OF_MODEL = ("texts", "attn", "revision", "batch_size")  # keys without a use for captured files
 
 
+def _fit_entry(entry: Any) -> Any:
+    """Return an entry as for a captured model, but the name of a normaliser without the model's scale, to learn one."""
+    made = model_entry(entry)
+    is_normalizer = isinstance(entry, str) and isinstance(made, dict) and made.get(KEY, DEFAULT_NORMALIZER) == entry
+    return {"scorer": "scaled_dot", KEY: entry, "label": entry} if is_normalizer else made
+
+
 class FitOptions(Experiment):
     """Scorers fitted to the attention of a trained model."""
 
     refused: ClassVar = {"dropout": "fits without dropout", "fitted": "fits scorers anew", "dtype": "fits in float32"}
     learns: ClassVar = True
+    entry_of: ClassVar = staticmethod(_fit_entry)
 
     study: Annotated[Literal["fit"], STUDY] = "fit"
     about: About = "Could this model have used another scorer?"
@@ -74,11 +80,6 @@ class FitOptions(Experiment):
     attn: Way = "auto"
     revision: Revision = None
     dtype: ModelDType = None  # type: ignore[assignment]
-
-    @classmethod
-    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data with short forms expanded; the name of a normaliser stands for a dot product with it."""
-        return super().normalised(with_entries(data, _fit_entry))
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -150,13 +151,6 @@ def _are_ranges_of_options(learnable: object, entry: ScorerEntry | NormalizerEnt
     except ValidationError:
         return False
     return {*learnt_options(entry)} <= {*entry.options}
-
-
-def _fit_entry(entry: Any) -> Any:
-    """Return an entry as for a captured model, but the name of a normaliser without the model's scale, to learn one."""
-    made = model_entry(entry)
-    is_normalizer = isinstance(entry, str) and isinstance(made, dict) and made.get(KEY, DEFAULT_NORMALIZER) == entry
-    return {"scorer": "scaled_dot", KEY: entry, "label": entry} if is_normalizer else made
 
 
 OPTIONS = FitOptions

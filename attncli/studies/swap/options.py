@@ -1,6 +1,5 @@
 """The options of the study `swap`: the model, its texts, the scorers, and the places to replace."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -21,7 +20,6 @@ from attncli.config.texts import (
     Texts,
     Way,
     beside,
-    with_entries,
 )
 from attncli.config.values import as_list, each_once
 from attncli.errors import got
@@ -47,8 +45,8 @@ class SwapOptions(Experiment):
     """Other scorers inside a real model."""
 
     refused: ClassVar = {"dropout": "runs the model without dropout"}
-
     takes_plans: ClassVar = True
+    entry_of: ClassVar = staticmethod(model_entry)
 
     study: Annotated[Literal["swap"], STUDY] = "swap"
     about: About = "What would a real model do with other scorers inside?"
@@ -76,11 +74,6 @@ class SwapOptions(Experiment):
     ] = None
     revision: Revision = None
     dtype: ModelDType = None  # type: ignore[assignment]
-
-    @classmethod
-    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data with short forms expanded; the name of a normaliser applies it to the model's scores."""
-        return super().normalised(with_entries(data, model_entry))
 
     @model_validator(mode="after")
     def _heads_by_head(self) -> Self:
