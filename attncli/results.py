@@ -1,7 +1,7 @@
 """The result of a study: frozen records that tables, pictures, files and expectations read."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
@@ -405,9 +405,14 @@ def in_sentence(label: str, random: Collection[str]) -> str:
     return f"{label} (random parameters)" if label in random else label
 
 
-def by_label(records: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the records of each label, in the order of the records."""
-    groups: dict[str, list[Row]] = {}
-    for record in records:
-        groups.setdefault(record["label"], []).append(record)
+def group(rows: Iterable[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Return the rows by their values in the columns `keys`, in the order of the rows; a missing column is None."""
+    groups = dict[tuple[Any, ...], list[Row]]()
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
     return groups
+
+
+def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each label, in the order of the rows."""
+    return {label: of_label for (label,), of_label in group(rows, ["label"]).items()}

@@ -21,7 +21,7 @@ from attncli.engine.sweeps.columns import (
     names_of,
 )
 from attncli.numbers import finite, number
-from attncli.results import Finding, Row, SweepResult, by_label, in_sentence
+from attncli.results import Finding, Row, SweepResult, by_label, group, in_sentence
 
 MOST_FAILURES = 3  # kinds of failures that are listed
 OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer
@@ -36,37 +36,26 @@ class CurvePoint:
     row: Row
     by_seed: Mapping[Any, float]
 
+    @classmethod
+    def of(cls, rows: Sequence[Row], metric: str) -> "CurvePoint":
+        """Return the point of these rows, one for each seed."""
+        return cls(rows[0], {tuple(map(row.get, REPLICATES)): row[metric] for row in rows})
+
     @property
     def mean(self) -> float:
         """Return the mean over the seeds."""
         return fmean(self.by_seed.values())
 
     def differs(self, other: "CurvePoint") -> bool:
-        """Whether the means differ by more than chance over the seeds explains.
+        """Whether the metric differs by more than chance explains, by the differences between equal seeds.
 
-        The difference is compared with its standard error for independent seeds, and for pairs of equal seeds.
+        Of a single seed every difference counts, since chance is unknown.
         """
-        one, two = [*self.by_seed.values()], [*other.by_seed.values()]
         pairs = [value - other.by_seed[seed] for seed, value in self.by_seed.items() if seed in other.by_seed]
-        margins = [0.0] if len(one) == len(two) == 1 else []  # chance is unknown
-        if len(pairs) > 1:
-            margins.append(_sure(len(pairs) - 1) * _error(pairs))
-        if len(one) > 1 < len(two):
-            margins.append(_sure(len(one) + len(two) - 2) * math.hypot(_error(one), _error(two)))
-        return abs(self.mean - other.mean) > min(margins, default=math.inf)
-
-
-def _sure(freedom: int) -> float:
-    """Return how many standard errors a difference must have, since the extremes of many points are compared."""
-    return max(student_t(freedom), ERRORS)
-
-
-def _error(numbers: Sequence[float]) -> float:
-    """Return the standard error of the mean."""
-    return stdev(numbers) / math.sqrt(len(numbers))
-
-
-Line = Sequence[CurvePoint]  # points that differ in one key alone
+        if len(pairs) < 2:
+            return len(self.by_seed) == len(other.by_seed) == 1
+        least = max(student_t(len(pairs) - 1), ERRORS)  # the extremes of many points are compared
+        return abs(fmean(pairs)) > least * stdev(pairs) / math.sqrt(len(pairs))
 
 
 def findings_of(result: SweepResult) -> list[Finding]:
@@ -99,13 +88,12 @@ def findings_of(result: SweepResult) -> list[Finding]:
 
 def _is_the_same_for_every_seed(result: SweepResult) -> bool:
     """Whether the sweep is over seeds, and every seed has the same rows with the same numbers."""
-    identity, runs = names_of(result), dict[tuple[Any, ...], list[list[Any]]]()
-    for row in result.records if any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes) else ():
-        runs.setdefault(tuple(row.get(name) for name in identity), []).append(
-            [number(row[name], 6) if is_number(row.get(name)) else None for name in figures_of(result)]
-        )
-    most = max(map(len, runs.values()), default=0)
-    return most > 1 and all(run.count(run[0]) == len(run) == most for run in runs.values())
+    if not any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes):
+        return False
+    runs, figures = group(result.records, names_of(result)).values(), figures_of(result)
+    texts = [[[number(row.get(key), 6) for key in figures] for row in run] for run in runs]
+    most = max(map(len, texts), default=0)
+    return most > 1 and all(run.count(run[0]) == len(run) == most for run in texts)
 
 
 def _labels_without(result: SweepResult, name: str) -> list[str]:
@@ -113,36 +101,28 @@ def _labels_without(result: SweepResult, name: str) -> list[str]:
 
     None lacks a key that is no scorer's option, such as a shape.
     """
-    options, points = (name, *companions(result, name)), dict[tuple[Any, ...], dict[str, None]]()
-    for row in result.records:
-        points.setdefault(tuple(row[key] for key in result.swept), {})[row["label"]] = None
-    first = {label: rows[0] for label, rows in by_label(result.records).items()}
-    entries = {
-        label: {key: row[key] for key in ("scorer", "normalizer") if row.get(key)} for label, row in first.items()
-    }
+    entries = {label: rows[0] for label, rows in by_label(result.records).items()}
+    of_points = [[*by_label(rows)] for rows in group(result.records, result.swept).values()]
 
     def has(label: str, option: str) -> bool:
         if of_one := OF_ONE.match(option):
-            return any(label in [*labels][int(of_one[1]) :][:1] for labels in points.values())
-        return option.partition(".")[0] in option_paths([entries[label]])
+            return any(label in labels[int(of_one[1]) :][:1] for labels in of_points)
+        entry = {key: entries[label][key] for key in ("scorer", "normalizer") if entries[label].get(key)}
+        return option.partition(".")[0] in option_paths([entry])
 
-    having = [{label for label in entries if has(label, option)} for option in options]
-    return [label for label in entries if label not in set().union(*having)] if all(having) else []
+    having = [{label for label in entries if has(label, option)} for option in (name, *companions(result, name))]
+    return [label for label in entries if not any(label in labels for labels in having)] if all(having) else []
 
 
 def _lines(
     rows: Sequence[Row], metric: str, axes: Mapping[str, Sequence[Any]], name: str
-) -> dict[tuple[Any, ...], Line]:
-    """Return the lines along the axis `name` by the values on the other axes; numbers on the axis are sorted."""
-    groups = dict[tuple[Any, ...], dict[Any, list[Row]]]()
-    for row in rows:
-        others = tuple(row[other] for other in axes if other != name)
-        groups.setdefault(others, {}).setdefault(row[name], []).append(row)
-    lines = dict[tuple[Any, ...], Line]()
-    for others, group in groups.items():
-        keys = sorted(group) if all(map(is_number, group)) else [*group]
-        seeds = [{tuple(row.get(seed) for seed in REPLICATES): row[metric] for row in group[key]} for key in keys]
-        lines[others] = [CurvePoint(group[key][0], by_seed) for key, by_seed in zip(keys, seeds, strict=True)]
+) -> dict[tuple[Any, ...], list[CurvePoint]]:
+    """Return the curves along the axis `name` by the values on the other axes; numbers on the axis are sorted."""
+    lines = dict[tuple[Any, ...], list[CurvePoint]]()
+    for others, of_line in group(rows, [other for other in axes if other != name]).items():
+        by_value = {value: runs for (value,), runs in group(of_line, [name]).items()}
+        values = sorted(by_value) if all(map(is_number, by_value)) else [*by_value]
+        lines[others] = [CurvePoint.of(by_value[value], metric) for value in values]
     return lines
 
 
@@ -173,12 +153,9 @@ def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     return text + (f" where {in_words(where)}" if where else "")
 
 
-def failures_of(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def failures_of(points: Sequence[Row]) -> list[str]:
     """Return a line for each kind of failure, with its first point and the number of further points."""
-    kinds = dict[tuple[str, str], list[Mapping[str, Any]]]()
-    for point in points:
-        if point["error"]:
-            kinds.setdefault((point["status"], point["error"]), []).append(point)
+    kinds = group([point for point in points if point["error"]], ["status", "error"])
     lines = []
     for (status, error), failed in list(kinds.items())[:MOST_FAILURES]:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
-from typing import Any
 
 from attncli.common.intervals import student_t
 from attncli.engine.sweeps.columns import columns_of, figures_of, names_of, renamed
 from attncli.numbers import short
-from attncli.results import Column, Row, SweepResult
+from attncli.results import Column, Row, SweepResult, group
 
 FIGURES = ("mean", "std", "low", "high", "count")
 
@@ -48,14 +47,6 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
             named = {names[key]: figure for key, figure in figures.items()}
             rows.append(dict(zip(identifiers, values, strict=True)) | named)
     return rows
-
-
-def group(rows: Iterable[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    """Return the rows by their values in the columns `keys`, in the order of the rows."""
-    groups = dict[tuple[Any, ...], list[Row]]()
-    for row in rows:
-        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    return groups
 
 
 def aggregate(rows: Iterable[Row], column: Column) -> Row:

@@ -17,9 +17,9 @@ from attncli.engine.sweeps.columns import (
     is_repeated,
     names_of,
 )
-from attncli.engine.sweeps.summary import group, spread, summary, summary_columns
+from attncli.engine.sweeps.summary import spread, summary, summary_columns
 from attncli.numbers import finite, several, short
-from attncli.results import Row, SweepResult
+from attncli.results import Row, SweepResult, group
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 
