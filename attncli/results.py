@@ -405,6 +405,11 @@ def in_sentence(label: str, random: Collection[str]) -> str:
     return f"{label} (random parameters)" if label in random else label
 
 
+def label_finding(label: str, clauses: Iterable[str], numbers: Row, name: str | None = None) -> Finding:
+    """Return the finding about a label: its name, by default the label itself, and clauses between semicolons."""
+    return Finding(f"{name or label}: {'; '.join(clauses)}.", label, numbers)
+
+
 def group(rows: Iterable[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
     """Return the rows by their values in the columns `keys`, in the order of the rows; a missing column is None."""
     groups = dict[tuple[Any, ...], list[Row]]()

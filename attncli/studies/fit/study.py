@@ -30,7 +30,7 @@ from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
 from attncli.studies.fit.findings import findings_of
 from attncli.studies.fit.fitting import Best, KeysAlone, LayerFit, descend, factor_of, measure, solve, starts
-from attncli.studies.fit.options import KEYS_ALONE, UNIFORM, FitOptions, may_drop_keys
+from attncli.studies.fit.options import KEYS_ALONE, REFERENCES, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
 from attncli.swapping import Swap, entry_of
@@ -355,5 +355,4 @@ def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | N
     return changes
 
 
-REFERENCES = (entry_of(MODEL).label, entry_of(UNIFORM).label, KEYS_ALONE)
 STUDY = Study(prepare, run, tables, FitFacts, {"records": COLUMNS}, "kl", references=REFERENCES)

@@ -28,7 +28,7 @@ from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import findings_of
-from attncli.studies.swap.options import By, SwapOptions
+from attncli.studies.swap.options import REFERENCES, By, SwapOptions
 from attncli.studies.swap.tables import tables
 from attncli.swapping import UNIFORM, ZERO, Swap, entry_of, layer_of
 
@@ -263,5 +263,4 @@ def _measure(
     return changes, swap.scorers
 
 
-REFERENCES = (entry_of(MODEL).label, entry_of(UNIFORM).label, ZERO)
 STUDY = Study(prepare, run, tables, SwapFacts, {"records": COLUMNS}, "relative_l2", references=REFERENCES)

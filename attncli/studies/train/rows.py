@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
 from statistics import fmean, median, stdev
 
 import numpy as np
 from torch import Tensor
 
 from attncli.building import names_of
+from attncli.common.trends import trend
 from attncli.numbers import finite, number
-from attncli.results import Finding, Row, by_label, signed_weights
+from attncli.results import Finding, Row, by_label, group, label_finding, signed_weights
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
@@ -61,11 +61,10 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     `reached_90` is the number of seeds that reach 90 %.
     """
     means = list[Row]()
-    for group_columns, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
-        group = list(of_place)
-        record: Row = group_columns | {"seeds": len(group)}
+    for values_of_group, of_group in group(rows, GROUP).items():
+        record: Row = dict(zip(GROUP, values_of_group, strict=True)) | {"seeds": len(of_group)}
         for name in (column.key for column in SUMMARISED):
-            values = [row[name] for row in group]
+            values = [row[name] for row in of_group]
             if None in values:
                 record |= dict.fromkeys([name, *(f"{name}_{figure}" for figure in ("min", "max", "std"))])
                 continue
@@ -73,8 +72,8 @@ def summary(rows: Sequence[Row]) -> list[Row]:
             record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high, f"{name}_std": None}
             if len(values) > 1:
                 record[f"{name}_std"] = stdev(values) if all(map(math.isfinite, values)) else math.nan
-        reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
-        middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
+        reached = [row["steps_to_90"] for row in of_group if row["steps_to_90"] is not None]
+        middle = median([*reached, *[math.inf] * (len(of_group) - len(reached))])
         means.append(record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)})
     return means
 
@@ -106,25 +105,16 @@ def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
 
 
 def _of_label(label: str, rows: Sequence[Row], others: Sequence[Row]) -> Finding:
-    """Return the finding on a scorer's accuracy: at the smallest and the largest d, and the minimum if it is between.
+    """Return the finding on how a scorer's accuracy changes with d.
 
     `others` are rows of tests with other numbers of keys than in training; they are added for the largest d.
     """
-    numbers: Row = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
+    sizes, accuracies = [row["d"] for row in rows], [row["accuracy"] for row in rows]
+    numbers: Row = {"d": sizes, "accuracy": accuracies}
     if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:
-        return Finding(f"{label}: no accuracy at d = {', '.join(lost)}: the losses are not finite.", label, numbers)
-    tested = [row for row in others if row["d"] == rows[-1]["d"]]
+        return label_finding(label, [f"no accuracy at d = {', '.join(lost)}", "the losses are not finite"], numbers)
+    course, _ = trend(accuracies, [f"d = {d}" for d in sizes], lambda a, b: abs(accuracies[a] - accuracies[b]) > SAME)
+    tested = [row for row in others if row["d"] == sizes[-1]]
     numbers |= {"accuracy_with_keys": {str(row["keys"]): row["accuracy"] for row in tested}} if tested else {}
-    more = [f", with {row['keys']} keys {mean_and_range(row)}" for row in tested]
-    return Finding(f"{label}: accuracy {_course(rows)}{''.join(more)}.", label, numbers)
-
-
-def _course(rows: Sequence[Row]) -> str:
-    """Return the accuracies over d as text, such as `1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
-    if len(rows) > 1 and len({mean_and_range(row) for row in rows}) == 1:
-        return f"{mean_and_range(rows[0])} at every d"
-    least = min(rows, key=lambda row: float(row["accuracy"]))
-    named = [rows[0], rows[-1]][: len(rows)]
-    if least["accuracy"] < min(row["accuracy"] for row in named) - SAME:
-        named.insert(1, least)
-    return ", ".join(f"{mean_and_range(row)} at d = {row['d']}" for row in named)
+    more = [f"with {row['keys']} keys it is {mean_and_range(row)} at d = {row['d']}" for row in tested]
+    return label_finding(label, [f"accuracy {course}", *more], numbers)

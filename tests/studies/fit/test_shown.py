@@ -64,12 +64,13 @@ def drawn(result: Result, name: str, **look: Any) -> Picture:
 def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> None:
     cosine, hedgehog, keys = findings_of(result_of())
     assert cosine.text == (
-        "cosine: fitted scale 12.0 (2.00 to 16.0); fitting takes the median divergence of a head from 0.750 to 0.0469 "
-        "nats; the worst is layer 0, head 0 (0.250); inside the model it changes the output by 12 %, unfitted by 150 %."
+        "cosine: fitted scale 12.0 (2.00 to 16.0); the median divergence of a head is 0.0469 nats, unfitted 0.750 "
+        "nats; the worst is layer 0, head 0 (0.250); inside the model it changes the output by 12.5 %, "
+        "unfitted by 150 %."
     )
     assert cosine.numbers["scale"] == 12.0
     assert (cosine.numbers["kl_before"], cosine.numbers["kl"], cosine.numbers["worst"]) == (0.75, 0.046875, 0.25)
-    assert hedgehog.text.startswith("hedgehog: fitting takes the median divergence of a head from 0.375 to 0.0938 nats")
+    assert hedgehog.text.startswith("hedgehog: the median divergence of a head is 0.0938 nats, unfitted 0.375 nats")
     assert keys.text == (
         "6 of 6 heads hardly look at their queries: with w . k they are less than 0.05 nats off: "
         "layer 1, head 3, layer 1, head 2, layer 1, head 0, layer 0, head 3, layer 0, head 2 and 1 more."
@@ -78,7 +79,7 @@ def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> N
 
 def test_sentences_about_a_loss_and_about_overfitting() -> None:
     (sentence, *_) = (finding.text for finding in findings_of(result_of("language", trained=0.5)))
-    assert "inside the model it changes the loss by +0.125 nats, unfitted by +1.50 nats" in sentence
+    assert "inside the model it changes the loss by 0.125 nats, unfitted by 1.50 nats" in sentence
     assert sentence.endswith("held-out texts are 2.0 times as far off as those in training: give more texts.")
     assert "give more" not in findings_of(result_of(trained=0.7))[0].text
     assert "inside" not in findings_of(result_of(None))[0].text
