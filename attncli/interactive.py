@@ -161,7 +161,7 @@ class InteractiveResult(Result):
             shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
             content = {"study": self.study, "expectations": self.expectations}
             stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder)
-            page = report([stored], notebook.MOST_BYTES)
+            page = report([stored], notebook.MOST_BYTES, look=self.look)
             return notebook.mimebundle(shown, picture, page)
 
     @contextmanager

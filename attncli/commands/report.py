@@ -42,7 +42,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about runs."""
-    from attncli.engine.experiment import compare_stored  # load torch
+    from attncli.engine.experiment import compare_stored, look_of  # load torch
     from attncli.engine.runs.loading import read_run
     from attncli.engine.runs.saving import add_files
     from attncli.show.page.report import report as page_of
@@ -64,7 +64,8 @@ def report(
     if others[MOST_COMPARED:]:
         notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
     compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
-    write = writer_of(page_of(stored, comparisons=compared, title=title, note=text))
+    look = look_of(stored[0])
+    write = writer_of(page_of(stored, comparisons=compared, look=look, title=title, note=text))
     if out is not None:
         path = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

@@ -113,7 +113,7 @@ class LoadedExperiment:
                     from attncli.show.page.report import report as page_of  # loads jinja2
 
                     run = StoredRun(folder.target, result, content, dump_yaml(self_contained(config, result)))
-                    files = {REPORT: lambda path: writer_of(page_of([run]))(path), **files}
+                    files = {REPORT: lambda path: writer_of(page_of([run], look=options.figure))(path), **files}
                 save_run(folder.path, result, content, config, files, progress.note)
         picture = next((folder.target / name for name in files if name in content["files"]), None)
         return FinishedRun(result, content, folder.target, self.document, verdicts, picture)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attncli
+from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.inputs.captured import read_captured
 from attncli.interactive import InteractiveResult as Result
@@ -295,7 +296,7 @@ def test_heatmaps_have_the_numbers() -> None:
 
 def test_the_page_has_the_numbers() -> None:
     result = run()
-    ((view,), _) = described(list(views(result, 10**7)))
+    ((view,), _) = described(list(views(result, 10**7)), HeatmapLook())
     assert view["axes"][-1] == {"name": "head", "names": ["1", "3", "4"]}
     weights = of_heads("second", "dot", CHOSEN)[1]
     for place, (batch, head) in enumerate([(0, 0), (0, 1), (0, 2)]):

@@ -5,8 +5,9 @@ The JSON of a view is a mapping with these keys:
 - `title`: the layers, where a run has several views; else empty.
 - `labels`, and for each of them `formulas`. `isPair` says that the labels are two runs of one scorer.
 - `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index. `start` has an index for each of
-  them: the matrices shown at first, of the first layer and head that a finding names, or where labels differ most.
+  them, for the row and for the column: the cell where labels differ most, in the layer and head that a finding names.
 - `n`, `m`: rows and columns of every matrix. `unit` is `cell`, or `block` where a number is the mean of several cells.
+- `rows`: `title` and `name` of the rows: queries, or batch elements or heads with a single query each.
 - `tokens`: `queries` and `keys`, each null or a mapping: `names` are different lists of names, and `list` has the index
   of the list for each batch element and layer, the layers fastest.
 - `findings`: the findings that name a label, a layer or a head of the view: `index`, `label` (an index or null) and
@@ -33,11 +34,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attncli.config.looks import HeatmapLook
 from attncli.errors import printable, shortened
+from attncli.models.call import four_axes
 from attncli.numbers import cell_decimals, exact
-from attncli.results import STAGES, Result, Row, tensor_name
+from attncli.results import STAGES, Names, Result, Row, tensor_name
 from attncli.show.pictures.matrices import block_means, unmasked
-from attncli.show.pictures.scales import QUANTITIES, SCORES, ColourScale, colour_scale, difference_of
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, ColourScale, colour_scale, difference_of
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT = 0.3  # share of the most cells up to which numbers are float32; beyond it they are float16
@@ -46,6 +49,7 @@ LEAST_SIDE = 32  # rows and columns of a matrix; beyond that batch elements are 
 LONGEST_TOKEN = 200  # characters
 COLOURS = 256
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # shares of a colour bar
+ROWS = {"batch": "Batch elements", "head": "Heads", "query": "Queries"}  # titles of rows by their name
 Numbers = np.ma.MaskedArray[Any, np.dtype[np.float32]]  # (batch, layer, head, n, m)
 
 
@@ -61,9 +65,10 @@ class View:
     stages: Mapping[str, Mapping[str, Numbers]]
     scorer: str | None = None
 
-    def scale_key(self, stage: str, label: str) -> str:
-        """Return the key of the colour scale of matrices: the stage and, for scores, the scorer."""
-        return f"{stage}/{self.scorer or label}" if stage in SCORES else stage
+    def scale_key(self, stage: str, label: str, look: HeatmapLook) -> str:
+        """Return the key of the colour scale of matrices: the stage and, for scores or by the look, the scorer."""
+        scale = look.scale or ("label" if stage in SCORES else "shared")
+        return stage if scale == "shared" else f"{stage}/{self.scorer or label}"
 
 
 def views(result: Result, most: int, scorer: str | None = None) -> Iterator[View]:
@@ -93,9 +98,21 @@ def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
 
 
 def _view(result: Result, layers: Sequence[str | None], most: int, title: str, scorer: str | None) -> View:
-    labels = _stages(result, layers[0])
-    *leading, n, m = result.inputs[tensor_name("valid", layer=layers[0])].shape
-    batches, heads = (leading[0] if leading else 1), math.prod(leading[1:])
+    labels, first = _stages(result, layers[0]), result.inputs[tensor_name("valid", layer=layers[0])]
+    tokens = {side: [getattr(result.tokens_in(layer), side) for layer in layers] for side in ("queries", "keys")}
+    names = {
+        "batch": range(four_axes(first).shape[0]),
+        "layer": [printable(str(layer)) for layer in layers],
+        "head": result.head_numbers(layers[0]) or range(four_axes(first).shape[1]),
+    }
+    absent = ["layer"] * (layers == [None]) + ["head"] * (first.ndim < 4)
+    row = _row(four_axes(first).shape, tokens["keys"])
+    if row != "query":
+        tokens["queries"] = [_row_names(list(map(str, names[row])), of_layer) for of_layer in tokens["queries"]]
+        names[row] = [""]
+        absent.append(row)
+    axis = ("batch", "head", "query").index(row)
+    batches, heads, n, m = four_axes(first).transpose(axis, 2).shape
     matrices = sum(map(len, labels.values())) * len(layers) * heads  # of a batch element
     kept = max(1, min(batches, most // (matrices * min(n, LEAST_SIDE) * min(m, LEAST_SIDE))))
     step = 1  # rows and columns of a block
@@ -106,11 +123,11 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
         """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements kept."""
         by_layer = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
-        return torch.stack([tensor.reshape(batches, heads, n, m)[:kept] for tensor in by_layer], 1)
+        return torch.stack([four_axes(tensor).transpose(axis, 2)[:kept] for tensor in by_layer], 1)
 
     valid = stack(result.inputs, "valid")
     tensors = {
-        stage: {label: stack(result.tensors, label, stage) for label in names} for stage, names in labels.items()
+        stage: {label: stack(result.tensors, label, stage) for label in of_stage} for stage, of_stage in labels.items()
     }
     stages = {
         stage: {label: _numbers(tensor, unmasked(tensor, valid, stage), blocks) for label, tensor in by_label.items()}
@@ -119,35 +136,43 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     is_double = any(tensor.dtype == torch.float64 for by_label in tensors.values() for tensor in by_label.values())
     cells = kept * matrices * math.ceil(n / step) * math.ceil(m / step)
     width = 4 if cells <= EXACT * most else 2
-    names = {
-        "batch": range(kept),
-        "layer": [printable(str(layer)) for layer in layers],
-        "head": result.head_numbers(layers[0]) or range(heads),
-    }
-    absent = ["layer"] * (layers == [None]) + ["head"] * (len(leading) < 2)
-    axes = {axis: list(map(str, values)) for axis, values in names.items() if axis not in absent}
+    names["batch"] = names["batch"][:kept]
+    axes = {name: list(map(str, values)) for name, values in names.items() if name not in absent}
     findings = list(_findings(result, axes))
     named: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
-    start = _start(stages.get("weights") or next(iter(stages.values())), [named.get(axis) for axis in names])
+    start = _start(stages.get("weights") or next(iter(stages.values())), [named.get(name) for name in names])
     content = {
         "title": title,
         "isPair": scorer is not None,
         "labels": list(map(printable, result.labels)),
         "formulas": [printable(formula) if formula else "" for formula in map(result.formulas.get, result.labels)],
-        "axes": [{"name": axis, "names": values} for axis, values in axes.items()],
-        "start": [index for axis, index in zip(names, start, strict=True) if axis not in absent],
+        "axes": [{"name": name, "names": values} for name, values in axes.items()],
+        "start": [index for name, index in zip([*names, "row", "key"], start, strict=True) if name not in absent],
         "n": math.ceil(n / step),
         "m": math.ceil(m / step),
         "unit": "cell" if step == 1 else "block",
+        "rows": {"name": row, "title": ROWS[row]},
         "tokens": {
-            "queries": _tokens(result, layers, "queries", n, blocks[0], kept),
-            "keys": _tokens(result, layers, "keys", m, blocks[1], kept),
+            "queries": _tokens(tokens["queries"], n, blocks[0], kept),
+            "keys": _tokens(tokens["keys"], m, blocks[1], kept),
         },
         "findings": findings,
         "notes": list(_notes(kept, batches, blocks, (n, m), width, is_double)),
         "bytes": width,
     }
     return View(content, result.labels, stages, scorer)
+
+
+def _row(shape: Sequence[int], keys: Sequence[Names | None]) -> str:
+    """Return the name of the rows of matrices (b, heads, n, m), as in pictures.
+
+    Single queries are joined: rows are batch elements if there is one head, else heads. `keys` has the tokens of keys
+    by layer, which must be equal in all batch elements then.
+    """
+    batches, heads, n, _ = shape
+    if n > 1 or batches * heads == 1 or any(len({*map(tuple, names or ())}) > 1 for names in keys):
+        return "query"
+    return "batch" if heads == 1 else "head"
 
 
 def _notes(
@@ -188,13 +213,20 @@ def _numbers(values: Tensor, shown: Tensor, blocks: tuple[int, int]) -> Numbers:
     return np.ma.MaskedArray(data.astype(np.float32), mask=mask)
 
 
-def _tokens(result: Result, layers: Sequence[str | None], side: str, size: int, step: int, batches: int) -> Row | None:
-    """Return the names of queries or keys, joined in blocks of `step`; None if they have no names and `step` is 1."""
-    by_layer = [getattr(result.tokens_in(layer), side) for layer in layers]
+def _row_names(rows: Sequence[str], queries: Names | None) -> Sequence[Sequence[str]]:
+    """Return the names of joined rows, with the tokens of their single queries where these differ."""
+    tokens = {names[0] for names in queries or ()}
+    if not queries or len(tokens) < 2 or len(queries) < len(rows):  # or rows are heads, which share their query
+        return [rows]
+    return [[f"{row} {names[0]}" for row, names in zip(rows, queries, strict=True)]]
+
+
+def _tokens(by_layer: Sequence[Names | None], size: int, step: int, batches: int) -> Row | None:
+    """Return the names of rows or columns, in blocks of `step`; None if they have no names and `step` is 1."""
     if step == 1 and all(tokens is None for tokens in by_layer):
         return None
-    by_layer = [tokens or [list(map(str, range(size)))] for tokens in by_layer]
-    rows = [tuple(tokens[min(batch, len(tokens) - 1)]) for batch in range(batches) for tokens in by_layer]
+    known = [tokens or [list(map(str, range(size)))] for tokens in by_layer]
+    rows = [tuple(tokens[min(batch, len(tokens) - 1)]) for batch in range(batches) for tokens in known]
     names = list(dict.fromkeys(rows))
     ends = [(first, min(first + step, size) - 1) for first in range(0, size, step)]
     short = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in names]
@@ -215,39 +247,43 @@ def _spread(by_label: Mapping[str, Numbers]) -> Numbers:
 
 
 def _start(by_label: Mapping[str, Numbers], named: Sequence[int | None]) -> list[int]:
-    """Return the indices (batch, layer, head) of the matrix where labels differ most, or of a label's largest number.
+    """Return the indices (batch, layer, head, row, column) of the cell where labels differ most, or of the largest.
 
-    `named` are the indices that a finding names.
+    `named` are the indices (batch, layer, head) that a finding names.
     """
     spread = _spread(by_label)
-    largest = np.where(np.isfinite(spread.data), spread.filled(-np.inf), -np.inf).max((-2, -1))  # batch layer head
+    largest = np.where(np.isfinite(spread.data), spread.filled(-np.inf), -np.inf)
     for axis, index in enumerate(named):
         largest = largest if index is None else largest.take([index], axis)
     place = np.unravel_index(largest.argmax(), largest.shape)
-    return [int(first) if index is None else index for index, first in zip(named, place, strict=True)]
+    return [int(first) if index is None else index for index, first in zip([*named, None, None], place, strict=True)]
 
 
-def described(all_views: Sequence[View]) -> tuple[list[Row], dict[str, Row]]:
-    """Return the JSON of all views of a page, and their colour scales by key: one for numbers of one kind."""
+def described(all_views: Sequence[View], look: HeatmapLook) -> tuple[list[Row], dict[str, Row]]:
+    """Return the JSON of all views of a page, and their colour scales by key: one for numbers of one kind.
+
+    `look` may choose the kind of scale, the end of the colours of weights, and a scale of its own for each label.
+    """
     values, spreads, largest = dict[str, list[Numbers]](), dict[str, list[Numbers]](), dict[str, float]()
     for view in all_views:
         for stage, by_label in view.stages.items():
             for label, numbers in by_label.items():
-                values.setdefault(view.scale_key(stage, label), []).append(numbers)
+                values.setdefault(view.scale_key(stage, label, look), []).append(numbers)
                 largest[stage] = max(largest.get(stage, 0.0), _largest(numbers))
             if len(by_label) > 1:
                 spreads.setdefault(stage, []).append(_spread(by_label))
     scales = dict[str, Row]()
     for key, group in values.items():
         stage = key.partition("/")[0]
-        scale = colour_scale([numbers.compressed() for numbers in group], stage)
+        high = look.vmax if stage in WEIGHTS else None
+        scale = colour_scale([numbers.compressed() for numbers in group], stage, kind=look.colours, high=high)
         scales[key] = _scale(scale, QUANTITIES[stage], largest[stage])
     for stage, group in spreads.items():
         both = [sign * numbers.compressed() for numbers in group for sign in (1, -1)]
-        scale = colour_scale(both, stage, is_difference=True)
+        scale = colour_scale(both, stage, is_difference=True, kind=look.colours)
         scales[f"{stage}-"] = _scale(scale, difference_of(QUANTITIES[stage]), max(map(_largest, group)))
     return [
-        {**view.content, "id": f"view-{i}", "stages": list(_rows(view))} for i, view in enumerate(all_views)
+        {**view.content, "id": f"view-{i}", "stages": list(_rows(view, look))} for i, view in enumerate(all_views)
     ], scales
 
 
@@ -257,14 +293,14 @@ def _largest(numbers: Numbers) -> float:
     return float(sizes[np.isfinite(sizes)].max(initial=0.0))
 
 
-def _rows(view: View) -> Iterator[Row]:
+def _rows(view: View, look: HeatmapLook) -> Iterator[Row]:
     """Yield the stages of a view with their numbers, in float32 where float16 has no numbers that large."""
     for stage, by_label in view.stages.items():
         width = view.content["bytes"] if max(map(_largest, by_label.values())) <= LARGEST_HALF else 4
         yield {
             "name": stage,
             "labels": [view.labels.index(label) for label in by_label],
-            "scales": [view.scale_key(stage, label) for label in by_label],
+            "scales": [view.scale_key(stage, label, look) for label in by_label],
             "difference": f"{stage}-",
             "bytes": width,
             "data": _encoded(by_label.values(), width),

@@ -2,14 +2,10 @@
 
 const [DIGITS, MISSING] = [4, "-"]; // of numbers in tables
 const COLOURS = 256;
-const TIE = 1e-5; // numbers that differ by less, relative to the larger, are equal
-const [LARGEST_CELL, LEAST_CELL] = [44, 1.5]; // pixels across a cell, at most and, if the window allows it, at least
-const [LEAST_PANEL, MOST_LEAST] = [200, 600]; // pixels that a panel takes at least
 const [SQUARE, FLAT] = [0.8, 8]; // width to height of a matrix: cells are square between these
-const [CHARACTER, WIDE, LINE] = [6.6, 11, 13]; // pixels of a character, of a Chinese one, and of a line, about
-const [SHORTEST_NAME, LONGEST_NAME] = [50, 160]; // pixels beside a matrix
+const [CHARACTER, LINE] = [6.6, 13]; // pixels of a character, and of a line with a name, about
 const [NUMBER_WIDTH, NUMBER_HEIGHT, MOST_NUMBERS] = [34, 16, 3000]; // pixels of a cell with a number; cells with one
-const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between labelled indices
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between names
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -Infinity], End: [0, Infinity] };
 const HELP =
   "Point at a cell; a click holds it. Or focus a matrix and use arrow keys, Home and End; Enter holds, Escape releases. " +
@@ -34,9 +30,9 @@ function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }
 
-/** Return the width of a name in pixels, about. */
-function widthOf(text) {
-  return 5 + [...text].reduce((sum, character) => sum + (character > "\u2e80" ? WIDE : CHARACTER), 0);
+/** Return the length of the longest name; Chinese characters count twice. */
+function longestOf(names) {
+  return Math.max(...names.map((name) => [...name].reduce((sum, character) => sum + (character > "\u2e80" ? 2 : 1), 0)));
 }
 
 /** Return a number as attncli.numbers.number does. */
@@ -205,17 +201,17 @@ class Panel {
     keys: make("div", { className: "names columns", ariaHidden: "true" }),
   };
 
-  constructor({ n, m }, helpId) {
+  constructor({ n, m, rows }, helpId) {
     this.#canvas = make("canvas", { width: m, height: n });
     const marks = ["row", "column", "cell"].map((kind) => make("span", { className: `mark ${kind}` }));
     const about = { tabIndex: 0, role: "application", "aria-roledescription": "heat map", "aria-describedby": helpId };
     this.cells = make("div", { className: "cells", ...about }, this.#canvas, this.#numbers, ...marks);
-    const corner = make("div", { className: "corner", ariaHidden: "true" }, "Queries");
+    const corner = make("div", { className: "corner", ariaHidden: "true" }, rows.title);
     const matrix = make("div", { className: "matrix" }, corner, this.#names.keys, this.#names.queries, this.cells);
     this.element = make("figure", {}, this.#title, matrix);
   }
 
-  /** A picture has `values` (n m), `shown`, `scale`, `isDifference`, `title` and `formula`. */
+  /** Show a picture: `values` (n m), `shown`, `scale`, `isDifference`, `title` and `formula`. */
   show(picture, about) {
     this.picture = picture;
     this.#title.replaceChildren(make("bdi", {}, picture.title), " ", make("small", {}, picture.formula));
@@ -228,15 +224,14 @@ class Panel {
     for (const [i, cell] of [...this.#numbers.children].entries()) cell.style.color = inkOn(this.picture.values[i], this.picture.scale);
   }
 
-  /** Write the names of queries or keys beside the matrix, as many as have room; `areFlat` says that keys lie flat. */
-  name(side, names, every, areFlat) {
+  /** Write the names of queries or keys beside the matrix, `every` so many. */
+  name(side, names, every) {
     const elements = names.flatMap((name, i) => {
       if (i % every) return [];
       const element = make("bdi", { title: name }, name);
       element.style[side === "queries" ? "top" : "left"] = `${(100 * (i + 0.5)) / names.length}%`;
       return [element];
     });
-    this.#names[side].classList.toggle("flat", areFlat);
     this.#names[side].replaceChildren(...elements, ...(side === "keys" ? [make("span", {}, "Keys")] : []));
   }
 
@@ -257,7 +252,6 @@ class View {
   #lists = {}; // of options, by the name of the choice
   #stages = new Map(); // decoded stages by name
   #held = false;
-  #about = make("p", { className: "note" });
   #bars = make("div", { className: "scales" });
   #heading = make("h3");
   #body = make("tbody");
@@ -266,6 +260,7 @@ class View {
     this.element = element;
     this.data = JSON.parse(element.querySelector(".data").textContent);
     const { labels, stages, axes, start, notes, n, m, isPair } = this.data;
+    [this.query, this.key] = start.slice(axes.length);
     this.choices = { stage: (stages.find(({ name }) => name === "weights") ?? stages[0]).name, scorer: "", minus: "" };
     axes.forEach(({ name }, axis) => (this.choices[name] = start[axis]));
     this.panels = range(labels.length + isPair).map(() => new Panel(this.data, `help-${number}`));
@@ -282,9 +277,8 @@ class View {
     this.sort = makeSortable(table);
     const region = { className: "wide", tabIndex: 0, role: "region", ariaLabel: `The row as a table, view ${number + 1}` };
     const help = make("p", { className: "note", id: `help-${number}` }, [...notes, HELP].join(" "));
-    const parts = [this.#toolbar(), this.#about, this.group, this.#bars, this.#heading, make("div", region, table), help];
-    element.append(...parts);
-    this.choose({});
+    element.append(this.#toolbar(), this.group, this.#bars, this.#heading, make("div", region, table), help);
+    this.show();
     let width = 0;
     new ResizeObserver(() => {
       if (width !== this.group.clientWidth) this.fit();
@@ -312,12 +306,9 @@ class View {
     );
   }
 
-  /** Change choices, and go to the cell where scorers differ most, unless a cell is held. */
   choose(changes) {
     Object.assign(this.choices, changes);
     this.show();
-    if (!this.#held) this.#moveTo(...this.#mostDifferent());
-    this.#about.textContent = this.#sentence();
   }
 
   get placeText() {
@@ -346,7 +337,8 @@ class View {
     });
     const bars = [...titles].map(([scale, of]) => colourBar(scale, titles.size > 1 && of.length === 1 ? of[0] : ""));
     this.#bars.replaceChildren(...bars);
-    if (this.query !== undefined) this.#tabulate();
+    this.#moveTo(this.query, this.key);
+    this.#tabulate();
     this.fit();
   }
 
@@ -386,20 +378,15 @@ class View {
     hideTip();
     const { n, m } = this.data;
     const names = { queries: range(n).map((i) => this.token("queries", i)), keys: range(m).map((i) => this.token("keys", i)) };
-    const longest = Math.max(...["queries", "keys"].flatMap((side) => names[side].map(widthOf)));
-    const room = clamp(longest, SHORTEST_NAME, Math.min(LONGEST_NAME, 0.4 * this.group.clientWidth));
-    const { style } = this.group;
-    style.setProperty("--names", `${room}px`);
-    style.setProperty("--least", `${clamp(room + LEAST_CELL * m, LEAST_PANEL, MOST_LEAST)}px`);
-    style.setProperty("--most", `${room + LARGEST_CELL * m}px`);
-    const { cells } = this.visible[0];
-    const stepOf = (size) => STEPS.find((step) => step * size >= LINE) ?? STEPS.at(-1);
-    const flat = STEPS.find((step) => names.keys.every((name, i) => i % step || widthOf(name) <= (step * cells.clientWidth) / m));
-    const areFlat = flat === 1 || !this.data.tokens.keys;
-    style.setProperty("--above", `${areFlat ? LINE + 18 : room + 18}px`);
+    this.group.style.setProperty("--longest", longestOf([...names.queries, ...names.keys]));
+    const { clientWidth, clientHeight } = this.visible[0].cells;
+    const stepOf = (size, least) => STEPS.find((step) => step * size >= least) ?? STEPS.at(-1);
+    const width = CHARACTER * (1 + longestOf(names.keys));
+    const areFlat = !this.data.tokens.keys || width * m <= clientWidth;
+    this.group.classList.toggle("flat", areFlat);
     for (const panel of this.visible) {
-      panel.name("queries", names.queries, stepOf(cells.clientHeight / n), false);
-      panel.name("keys", names.keys, areFlat ? flat : stepOf(cells.clientWidth / m), areFlat);
+      panel.name("queries", names.queries, stepOf(clientHeight / n, LINE));
+      panel.name("keys", names.keys, stepOf(clientWidth / m, areFlat ? width : LINE));
       panel.write();
     }
   }
@@ -410,33 +397,34 @@ class View {
     const { tokens, axes } = this.data;
     if (!tokens[side]) return String(index);
     const { names, list } = tokens[side];
-    const { batch, layer = 0 } = this.choices;
-    return names[list[(batch * list.length) / axes[0].names.length + layer]][index];
+    const { batch = 0, layer = 0 } = this.choices;
+    const layers = axes.find(({ name }) => name === "layer")?.names.length ?? 1;
+    return names[list[batch * layers + layer]][index];
   }
 
   /** Return `query 3: brown`, without the index if the token begins with it. */
   named(side, index) {
-    const kind = side === "queries" ? "query" : "key";
+    const kind = side === "queries" ? this.data.rows.name : "key";
     const token = this.token(side, index);
     if (!this.data.tokens[side]) return `${kind} ${index}`;
     return this.data.unit === "block" || `${token} `.startsWith(`${index} `) ? `${kind} ${token}` : `${kind} ${index}: ${token}`;
   }
 
-  /** Return the number of a label in a cell; null where masked. */
-  valueAt(label, query, key, numbers = this.numbers[label]) {
+  /** Return the number of a matrix or picture in a cell; null where masked. */
+  valueAt(matrix, query, key) {
     const index = query * this.data.m + key;
-    return numbers?.shown[index] ? numbers.values[index] : null;
+    return matrix?.shown[index] ? matrix.values[index] : null;
   }
 
   get digits() {
     return this.data.bytes === 4 ? DIGITS : 3; // no more than rounded numbers have
   }
 
-  /** Return the numbers of all labels in a cell as text. */
+  /** Return the numbers of all visible panels in a cell as texts. */
   numbersAt(query, key) {
-    const values = this.data.labels.map((name, label) => [name, this.valueAt(label, query, key)]);
-    if (values.every(([, value]) => value === null)) return "masked";
-    return values.map(([name, value]) => `${name} ${showNumber(value, this.digits)}`).join(", ");
+    const numbers = this.visible.map(({ picture }) => [picture.title, this.valueAt(picture, query, key)]);
+    if (numbers.every(([, value]) => value === null)) return ["masked"];
+    return numbers.map(([title, value]) => `${title} ${showNumber(value, this.digits)}`);
   }
 
   // ---- the current cell
@@ -456,40 +444,12 @@ class View {
     this.group.classList.toggle("held", isHeld);
   }
 
-  /** Return the cell where scorers differ most, or the largest value of a single scorer. */
-  #mostDifferent() {
-    const { n, m, labels } = this.data;
-    let [most, cell] = [-Infinity, [0, 0]];
-    for (const query of range(n)) {
-      for (const key of range(m)) {
-        const values = labels.map((_, label) => this.valueAt(label, query, key)).filter((value) => value !== null);
-        const spread = Math.max(...values) - (labels.length > 1 ? Math.min(...values) : 0);
-        if (spread > most) [most, cell] = [spread, [query, key]];
-      }
-    }
-    return cell;
-  }
-
-  /** Return a sentence about the current cell. */
-  #sentence() {
-    const { query, key, placeText } = this;
-    const { labels } = this.data;
-    const { stage } = this.choices;
-    const values = labels.map((_, label) => this.valueAt(label, query, key)).filter((value) => value !== null);
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    const begin = `${placeText ? `In ${placeText}, the` : "The"} ${stage}`;
-    if (this.#held) return `${begin} at ${this.named("queries", query)}, ${this.named("keys", key)}: ${this.numbersAt(query, key)}.`;
-    if (values.length > 1 && (high === low || high - low < TIE * Math.max(high, -low))) return `${begin} of all scorers are equal.`;
-    const most = labels.length > 1 ? "differ most" : "are largest";
-    return `${begin} ${most} at ${this.named("queries", query)}, ${this.named("keys", key)}: ${this.numbersAt(query, key)}.`;
-  }
-
   /** Show the row of the current query as a table with bars from 0, on one axis for all scorers. */
   #tabulate() {
-    const { labels, m } = this.data;
+    const { m } = this.data;
     const { query, key, digits } = this;
     this.#heading.textContent = `${this.choices.stage} of ${this.named("queries", query)}`;
-    const rows = range(m).map((index) => labels.map((_, label) => this.valueAt(label, query, index)));
+    const rows = range(m).map((index) => this.numbers.map((matrix) => this.valueAt(matrix, query, index)));
     const finite = rows.flat().filter(Number.isFinite);
     const [low, high] = [Math.min(0, ...finite), Math.max(0, ...finite)];
     const share = (value) => `${(100 * (clamp(value, low, high) - low)) / (high - low || 1)}%`;
@@ -510,22 +470,10 @@ class View {
     this.sort();
   }
 
-  /** Return the content of the box beside a cell: every stage of every scorer. */
+  /** Return the content of the box beside a cell. */
   #tipOf(query, key) {
-    const { stages, labels, isPair } = this.data;
-    const heading = make("div", { className: "head" }, make("bdi", {}, this.named("queries", query)), make("br"), make("bdi", {}, this.named("keys", key)));
-    const numbers = labels.map((_, label) => stages.map(({ name }) => this.valueAt(label, query, key, this.matrix(name, label))));
-    const names = [...labels];
-    if (numbers.flat().every((value) => value === null)) return [heading, make("em", {}, "masked")];
-    if (isPair && !numbers.flat().includes(null)) {
-      names.push(`${labels[1]} − ${labels[0]}`);
-      numbers.push(numbers[1].map((value, i) => Math.fround(value - numbers[0][i])));
-    }
-    const head = make("tr", {}, make("td"), ...stages.map(({ name }) => make("th", { scope: "col" }, name)));
-    const rows = numbers.map((values, label) =>
-      make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, names[label])), ...values.map((value) => numberCell(value, this.digits))),
-    );
-    return [heading, make("table", {}, head, ...rows)];
+    const lines = [this.named("queries", query), this.named("keys", key), ...this.numbersAt(query, key)];
+    return lines.map((line) => make("div", {}, make("bdi", {}, line)));
   }
 
   /** Point at the cell below the pointer; a click holds it, or releases the one that is held. */
@@ -554,7 +502,7 @@ class View {
     const { n, m } = this.data;
     this.#moveTo(clamp(this.query + down, 0, n - 1), clamp(this.key + across, 0, m - 1));
     const { query, key } = this;
-    document.getElementById("said").textContent = `${this.token("queries", query)}, ${this.token("keys", key)}: ${this.numbersAt(query, key)}`;
+    document.getElementById("said").textContent = `${this.token("queries", query)}, ${this.token("keys", key)}: ${this.numbersAt(query, key).join(", ")}`;
     const box = cells.getBoundingClientRect();
     showTip(this.#tipOf(query, key), box.left + ((key + 1) / m) * box.width, box.top + ((query + 1) / n) * box.height);
   }

@@ -47,12 +47,6 @@ EXPECTATIONS = [
     Column("reason", "reason", "The reason if it does not hold.", text=True),
     Column("source", "source", "The source of the claim.", text=True),
 ]
-INPUTS = [
-    Column("name", "tensor", "Name of the tensor.", text=True),
-    Column("shape", "shape", "Its shape.", format=lambda shape: " x ".join(map(str, shape)), text=True),
-    Column("dtype", "dtype", "Its dtype.", text=True),
-    Column("sha256", "SHA-256", "Digest of its numbers in row order.", text=True),
-]
 
 
 class Cell(NamedTuple):
@@ -146,7 +140,6 @@ def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
     title = [] if name == result.name else [result.name]
     swept = result.swept if isinstance(result, SweepResult) else ()
     facts = [key for key in FACTS if key in content and key not in swept]
-    inputs = [{"name": tensor, **about} for tensor, about in content.get("inputs", {}).items()]
     return {
         "name": name,
         "created": content.get("created", "")[:19].replace("T", " "),
@@ -159,7 +152,6 @@ def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
         "formulas": result.formulas,
         "config": config[:LONGEST_CONFIG],
         "is_cut": len(config) > LONGEST_CONFIG,
-        "inputs": _table("Inputs", INPUTS, inputs),
         "environment": content.get("environment", {}),
         **drawn,
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.engine.sweeps.figure import runs_figures
 from attncli.engine.sweeps.views import figures_of
@@ -16,6 +17,7 @@ from attncli.results import STAGES, Comparison, Result, Row, SweepResult, tensor
 from attncli.show.page.matrices import View, described, views
 from attncli.show.page.page import page, section_of
 from attncli.show.page.pictures import pictures
+from attncli.show.pictures.heatmaps import PLAIN
 
 MOST_CELLS = 3_300_000  # of all matrices of a page: 5.3 MB for the 30 % that may be exact, 9 MB in all
 GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
@@ -26,12 +28,14 @@ def report(
     most: int = MOST_CELLS,
     comparisons: Sequence[Comparison] = (),
     *,
+    look: Look = PLAIN,
     title: str | None = None,
     note: str | None = None,
 ) -> str:
     """Return the page of runs, with `most` cells of matrices at most, and of comparisons with the first run.
 
-    `title` and `note`, in Markdown, are the user's.
+    `look` has the colours of the first run's matrices, which are those of the page. `title` and `note`, in Markdown,
+    are the user's.
 
     Raises:
         InputError: files of a run are damaged.
@@ -47,7 +51,9 @@ def report(
             matrices.append(list(views(run.result, share)))
             drawn.append(_pictures(run))
     matrices.append([] if pair is None else list(views(pair, share, pair.name)))
-    rows, scales = described([view for of_run in matrices for view in of_run])
+    rows, scales = described(
+        [view for of_run in matrices for view in of_run], look if isinstance(look, HeatmapLook) else PLAIN
+    )
     remaining = iter(rows)
     *explored, differences = [[next(remaining) for _ in of_run] for of_run in matrices]
     sections = [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import FloatRect, Locator, Page
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.cli import run
 
@@ -113,6 +113,11 @@ def pixels(canvas: Locator) -> list[list[int]]:
         }"""
     )
     return found
+
+
+def tip_has(page: Page, *lines: str) -> None:
+    """Wait until the box beside the pointer has these lines."""
+    expect(page.locator("#tip div")).to_have_text(lines)
 
 
 def has_numbers(cells: Locator, expected: list[float]) -> None:

@@ -35,8 +35,9 @@ def test_cells_have_the_texts_of_the_picture(open_page: Open, tmp_path: Path, na
             expect(page.locator(".numbers").nth(index).locator("span")).to_have_text(expected[title])
     assert set(expected) <= set(titles)
     point(page, 0, 1, 2, 3)
-    weight = result.tensors["additive/weights"].squeeze()[1, 2].item()
-    expect(page.locator("#tip tr").nth(1).locator("td").last).to_have_text(number(weight))
+    shown, other = (result.tensors[f"{label}/{stage}"].squeeze()[1, 2].item() for label in ("additive", "dot"))
+    shown -= other if "minus" in look else 0
+    expect(page.locator("#tip div").nth(2)).to_have_text(f"{titles[0]} {number(shown)}")
 
 
 def texts_of(folder: Path, stage: str, look: dict[str, str]) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import attncli
+from attncli.config.looks import HeatmapLook
 from attncli.results import Finding, Result
 from attncli.show.page.matrices import described, views
 from attncli.show.pictures.scales import ColourScale, colour_scale
@@ -34,7 +35,7 @@ def result_of(scores: Tensor, valid: Tensor | None = None, weights: Tensor | Non
 
 
 def rows_of(result: Result, most: int = LARGE) -> list[dict[str, Any]]:
-    return described(list(views(result, most)))[0]
+    return described(list(views(result, most)), HeatmapLook())[0]
 
 
 def view_of(result: Result, most: int = LARGE) -> dict[str, Any]:
@@ -232,10 +233,10 @@ def test_it_starts_where_weights_differ_most() -> None:
     changed[1, 2, 3, 4] += 1
     changed[0, 1, 2, 3] += 0.9
     view = view_of(replace(result, tensors={**result.tensors, "b/weights": changed}))
-    assert view["start"] == [1, 2]
+    assert view["start"] == [1, 2, 3, 4]
     alone = {"a/weights": weights, "a/scores": scores}
     records = [{"label": "a", "scorer": "dot"}]
-    largest = torch.unravel_index(weights.argmax(), weights.shape)[:2]
+    largest = torch.unravel_index(weights.argmax(), weights.shape)
     assert view_of(replace(result, tensors=alone, records=records))["start"] == [int(i) for i in largest]
 
 
@@ -261,7 +262,7 @@ def test_all_weights_of_a_page_have_the_scale_of_pictures() -> None:
     first = result_of(weights.log(), None, weights)
     first = replace(first, tensors={**first.tensors, "b/weights": weights.flip(0)})
     second = result_of(weights.log(), None, small)
-    rows, scales = described([*views(first, LARGE), *views(second, LARGE)])
+    rows, scales = described([*views(first, LARGE), *views(second, LARGE)], HeatmapLook())
     for row in rows:
         (stage,) = (each for each in row["stages"] if each["name"] == "weights")
         assert (stage["scales"], stage["difference"]) == (["weights", "weights"], "weights-")
@@ -279,11 +280,43 @@ def test_scores_of_each_label_have_a_scale_in_their_units_in_all_runs() -> None:
     scores = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(7))
     first, second = result_of(scores), result_of(3 * scores)
     first = replace(first, tensors={**first.tensors, "b/scores": 100 * scores})
-    rows, scales = described([*views(first, LARGE), *views(second, LARGE), *views(second, LARGE, scorer="a")])
+    all_views = [*views(first, LARGE), *views(second, LARGE), *views(second, LARGE, scorer="a")]
+    rows, scales = described(all_views, HeatmapLook())
     assert [row["stages"][0]["scales"] for row in rows] == [["scores/a", "scores/b"]] * 2 + [["scores/a", "scores/a"]]
     for key, values in {"scores/a": 3 * scores, "scores/b": 100 * scores}.items():
         check_scale(scales[key], colour_scale([values.numpy()], "scores"), values)
         assert (scales[key]["label"], float(scales[key]["ticks"][2][1])) == ("score", 0)
+
+
+def test_colours_are_those_of_the_look() -> None:
+    weights = torch.rand(1, 2, 4, 5, generator=torch.Generator().manual_seed(8)) / 2
+    result = result_of(weights.log(), None, weights)
+    look = HeatmapLook(colours="log", vmax=1.0, scale="label")
+    rows, scales = described(list(views(result, LARGE)), look)
+    assert rows[0]["stages"][1]["scales"] == ["weights/a", "weights/b"]
+    scale = colour_scale([weights.numpy()], "weights", kind="log", high=1.0)
+    assert scale.high == 1.0
+    check_scale(scales["weights/b"], scale, weights)
+
+
+@pytest.mark.parametrize(
+    ("shape", "row", "axes"),
+    [((3, 1, 4), "batch", []), ((1, 3, 1, 4), "head", ["batch"]), ((2, 3, 1, 4), "head", ["batch"])],
+)
+def test_single_queries_are_rows_of_one_map(shape: tuple[int, ...], row: str, axes: list[str]) -> None:
+    """As in pictures, rows are batch elements, or heads where there are several."""
+    scores = torch.randn(shape, generator=torch.Generator().manual_seed(9))
+    view = view_of(result_of(scores))
+    assert (view["rows"]["name"], view["n"], [axis["name"] for axis in view["axes"]]) == (row, 3, axes)
+    batches = shape[0] if axes else 1
+    assert view["tokens"] == {"queries": {"names": [["0", "1", "2"]], "list": [0] * batches}, "keys": None}
+    for place, matrix in enumerate(scores.reshape(-1, 12)):
+        assert numbers(view, "scores", "a", place) == matrix.tolist()
+    named = {"queries": [["cat"], ["dog"], ["cat"]], "keys": [list("abcd")] * 2 + [list("abce")]}
+    result = result_of(torch.zeros(3, 1, 4), tokens=named)
+    assert (view_of(result)["rows"]["name"], view_of(result)["n"]) == ("query", 1), "keys have other tokens"
+    view = view_of(replace(result, tokens={**named, "keys": [list("abcd")]}))
+    assert view["tokens"]["queries"]["names"] == [["0 cat", "1 dog", "2 cat"]]
 
 
 def test_a_finding_about_a_scorer_leads_to_its_matrix() -> None:

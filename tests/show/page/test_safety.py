@@ -10,7 +10,7 @@ from attncli.errors import InputError
 from attncli.show.page.note import read_note
 from tests.cli import good
 from tests.show.page.conftest import Open, ready, report
-from tests.show.page.pages import HOSTILE, attention, choose, numbers, point, settles
+from tests.show.page.pages import HOSTILE, attention, choose, point, settles
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -47,7 +47,7 @@ def test_hostile_tokens_are_text(open_page: Open, file: Path) -> None:
     assert set(names) < set(expected)
     for index, name in enumerate(expected):
         point(page, 0, index, 0)
-        expect(page.locator("#tip .head bdi").first).to_have_text(f"query {index}: {name}")
+        expect(page.locator("#tip bdi").first).to_have_text(f"query {index}: {name}")
     assert page.locator(".view tbody td:first-child").first.inner_text().startswith("0: ")
     expect(page.locator(".view img, iframe, b")).to_have_count(0)
     settles(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"), True)
@@ -63,8 +63,9 @@ def test_labels_may_be_names_that_scripts_know(open_page: Open, file: Path) -> N
     choose(page, "minus", LABELS[2])
     assert page.locator(".view th").all_inner_texts() == ["key", *LABELS]
     point(page, 3, 11, 0)
-    expect(page.locator("#tip tr th[scope=row]")).to_have_text(LABELS)
-    assert len(set(numbers(page.locator("#tip td.number")))) > 4
+    expect(page.locator("#tip div")).to_contain_text(
+        ["query 11", "key 0", *(title.split(" − ")[0] for title in LABELS)]
+    )
 
 
 def test_without_scripts_the_tables_are_there(open_page: Open, file: Path) -> None:

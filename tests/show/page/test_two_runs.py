@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 from safetensors.numpy import load_file
 
+from attncli.numbers import number
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import attention, box_of, choose, has_numbers, point, study
+from tests.show.page.pages import TOKENS, attention, box_of, choose, point, study
 from tests.show.page.reading import Read, numbers
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -48,14 +49,14 @@ def test_the_page_opens_where_runs_differ_most_with_their_numbers(page: Page, fo
     first, second = (load_file(folder / "tensors.safetensors") for folder in folders)
     change = np.abs(second["additive/weights"] - first["additive/weights"])
     batch, head, query, key = np.unravel_index(change.argmax(), change.shape)
-    reason = page.locator(".view").first.get_by_text("differ most at")
-    expect(reason).to_contain_text(f"In batch {batch}, head {head}, the weights differ most at query {query}:")
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"batch {batch}, head {head}:"))
+    expect(page.locator(".view h3").first).to_have_text(re.compile(f"weights of query {query}:"))
+    expect(page.locator(".view").first.locator(".current td").first).to_have_text(f"{key}: {TOKENS[key]}")
     for row, column in ((int(query), int(key)), (7, 3)):
         point(page, 2, row, column)
-        pair = [run[f"additive/{stage}"] for run in (first, second) for stage in ("scores", "weights")]
-        values = [float(tensor[batch, head, row, column]) for tensor in pair]
-        expected = [*values, *(float(np.float32(b) - np.float32(a)) for a, b in zip(values, values[2:], strict=False))]
-        has_numbers(page.locator("#tip td.number"), expected)
+        a, b = (run["additive/weights"][batch, head, row, column] for run in (first, second))
+        texts = [f"{title} {number(float(value))}" for title, value in zip(TITLES, (a, b, b - a), strict=True)]
+        expect(page.locator("#tip div")).to_contain_text([f"query {row}", f"key {column}", *texts])
 
 
 def test_one_choice_and_one_pointer_are_for_all_three(page: Page) -> None:

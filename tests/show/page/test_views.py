@@ -45,11 +45,11 @@ def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path
 def test_names_of_keys_lie_flat_where_they_have_room(open_page: Open, file: Path, tmp_path: Path) -> None:
     """Indices of many keys lie flat, too, in steps."""
     page = open_page(file, viewport={"width": 1800, "height": 1200})
-    expect(page.locator(".columns.flat").first.locator("bdi")).to_have_text(TOKENS)
+    expect(page.locator(".flat .columns").first.locator("bdi")).to_have_text(TOKENS)
     page = open_page(file, viewport={"width": 900, "height": 900})
-    expect(page.locator(".columns:not(.flat)").first.locator("bdi")).to_have_text(TOKENS)
+    expect(page.locator(".panels:not(.flat) .columns").first.locator("bdi")).to_have_text(TOKENS)
     page = open_page(page_of(tmp_path / "large", 64, 64))
-    names = page.locator(".columns.flat").first.locator("bdi")
+    names = page.locator(".flat .columns").first.locator("bdi")
     boxes = list(map(box_of, names.all()))
     assert len(boxes) > 3
     assert all(a["x"] + a["width"] <= b["x"] for a, b in pairwise(boxes))
@@ -67,7 +67,7 @@ def test_long_tokens_leave_room_for_the_matrix_and_are_whole_in_the_box(
     assert name["x"] + name["width"] <= box["x"]
     assert box["width"] >= 0.5 * min(width - 32, 380)
     point(page, 0, 4, 4)
-    expect(page.locator("#tip .head")).to_contain_text(f"query 4: {long}")
+    expect(page.locator("#tip")).to_contain_text(f"query 4: {long}")
 
 
 def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
