@@ -328,7 +328,8 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     printed = good("run", file, "--out", "first")
     lines = printed.splitlines()
-    assert " ".join(lines[1:3]).endswith("in the first of 2 layers; 0.49 of the pairs masked; 2 heads of keys")
+    masked = "49 % of the pairs of a query and a key masked"
+    assert " ".join(lines[1:3]).endswith(f"in the first of 2 layers; {masked}; 2 heads of keys")
     assert lines[3] == 'seen.safetensors: mine, "a b"'
     assert "Not re-scored: 2.layer: relu" in " ".join(printed.split())
     assert "seen.safetensors: 2 attention calls; re-scored here, outputs differ from the" in printed

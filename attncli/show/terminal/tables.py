@@ -332,24 +332,41 @@ def _sizes(queries: Sequence[int], keys: Sequence[int], values: Sequence[int]) -
 
 
 def _valid_keys(valid: "Tensor") -> str:
-    """Return words for a mask (..., n, m), such as `valid lengths 2, 6`."""
+    """Return words for a mask (..., n, m), such as `valid lengths 2, 6` or `causal, first keys masked: 0, 3`."""
     n, m = valid.shape[-2:]
+    seen = valid.any(-2, keepdim=True)  # ... 1 m
+    if bool((valid == seen).all()):
+        return _counts(seen)
+    every = valid.new_ones(n, m)
+    for words, order in {"causal": every.tril(m - n), "causal from the top left": every.tril()}.items():
+        if bool((valid == (order & seen)).all()):
+            masked = order.any(-2, keepdim=True) & ~seen  # of the keys that this order shows
+            return f"{words}, {_counts(~masked)}" if bool(masked.any()) else words
+    return _counts(valid)
+
+
+def _counts(valid: "Tensor") -> str:
+    """Return words for a mask (..., n, m): how many keys each query sees, where these are the first or the last ones."""
+    m = valid.shape[-1]
     lengths = valid.sum(-1)  # ... n
-    if not bool((valid == (lengths.new_tensor(range(m)) < lengths[..., None])).all()):
-        return f"{number(1 - valid.double().mean().item(), 2)} of the pairs masked"
+    keys = lengths.new_tensor(range(m))
     if bool((lengths == m).all()):
         return "no key masked"
-    if n > 1 and bool((lengths == lengths.new_tensor(range(m - n + 1, m + 1)).clamp_min(0)).all()):
-        return "causal"
-    if n > 1 and bool((lengths == lengths.new_tensor(range(1, n + 1)).clamp_max(m)).all()):
-        return "causal from the top left"
-    if lengths.ndim > 2:
-        by_head = lengths.flatten(1, -2)  # b heads n
-        lengths = by_head[:, 0] if bool((by_head == by_head[:, :1]).all()) else by_head
-    listed = lengths[..., 0].flatten() if bool((lengths == lengths[..., :1]).all()) else lengths.flatten()
-    if len(listed) > MOST_LENGTHS:
-        return f"valid lengths {int(listed.min())} to {int(listed.max())}"
-    return f"{'valid length' if len(listed) == 1 else 'valid lengths'} {', '.join(map(str, listed.tolist()))}"
+    if bool((valid == (keys < lengths[..., None])).all()):
+        name = "valid length" if lengths.numel() == 1 else "valid lengths"
+        return f"{name} {_listed(lengths)}"
+    if bool((valid == (keys >= m - lengths[..., None])).all()):
+        return f"first keys masked: {_listed(m - lengths)}"
+    return f"{number(100 * (1 - valid.double().mean().item()), 2)} % of the pairs of a query and a key masked"
+
+
+def _listed(counts: "Tensor") -> str:
+    """Return the numbers (b, n) or (b, ..., heads, n), once if they are those of all heads, or their range."""
+    if counts.ndim > 2:
+        by_head = counts.flatten(1, -2)  # b heads n
+        counts = by_head[:, 0] if bool((by_head == by_head[:, :1]).all()) else by_head
+    listed: list[int] = counts.flatten().tolist()
+    return ", ".join(map(str, listed)) if len(listed) <= MOST_LENGTHS else f"{min(listed)} to {max(listed)}"
 
 
 def findings(sentences: Sequence[Finding], most: int | None = MOST_FINDINGS) -> Iterator[RenderableType]:

@@ -39,7 +39,11 @@ def prefixes(lengths: Tensor, m: int) -> Tensor:
         (prefixes(torch.tensor([[3]]), 10), "valid length 3"),
         (prefixes(LENGTHS[:, None].expand(2, 3, 4), 10), "valid lengths 2, 6"),  # of three heads each
         (prefixes(torch.tensor([[[3], [5]]]), 10), "valid lengths 3, 5"),
-        (torch.tensor([[[True, False, True, True]]]), "0.25 of the pairs masked"),
+        (torch.tensor([[[True, False, True, True]]]), "25 % of the pairs of a query and a key masked"),
+        (prefixes(LENGTHS.expand(2, 4), 10).flip(-1), "first keys masked: 8, 4"),
+        (CAUSAL & prefixes(torch.tensor([[3], [2]]), 3).flip(-1), "causal, first keys masked: 0, 1"),
+        (CAUSAL & prefixes(torch.tensor([[3], [2]]), 3), "causal, valid lengths 3, 2"),
+        (torch.zeros(2, 4, 10, dtype=torch.bool), "valid lengths 0, 0"),
         (CAUSAL, "causal"),
         (torch.ones(2, 4, dtype=torch.bool).tril(2)[None], "causal"),  # bottom right: the last query sees all keys
         (torch.ones(4, 2, dtype=torch.bool).tril(-2)[None], "causal"),
