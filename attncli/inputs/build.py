@@ -130,14 +130,7 @@ def build_inputs(
             the YAML.
     """
     tensors, fills = _sources(data)
-    shapes = {role: tuple(tensor.shape) for role, tensor in tensors.items()}
-    for role, source in fills.items():
-        with below("data", role):
-            shapes[role] = _shape(source, shapes)
-    with below("data"):
-        shapes |= heads_first({role: shapes[role] for role in ROLES}, data.layout)
-        cure = "`grouped: true` lets several heads of queries share one of keys and values"
-        leading = common_leading({role: shapes[role] for role in ROLES}, data.grouped, cure)
+    shapes, leading = _shapes(data, tensors, fills)
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
     scores = (*full["queries"][:-1], full["keys"][-2])
     collector = Collector()
@@ -155,16 +148,10 @@ def build_inputs(
     with collector.under("tokens"):
         check_tokens(tokens, full["queries"], full["keys"])
     collector.check()
-    dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
-    tensors = {role: tensor.to(dtypes[role]) for role, tensor in tensors.items()}
-    for role, source in fills.items():  # `correlated` depends on the other tensor after rounding to `dtype`
-        tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
-    for role in ROLES:
-        if data.layout == "bshd" and tensors[role].ndim == 4:
-            tensors[role] = tensors[role].transpose(1, 2)
-        if data.grouped and len(shapes[role]) > 3 and shapes[role][-3] > 1:  # a single head is repeated without a copy
-            tensors[role] = tensors[role].repeat_interleave(leading[-1] // shapes[role][-3], dim=-3)
-    queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
+    tensors = _generated(tensors, fills, seed, dtype)
+    queries, keys, values = (
+        _repeated(tensors[role], shapes[role], leading, data).expand(full[role]).to(device) for role in ROLES
+    )
     shared = shapes["keys"][-3] if len(shapes["keys"]) > 3 else 1
     key_heads = shared if len(leading) > 1 and shared < leading[-1] else None
     bias = None
@@ -176,6 +163,46 @@ def build_inputs(
     for fault in inputs.faults.values():
         note(f"warning: {fault}")
     return inputs
+
+
+def _shapes(
+    data: Data, tensors: Mapping[str, Tensor], fills: Mapping[str, Fill]
+) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+    """Return the shapes of all tensors, with heads before tokens, and the leading axes of queries, keys and values."""
+    shapes = {role: tuple(tensor.shape) for role, tensor in tensors.items()}
+    for role, source in fills.items():
+        with below("data", role):
+            shapes[role] = _shape(source, shapes)
+    with below("data"):
+        shapes |= heads_first({role: shapes[role] for role in ROLES}, data.layout)
+        cure = "`grouped: true` lets several heads of queries share one of keys and values"
+        return shapes, common_leading({role: shapes[role] for role in ROLES}, data.grouped, cure)
+
+
+def _generated(
+    tensors: Mapping[str, Tensor], fills: Mapping[str, Fill], seed: int, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Return the tensors and the fills, rounded to `dtype`, the bias to the dtype of the scores.
+
+    `correlated` depends on the other tensor after rounding.
+    """
+    dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
+    made = {role: tensor.to(dtypes[role]) for role, tensor in tensors.items()}
+    for role, source in fills.items():
+        made[role] = fill(source, generator(seed, f"data.{role}"), made).to(dtypes[role])
+    return made
+
+
+def _repeated(tensor: Tensor, shape: tuple[int, ...], leading: tuple[int, ...], data: Data) -> Tensor:
+    """Return a tensor with its heads before its tokens, and each repeated for the heads of queries that share it.
+
+    `shape` is its own with heads first. A single head is not repeated here: it can be expanded without a copy.
+    """
+    if data.layout == "bshd" and tensor.ndim == 4:
+        tensor = tensor.transpose(1, 2)
+    if data.grouped and len(shape) > 3 and shape[-3] > 1:
+        tensor = tensor.repeat_interleave(leading[-1] // shape[-3], dim=-3)
+    return tensor
 
 
 def tensors_of(inputs: Inputs) -> dict[str, Tensor]:
