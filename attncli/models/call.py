@@ -242,6 +242,9 @@ def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Atten
 
     A row distance is relative to the size of the row. It is 0 if all rows are equal up to rounding of the output alone.
     """
+    # First what costs little: a row that is off by rounding of the output alone is right. Only for the other rows, tile
+    # by tile, follows how far rounding of their scores may have moved them. A bias before the softcap, which `Rules`
+    # cannot describe, is told from a wrong reading by one more computation.
     rescored = call.rescored()
     error, (output,) = call.difference(rescored), at_least_float32(call.output)
     if error == math.inf:

@@ -127,6 +127,8 @@ class Monitor:
     @property
     def is_off(self) -> bool:
         """Whether operations belong to a scorer or to the backward pass, and not to the model."""
+        # The backward pass runs a model again under checkpointing: then the task of autograd is that in which the
+        # running module was called. Any other task computes gradients.
         return self._busy_in is not None or torch._C._current_graph_task_id() != (
             self._stack[-1].backward if self._stack else -1
         )
@@ -229,6 +231,9 @@ class Monitor:
 
     def exchanged(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return the result of a function with the attention outputs inside of it exchanged, with their gradients."""
+        # Operations are seen below autograd, where a new output would have no graph. So `see` only notes the calls
+        # inside of the function, and here, above autograd, a view of the new output with the graph of the scorer takes
+        # the place of the part of the result that shares memory with the model's own output.
         before, self._pending = self._pending, []
         try:
             result, pending = func(*args, **kwargs), self._pending
@@ -323,6 +328,8 @@ def placed(new: Tensor, own: Tensor, output: Tensor) -> Tensor:
 @functools.cache
 def _unguarded(func: Any) -> Any:
     """Return a function of torch without its first step, which passes it to function modes as a whole."""
+    # Torch's functions in Python begin with `if has_torch_function(...): return handle_torch_function(...)`, which ends
+    # in this mode again. A copy whose globals say that there is no mode runs its body, whose calls the mode then sees.
     never = dict.fromkeys(("has_torch_function", "has_torch_function_unary"), lambda *_: False)
     made = FunctionType(func.__code__, {**func.__globals__, **never}, func.__name__, func.__defaults__)
     made.__kwdefaults__ = func.__kwdefaults__

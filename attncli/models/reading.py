@@ -253,6 +253,9 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
     bias: Tensor | None = None
     gradient: Tensor | None = None  # of a scale that is a parameter
     bias_is_first = False
+    # Scores are kept as cap * tanh(scale * q . k) + bias. So a factor after the bias multiplies the bias, too, and a
+    # factor after a tanh the cap; a mask is a bias where its condition holds. A factor or a bias that is a parameter
+    # stays a tensor, so that outputs carry its gradient.
     for step in reversed(list(softmax.before.back())):
         other, number = step.other, number_of(step.other)
         is_learnt = isinstance(other, Tensor) and other.requires_grad and torch.is_grad_enabled()
