@@ -155,7 +155,9 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
             target = as_mapping(target)
     is_index = isinstance(target, list) and isinstance(key, int) and key < len(target)
     if not (is_index or (isinstance(target, dict) and isinstance(key, str))):
-        expected = "expected a key of a mapping, or an index of a list, counted from 0"
+        expected = "expected a key of a mapping, or an index of a list"
+        if isinstance(target, list) and target:
+            expected = f"expected an index, {here}[0] to {here}[{len(target) - 1}]"
         message = f"got {dotted(change.path[: depth + 1])}; {here or 'the config'} is {_kind(target)}; {expected}"
         raise InputError.of(message, where=change.described(source))
     copied: Any = target.copy()

@@ -234,6 +234,9 @@ def model_of(entry: object) -> type[ScorerEntry]:
     if "plan" in entry:
         return plan_model()
     if "scorer" not in entry:
+        first = next(iter(entry), None)
+        if first in names_of(KIND):
+            raise problem(f"the key `scorer` is missing; write {{scorer: {first}}}, with its options as further keys")
         raise problem("the key `scorer` is missing; known scorers: " + ", ".join(names_of(KIND)))
     with as_problem("scorer"):
         return model_named(entry["scorer"])

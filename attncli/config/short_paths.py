@@ -61,7 +61,7 @@ def _with_full_paths(
     for name in WITHOUT_BEGINNING:
         if isinstance(data.get(name), dict) and key in data[name]:
             return data, [replace(change, path=(name, *change.path))]
-    if model is None or key in model.keys_in_yaml():
+    if model is None or key in model.keys_in_yaml() or (key == SCORER and len(change.path) > 1):
         return data, [change]
     entries = _entries(data, model, names)
     paths = [path for path in option_paths(entries).get(str(key), ()) if not keeps(entries[path[0]], str(key))]

@@ -235,7 +235,8 @@ def _problem(path: errors.Path, details: Sequence[Mapping[str, Any]], parent: An
         return Problem("; ".join(filter(None, ["unknown key", known.cure(path, parent)])), path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
-    expected = " or ".join(dict.fromkeys(_expected(detail) for detail in details))
+    *others, last = " or ".join(dict.fromkeys(_expected(detail) for detail in details)).split(" or ")
+    expected = f"{', '.join(others)} or {last}" if others else last
     if expected in ("a list", "a mapping") and path and path[-1] in EXAMPLES:
         expected += f" such as {EXAMPLES[str(path[-1])]}"
     cures = (_cure(detail["type"], value) for detail in details)

@@ -156,7 +156,8 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note, layout: 
 def _numbers(path: Path, role: str, stored: Mapping[str, Tensor]) -> Tensor:
     if role not in stored:
         raise InputError.of(
-            f'got "{path}", which has no tensor named {role}; the file has {listed([*stored])}; rename one'
+            f'got "{path}", which has no tensor named {role}, but {listed([*stored])}; '
+            "expected tensors named queries and keys, as an .npz or .safetensors file has"
         )
     tensor = stored[role]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:

@@ -65,7 +65,7 @@ dtype: int
         "6:43: data.keys.sdt: unknown key; did you mean `std`?",
         "7:12: data.queries: got 3; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
         "8:19: data.valid_lens[1]: got 5.5; expected an integer of at least 0",
-        '9:16: mask.causal: got "maybe"; expected top_left or bottom_right or true or false',
+        '9:16: mask.causal: got "maybe"; expected top_left, bottom_right, true or false',
         '9:29: mask.file: got ""; expected text that is not empty',
         '10:8: dtype: got "int"; expected float16, bfloat16, float32 or float64',
     ]

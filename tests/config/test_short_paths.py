@@ -119,7 +119,7 @@ OPTIONS = f"{KNOWN}train, weights, save, compile; options of the scorers: scale,
             [
                 f"--set scale=-1: scorers[{index}].scale: got -1; expected {expected}"
                 for index, expected in (
-                    (1, "1/sqrt(d), 1/d or model or a number above 0"),
+                    (1, "1/sqrt(d), 1/d, model or a number above 0"),
                     (2, "a number above 0"),
                 )
             ],
