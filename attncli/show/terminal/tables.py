@@ -346,7 +346,7 @@ def _valid_keys(valid: "Tensor") -> str:
 
 
 def _counts(valid: "Tensor") -> str:
-    """Return words for a mask (..., n, m): how many keys each query sees, where these are the first or the last ones."""
+    """Return words for a mask (..., n, m): how many keys each query sees, if these are the first or the last."""
     m = valid.shape[-1]
     lengths = valid.sum(-1)  # ... n
     keys = lengths.new_tensor(range(m))
