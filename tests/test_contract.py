@@ -82,20 +82,6 @@ MORE: dict[str, dict[str, Any]] = {  # beside the experiments: keys that none of
 }
 PICTURES = ["d2l", "multi_head", "saturation_of_real_pairs", "variance_of_real_pairs", "bench_of_all", "train_of_all"]
 DRAWN = ["fills", "leading_axes", "saturation_of_signs", "variance_of_tails"]
-FAILED = {"expect": [{"where": {"label": "dot"}, "metric": "entropy", "above": 100}]}
-EXIT_CODES = {
-    "--version": ["--version"],
-    "done": ["run", "good.yaml", "--out", "good", "--no-plots"],
-    "an expectation failed": ["run", "failed.yaml", "--out", "failed", "--no-plots"],
-    "no such file": ["run", "missing.yaml"],
-    "unknown option": ["run", "good.yaml", "--unknown"],
-    "unknown command": ["unknown"],
-    "unknown key": ["run", "good.yaml", "--set", "unknown=1"],
-    "a good file": ["check", "good.yaml"],
-    "a bad file": ["check", "good.yaml", "--set", "scorers=[]"],
-    "unknown scorer": ["scorers", "unknown"],
-    "the folder exists": ["run", "good.yaml", "--out", "good"],
-}
 
 
 def types(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -210,16 +196,6 @@ def yaml_keys() -> dict[str, dict[str, str]]:
     return {"every study": common, **alone}
 
 
-def exit_codes(folder: Path) -> dict[str, int]:
-    """Return the exit codes of commands that succeed or fail."""
-    keys = {"data": {"queries": {"shape": [1, 2, 4]}, "keys": {"shape": [1, 3, 4]}}, "scorers": [{"scorer": "dot"}]}
-    (folder / "good.yaml").write_text(json.dumps(keys))
-    (folder / "failed.yaml").write_text(json.dumps({**keys, **FAILED}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        return {name: attncli(*arguments).exit_code for name, arguments in EXIT_CODES.items()}
-
-
 def merged(folders: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the names and types of a study's run folders, those of any of them."""
     whole = dict[str, Any]()
@@ -244,7 +220,6 @@ def contract(folder: Path) -> dict[str, Any]:
     return {
         "commands": commands(),
         "yaml_keys": yaml_keys(),
-        "exit_codes": exit_codes(folder),
         "studies": {name: merged(folders) for name, folders in studies.items()},
         "numbers": {name: numbers(outs[name]) for name in DRAWN},
     }
@@ -286,10 +261,6 @@ def test_no_key_is_missing_or_has_another_type() -> None:
     found = yaml_keys()
     for entry, keys in EXPECTED["yaml_keys"].items():
         assert {key: found.get(entry, {}).get(key) for key in keys} == keys, entry
-
-
-def test_exit_codes(tmp_path: Path) -> None:
-    assert exit_codes(tmp_path) == EXPECTED["exit_codes"]
 
 
 def dump(value: Any, indent: str = "") -> str:

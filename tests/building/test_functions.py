@@ -124,21 +124,6 @@ def test_what_is_no_function_of_queries_and_keys() -> None:
     assert message([product, product]).startswith('attncli.run: scorers[1].label: got "product", the label of')
 
 
-def test_no_folder_and_no_sweep_has_a_function(tmp_path: Path) -> None:
-    cure = "put it in a module, and name it module:function"
-    with pytest.raises(InputError) as caught:
-        attncli.run({"data": DATA, "scorers": ["dot", product]}, out=tmp_path / "out")
-    assert str(caught.value) == (
-        f"attncli.run: scorers[1]: got a function, which the config.yaml in `out` cannot hold; {cure}"
-    )
-    with pytest.raises(InputError) as caught:
-        attncli.sweep({"data": DATA, "scorers": [product]}, over={"seed": [0, 1]}, out=tmp_path / "out")
-    assert str(caught.value) == (
-        f"attncli.sweep: scorers[0]: got a function, which the processes of a sweep cannot load; {cure}"
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_classes_and_modules_in_place_of_names(tmp_path: Path) -> None:
     """A class is made for the sizes as if it was named; a module is made already, and stays as it is."""
     module = Bilinear(4, 4).train()
@@ -162,12 +147,23 @@ def test_classes_and_modules_in_place_of_names(tmp_path: Path) -> None:
     assert torch.equal(module.form.weight, own)
 
 
-def test_a_module_that_is_made_has_no_options_and_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scorer", "kind", "name"), [(product, "a function", "function"), (Bilinear(4, 4), "a module or a class", "Class")]
+)
+def test_no_folder_and_no_sweep_has_an_object(scorer: Any, kind: str, name: str, tmp_path: Path) -> None:
+    cure = f"put it in a module, and name it module:{name}"
+    config = {"data": DATA, "scorers": ["dot", scorer]}
+    for call, why in (
+        (partial(attncli.run, config), "which the config.yaml in `out` cannot hold"),
+        (partial(attncli.sweep, config, over={"seed": [0, 1]}), "which the processes of a sweep cannot load"),
+    ):
+        with pytest.raises(InputError, match=f": scorers\\[1\\]: got {kind}, {why}; {cure}$"):
+            call(out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_that_is_made_has_no_options_and_a_class_has_a_file(tmp_path: Path) -> None:
     assert "factor" in message([{"scorer": Bilinear(4, 4), "factor": 2.0}])
-    with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the config.yaml"):
-        attncli.run({"data": DATA, "scorers": [Bilinear(4, 4)]}, out=tmp_path / "out")
-    with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the processes of a sweep"):
-        attncli.sweep({"data": DATA, "scorers": [Bilinear(4, 4)]}, over={"seed": [0, 1]})
     attncli.run({"data": DATA, "scorers": [Bilinear]}, out=tmp_path / "class")
     assert attncli.run(tmp_path / "class" / "config.yaml").labels == ["Bilinear"]
 
