@@ -14,9 +14,8 @@ from attncli.config.plans import PLAN, is_plan
 from attncli.config.scorer_entries import refuse_objects
 from attncli.engine.experiment import compare_stored, load_experiment, look_of, run_in_memory
 from attncli.engine.runs.captured import check_place, save_captured
-from attncli.engine.runs.comparing import config_in
 from attncli.engine.runs.loading import read_run
-from attncli.engine.runs.resolved import config_of, self_contained
+from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, OptionNames
 from attncli.errors import InputError, got
 from attncli.inputs.given import as_config_value, batches_of, name_of_module
@@ -86,7 +85,7 @@ def _finished(
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
         finished = experiment.run(Warnings(), Destination(folder, overwrite, function=where))
         result, verdicts, more["folder"] = finished.result, finished.verdicts, finished.folder
-    config, expectations = self_contained(config_of(options), result), [verdict.record for verdict in verdicts]
+    config, expectations = self_contained(options, result), [verdict.record for verdict in verdicts]
     return Result(**vars(result), expectations=expectations, config=config, look=options.figure, **more)
 
 
@@ -143,7 +142,7 @@ def sweep(
         folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
         loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout, in_python=True)
         finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))
-    result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
+    result, failures = finished.result, failures_of(finished.points)
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
     for failure in [*failures, *([f"stopped: {finished.problem}"] if finished.problem else [])]:
@@ -259,8 +258,8 @@ def load(folder: str | PathLike[str]) -> Result:
     path = path_of(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path)
     kind = InteractiveSweep if isinstance(stored.result, SweepResult) else Result
-    more: Any = {"look": look_of(stored), "expectations": stored.content["expectations"]}
-    return kind(**vars(stored.result), folder=path if path.is_dir() else None, config=config_in(stored) or None, **more)
+    more: Any = {"look": look_of(stored), "expectations": stored.stored.expectations, "config": stored.config}
+    return kind(**vars(stored.result), folder=path if path.is_dir() else None, **more)
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> InteractiveComparison:

@@ -14,6 +14,7 @@ from attncli.config.overrides import as_yaml
 from attncli.config.strict import validated
 from attncli.engine.experiment import NO_QUERIES, load_experiment
 from attncli.engine.runs.loading import StoredRun, read_run, reading
+from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.views import figures_of, frames_of, tables_of
 from attncli.errors import InputError, did_you_mean, got, printable
 from attncli.results import MOST_KEYS, Comparison, Explanation, Result, Row, SweepResult, single_numbers
@@ -159,9 +160,11 @@ class InteractiveResult(Result):
         with self._reading():
             tables = partial(tables_of(self), width=notebook.WIDTH, csv=None)
             shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
-            content = {"study": self.study, "expectations": self.expectations}
-            stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder)
-            page = report([stored], notebook.MOST_BYTES, look=self.look)
+            if self.folder is not None:
+                run = read_run(self.folder)
+            else:
+                run = StoredRun(Path(), self, StoredResult.of(self, expectations=self.expectations, inputs={}))
+            page = report([run], notebook.MOST_BYTES, look=self.look)
             return notebook.mimebundle(shown, picture, page)
 
     @contextmanager

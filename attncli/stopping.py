@@ -2,7 +2,7 @@
 
 Python's default, a KeyboardInterrupt at any line, is lost in code that catches every exception, such as the loading of
 torch or a user's scorer. Here a signal is recorded during work, which stops at its next step and keeps its finished
-rows. A second one ends the process at once, unless there are rows to write. Outside of work the first one does so.
+rows. `Mode` says what else a signal does.
 """
 
 import os
@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
 from types import FrameType
 from typing import Any
 
@@ -23,13 +24,22 @@ class Interrupted(KeyboardInterrupt):
     """The user has stopped the work by Ctrl-C, SIGTERM or SIGHUP."""
 
 
+class Mode(Enum):
+    """What the process does, which decides what a signal to stop does."""
+
+    LOADING = "a signal ends the process: there is nothing to keep"
+    WORKING = "the next `check` stops the work; a second signal ends the process"
+    KEEPING = "the next `check` stops the work; no signal ends the process, since there are rows to write"
+    WRITING = "signals wait"
+
+
 class Signals:
     """The signals to stop that have arrived in this process. `is_pending` is set by one until the work has stopped."""
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.is_pending = False
-        self._is_stepping = self._has_rows = self._is_writing = False
+        self._mode = Mode.LOADING
         self._unfinished = list[ExitStack]()
 
     @property
@@ -59,35 +69,32 @@ class Signals:
     @contextmanager
     def stepping(self) -> Iterator[None]:
         """Let signals wait for the next `check`, which the work in the `with` calls about every second."""
-        self._is_stepping = True
+        self._mode = Mode.WORKING
         try:
             yield
         finally:
-            self._is_stepping = self._has_rows = self._is_writing = False
+            self._mode = Mode.LOADING
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Let signals wait for the end of the `with`, for example to move files to their place."""
-        before, self._is_writing = self._is_writing, True
+        before, self._mode = self._mode, Mode.WRITING
         try:
             yield
         finally:
-            self._is_writing = before
-        if self.is_pending and not self._is_stepping:
+            self._mode = before
+        if self.is_pending and before is Mode.LOADING:
             self.end()
 
-    def wait(self) -> None:
-        """Let signals wait from now until `stepping` ends, so that finished rows are written."""
-        self._is_writing = self._is_stepping
+    def keep(self, mode: Mode = Mode.KEEPING) -> None:
+        """Set the mode KEEPING or WRITING until the end of `stepping`, if the work is inside of it."""
+        if self._mode is not Mode.LOADING:
+            self._mode = mode
 
     def check(self) -> None:
         """Raise Interrupted if a signal has arrived that has not stopped the work yet, unless signals have to wait."""
-        if self.is_pending and not self._is_writing:
+        if self.is_pending and self._mode is not Mode.WRITING:
             raise Interrupted
-
-    def keep(self) -> None:
-        """Record that the work has ended, by a signal or by itself, and that there are rows to write."""
-        self._has_rows = self._is_stepping
 
     @contextmanager
     def cleaning_up(self) -> Iterator[ExitStack]:
@@ -101,7 +108,7 @@ class Signals:
 
     def end(self) -> None:
         """Remove unfinished files, and end the process with a message and the signal's exit code."""
-        self._is_writing = True
+        self._mode = Mode.WRITING
         for stack in reversed(self._unfinished):
             with suppress(Exception):
                 stack.close()
@@ -116,7 +123,7 @@ class Signals:
             if is_second:  # a terminal that closes sends several
                 return
         self.first, self.is_pending = self.first or number, True
-        if not self._is_writing and (not self._is_stepping or (is_second and not self._has_rows)):
+        if self._mode is Mode.LOADING or (self._mode is Mode.WORKING and is_second):
             self.end()
 
 

@@ -22,7 +22,7 @@ from matplotlib.text import Text
 
 import attncli
 from attncli.engine.runs.loading import StoredTensors
-from attncli.engine.runs.settings import settings_of
+from attncli.engine.runs.stored import StoredResult
 from attncli.errors import InputError
 from attncli.results import SweepResult
 from tests import cli
@@ -66,7 +66,8 @@ def same_facts(result: attncli.Result) -> None:
     assert {key: getattr(again, key) for key in facts} == {key: getattr(result, key) for key in facts}
     assert {key: [*map(list, names)] for key, names in result.tokens.items()} == again.tokens
     kept = json.loads((result.folder / "results.json").read_text())["settings"]
-    assert [json.loads(json.dumps(settings_of(each))) for each in (result, again)] == [kept, kept]
+    written = [StoredResult.of(each, inputs={}).content["settings"] for each in (result, again)]
+    assert [json.loads(json.dumps(each)) for each in written] == [kept, kept]
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -375,56 +376,15 @@ def test_warnings_of_a_picture_are_of_the_callers_line() -> None:
     assert {each.filename for each in caught} == {__file__}
 
 
-CHANGED: dict[str, tuple[dict[str, Any], str]] = {  # keys of results.json, and the reason that is named
-    "another study": ({"study": "varience"}, "whose files are damaged (results.json: study)"),
-    "no records": ({"records": []}, "whose files are damaged (results.json)"),
-    "records of no scorer": (
-        {"records": [{"label": "dot", "scorer": None}]},
-        "whose files are damaged (results.json: records[0])",
-    ),
-    "another finding": ({"findings": [{"text": 1}]}, "whose files are damaged (results.json: findings[0].text)"),
-    "no settings": ({"settings": {}}, "whose files are damaged (KeyError: 'dot')"),  # noticed when they are shown
-    "records without figures": (
-        {"records": [{"label": "dot", "scorer": "dot", "entropy": "low"}]},
-        "whose files are damaged (KeyError: 'parameters')",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", CHANGED)
-def test_results_that_no_run_has_written_are_an_input_error(damage: str, tmp_path: Path) -> None:
-    keys, reason = CHANGED[damage]
-    folder = tmp_path / "run"
-    content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), folder)
-    (folder / "results.json").write_text(json.dumps(content | keys))
-    with pytest.raises(InputError, match=re.escape(f'got "{folder}", {reason}; expected')):
-        attncli.load(folder)._repr_html_()
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "place"),
-    [
-        ("results.json", "{}", "results.json: study"),
-        ("tensors.safetensors", "damaged", "SafetensorError: Error while deserializing header: header too small"),
-    ],
-)
-def test_files_that_are_damaged_or_missing_are_an_input_error(
-    file: str, text: str, place: str, tmp_path: Path, no_pictures: None
-) -> None:
+def test_a_folder_without_a_run_and_a_damaged_file_are_an_input_error(tmp_path: Path, no_pictures: None) -> None:
     for folder in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(InputError, match=re.escape(f'got "{folder}", which is not a run folder')):
             attncli.load(folder)
     attncli.run(SMALL, out=tmp_path / "run")
-    (tmp_path / "run" / file).write_text(text)
+    (tmp_path / "run" / "tensors.safetensors").write_text("damaged")
+    place = "SafetensorError: Error while deserializing header: header too small"
     with pytest.raises(InputError, match=re.escape(f"whose files are damaged ({place}); expected")):
         attncli.load(tmp_path / "run")
-
-
-def test_rows_of_early_runs_which_lack_a_normaliser_are_shown(tmp_path: Path, no_pictures: None) -> None:
-    attncli.run(SMALL, out=tmp_path / "run")
-    file = tmp_path / "run" / "results.json"
-    file.write_text(file.read_text().replace('"normalizer": "softmax",', ""))
-    assert "dot" in attncli.load(tmp_path / "run")._repr_mimebundle_()["text/plain"]
 
 
 def test_tensors_that_are_read_are_the_callers_own(tmp_path: Path, no_pictures: None) -> None:

@@ -21,7 +21,8 @@ from attncli.commands.options import Output, names_picture
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, FAILED, print_error, print_line, print_note
 from attncli.config.builtin import experiment_path
-from attncli.config.document import TENSORS, Document, read_document
+from attncli.config.document import Document, read_document
+from attncli.config.files import TENSORS
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.engine.expect.tables import failure, verdict_tables
@@ -145,7 +146,7 @@ def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | N
 
 
 def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
-    console, files, result = Terminal(), finished.content["files"], finished.result
+    console, files, result = Terminal(), finished.stored.files, finished.result
     folder, shown = shortest(finished.folder), dict[str, Any]()
     whole = "weights.csv" if "weights.csv" in files else TENSORS if result.keeps("weights") else None
     csv = str(folder / whole) if whole else None
@@ -171,7 +172,7 @@ def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
 def _print_briefly(finished: FinishedRun, of: int) -> None:
     """Print the first finding and the folder of one `of` several runs; only the folder if there are many."""
     console, folder = Terminal(), f"{shortest(finished.folder)}/"
-    name = (printable(finished.content["name"]), STRONG)
+    name = (printable(finished.stored.name), STRONG)
     if of > MOST_IN_TWO_LINES:
         console.print(Text.assemble(name, f"  {folder}"), soft_wrap=True)
         return
@@ -202,7 +203,7 @@ def _show_results(runs: Sequence[FinishedRun], output: Output, as_list: bool = F
     expectations are printed, on stderr.
     """
     _show_verdicts(runs, table=as_list and not output.silent and not output.full)
-    contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
+    contents = [{"folder": str(shortest(finished.folder)), **finished.stored.content} for finished in runs]
     if output.json and (as_list or contents):
         print_json(contents if as_list else contents[0])
 
@@ -212,7 +213,7 @@ def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:
 
     Experiments with equal names are listed under the names of their config files.
     """
-    names = [finished.content["name"] for finished in runs]
+    names = [finished.stored.name for finished in runs]
     titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
     lines = SCREEN - len(runs) * (2 if len(runs) <= MOST_IN_TWO_LINES else 1) - 2
     try:
@@ -229,7 +230,7 @@ def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:
 
 def _print_failures(finished: FinishedRun) -> bool:
     """Print on stderr which points of a sweep failed, and why it stopped early; return whether either is so."""
-    lines = failures_of(finished.content.get("sweep", {}).get("points", ()))
+    lines = failures_of(finished.points)
     if finished.problem is not None:
         lines.append(f"stopped: {finished.problem}; {_again(shortest(finished.folder))}")
     for line in lines:

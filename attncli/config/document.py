@@ -13,6 +13,7 @@ import yaml
 
 from attncli import errors
 from attncli.config.builtin import similar_experiment
+from attncli.config.files import CAPTURED
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.opening import UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
@@ -26,10 +27,7 @@ from attncli.errors import InputError, Problem, below, dotted, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
 CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
-TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
-CAPTURED = "capture.safetensors"  # in a run folder: captured calls of a real model
-FONT = "font"  # in a run folder, with the ending of the user's file: the font of pictures
 REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
 

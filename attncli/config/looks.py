@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from attncli.config.files import FONT, StoredAs
 from attncli.config.strict import Flag, Model, problem
 from attncli.config.values import FileName
 from attncli.errors import InputError, got
@@ -73,6 +74,7 @@ class Look(Model):
         FileName | None,
         Field(description="font file of all texts (.ttf, .otf or .ttc), installed or not"),
         Flag("FILE", is_path=True),
+        StoredAs(FONT),
     ] = None
     size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH", is_text=True)] = None
     font_size: Annotated[

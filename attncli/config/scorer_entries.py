@@ -24,12 +24,14 @@ from attncli.config.catalogue import (
     class_name,
     names_of,
 )
+from attncli.config.files import StoredAs
 from attncli.config.fitted import KEYS as FITTED_KEYS
 from attncli.config.fitted import entry_in
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer
 from attncli.config.strict import TEMPERATURE, Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name, relative_to_config
 from attncli.errors import InputError
+from attncli.results import PARAMETERS
 
 KIND = "scorer"  # in messages
 BIAS = "bias"
@@ -57,7 +59,11 @@ def is_models(scorer: object, scale: object) -> bool:
 class ParameterFile(Model):
     """A file with a scorer's parameters."""
 
-    file: Annotated[FileName, Field(description="file with the parameters; the path is relative to the YAML file")]
+    file: Annotated[
+        FileName,
+        Field(description="file with the parameters; the path is relative to the YAML file"),
+        StoredAs(PARAMETERS),
+    ]
     names: dict[str, str] = Field(
         default_factory=dict, description="names in the file by their state_dict names, if they differ"
     )

@@ -23,7 +23,7 @@ from attncli import errors
 from attncli.config.yaml_loader import is_number
 from attncli.errors import InputError, Problem
 
-M = TypeVar("M", bound="Model")
+M = TypeVar("M", bound=BaseModel)
 KNOWN_KEYS = "known keys"  # key of the KnownKeys in the context of a validation
 OPTIONS = "options"  # key, in that context, of a function that returns the paths of the scorers' options by name
 TEMPERATURE = "temperature"  # a key that does not exist, since scores are multiplied by a scale

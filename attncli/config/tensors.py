@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from pydantic.json_schema import SkipJsonSchema
 
 from attncli import errors
+from attncli.config.files import CAPTURED, TENSORS, StoredAs
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
 from attncli.config.values import FileName, Indices, Numbers, Row, Rows, check_regular
 
@@ -101,7 +102,7 @@ class CorrelatedFill(Model):
 class FileTensor(Model):
     """A tensor from .npy .npz .safetensors .pt or .csv; the path is relative to the YAML file."""
 
-    file: Annotated[FileName, Field(description="path of the file")]
+    file: Annotated[FileName, Field(description="path of the file"), StoredAs(TENSORS)]
     tensor: Annotated[str | None, Field(description="name of the tensor in a file of several")] = None
 
 
@@ -111,7 +112,7 @@ class GivenTensor(FileTensor):
     `numbers` has the tensor's values: a float64 copy (..., rows, features) on the CPU.
     """
 
-    file: Literal["in memory"] = "in memory"
+    file: Annotated[Literal["in memory"], StoredAs(TENSORS)] = "in memory"
     numbers: Annotated[Any, Field(exclude=True)]
 
     def __str__(self) -> str:
@@ -225,7 +226,7 @@ BESIDE = "which has all tensors; expected one of the two"
 class CapturedData(Model):
     """Attention calls of a real model, recorded by `attncli capture` in a file: of one layer, some layers, or all."""
 
-    capture: Annotated[FileName, Field(description="path of the captured file")]
+    capture: Annotated[FileName, Field(description="path of the captured file"), StoredAs(CAPTURED)]
     layer: Annotated[Layer | None, Field(description="one layer: its name, or its number in the file, from 0")] = None
     layers: Annotated[
         list[Layer] | None, Field(min_length=1, description="layers, compared head by head; default: all in the file")
@@ -280,6 +281,7 @@ class Mask(Model):
         FileName | SkipJsonSchema[GivenMask] | None,
         chosen(lambda value: FileName | None),
         Field(description="file of a boolean tensor (..., n, m); true: the query may attend to the key"),
+        StoredAs(TENSORS),
     ] = None
     tensor: Annotated[str | None, Field(description="name of the tensor in a file of several")] = None
     invert: Annotated[

@@ -17,14 +17,14 @@ from attncli.engine.expect.judging import Verdict, judge
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
-from attncli.engine.runs.resolved import config_of, dump_yaml, self_contained
+from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, free_place, new_folder, writer_of
-from attncli.engine.runs.saving import FinishedRun, fingerprint, results_of, save_run
-from attncli.engine.runs.settings import settings_of
+from attncli.engine.runs.saving import FinishedRun, how_made, save_run
+from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.views import columns_of, drawers_of
 from attncli.errors import Collector, InputError, Problem, below, got
-from attncli.results import Comparison, Explanation, Result, Row, SweepResult
-from attncli.stopping import Progress, signals
+from attncli.results import Comparison, Explanation, Result, SweepResult
+from attncli.stopping import Mode, Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
 
@@ -107,16 +107,16 @@ class LoadedExperiment:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
                 files = drawers_of(result, options.figure, progress.note) if to.pictures else {}
-                config = config_of(options)
-                content = results_of(result, verdicts, options.seed, prepared.device, to)
+                made = how_made(verdicts, options.seed, prepared.device, to)
+                stored = StoredResult.of(result, **made)
                 if to.report:
                     from attncli.show.page.report import report as page_of  # loads jinja2
 
-                    run = StoredRun(folder.target, result, content, dump_yaml(self_contained(config, result)))
+                    run = StoredRun(folder.target, result, stored, self_contained(options, result))
                     files = {REPORT: lambda path: writer_of(page_of([run], look=options.figure))(path), **files}
-                save_run(folder.path, result, content, config, files, progress.note)
-        picture = next((folder.target / name for name in files if name in content["files"]), None)
-        return FinishedRun(result, content, folder.target, self.document, verdicts, picture)
+                save_run(folder.path, result, stored, options, files, progress.note)
+        picture = next((folder.target / name for name in files if name in stored.files), None)
+        return FinishedRun(result, stored, folder.target, self.document, verdicts, picture)
 
     def compute(self, progress: Progress) -> tuple[Result, Sequence[Verdict]]:
         """Run the study and judge its expectations, as `run` does, and write nothing."""
@@ -126,7 +126,7 @@ class LoadedExperiment:
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[Result, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
         result = replace(self.study.run(prepared, progress), about=self.options.about)
-        signals.wait()  # whatever the study has finished must be saved
+        signals.keep(Mode.WRITING)  # whatever the study has finished must be saved
         return result, judge(result, self.options.expect)
 
 
@@ -168,10 +168,7 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
 
 def run_in_memory(result: Result) -> StoredRun:
     """Return a result, with its config if that is known, as if it were read from a run folder."""
-    config: Row | None = getattr(result, "config", None)
-    prints = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
-    content = {"inputs": prints, "environment": {}, "settings": settings_of(result)}
-    return StoredRun(Path(result.name), result, content, None if config is None else dump_yaml(config))
+    return StoredRun(Path(result.name), result, StoredResult.of(result), getattr(result, "config", None))
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:

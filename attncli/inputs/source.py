@@ -8,7 +8,8 @@ import torch
 from pydantic import ConfigDict
 from torch import Tensor
 
-from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
+from attncli.config.document import YAML, read_document
+from attncli.config.files import CAPTURED, TENSORS
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Layout, Mask, TokenNames, Tokens
 from attncli.errors import InputError, got, listed, os_errors_as_input_errors

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import attncli as package
-from attncli.stopping import Interrupted, keep_finished, signals
+from attncli.stopping import Interrupted, Mode, keep_finished, signals
 from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
 from tests.studies.bench.small import hurry
 
@@ -456,7 +456,7 @@ def test_a_signal_stops_the_work_once() -> None:
                 signals.check()
             assert kept.interrupted
         signal.raise_signal(signal.SIGINT)
-        signals.wait()
+        signals.keep(Mode.WRITING)
         signals.check()
         assert signals.is_pending
 

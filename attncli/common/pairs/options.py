@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from attncli.config.files import TENSORS, StoredAs
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
@@ -52,6 +53,7 @@ class PairsOptions(Experiment):
         FileName | None,
         Field(alias="from", description="tensor file, run folder or config with queries and keys"),
         Flag("SOURCE", is_path=True),
+        StoredAs(TENSORS),
     ] = None
     layout: Annotated[Layout, LAYOUT] = "bhsd"
     data: Annotated[CapturedData | None, Field(description="layers and heads of a captured model")] = None

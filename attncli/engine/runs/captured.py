@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from attncli.engine.runs.run_folder import COMMAND_LINE, OptionNames, check_file, save_file_at
-from attncli.engine.runs.saving import fingerprint, save_named
+from attncli.engine.runs.saving import save_named
+from attncli.engine.runs.stored import fingerprint
 from attncli.errors import InputError
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.capture import Capture

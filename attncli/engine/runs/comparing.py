@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncli.config.yaml_loader import parse_yaml
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.errors import dotted, plain
 from attncli.numbers import distinct, row_name, several
@@ -109,7 +108,7 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         notes=list(_notes(a, b, columns.values())),
     )
     counts = [several(count, name) for count, name in ((count, "row"), (len(stages), "tensor")) if count]
-    same = ["the inputs"] if a.content["inputs"] and not inputs else []
+    same = ["the inputs"] if a.stored.inputs and not inputs else []
     random = {label for run in (a, b) for label in run.result.random}
     return replace(comparison, sentence=_sentence(comparison, differences, same, counts, random))
 
@@ -127,16 +126,10 @@ def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
 
 def rounding_of(run: StoredRun) -> float:
     """Return the largest relative difference that counts as rounding, given the run's dtype."""
-    inputs = [tensor["dtype"] for tensor in run.content["inputs"].values() if "float" in tensor["dtype"]]
-    name = config_in(run).get("dtype") or [*inputs, "float32"][0]
+    inputs = [stored.dtype for stored in run.stored.inputs.values() if "float" in stored.dtype]
+    name = (run.config or {}).get("dtype") or [*inputs, "float32"][0]
     eps = torch.finfo(getattr(torch, name)).eps
     return max(ULPS * min(eps, torch.finfo(torch.float32).eps), ULPS_STORED * eps)
-
-
-def config_in(run: StoredRun) -> Row:
-    """Return the config.yaml of a run as a mapping; empty if there is no file."""
-    with reading(run.path):
-        return dict(parse_yaml(run.config or "{}", lambda line, column: str(run.path))[0])
 
 
 def _incomparable(a: Result, b: Result) -> str:
@@ -164,8 +157,12 @@ def _sentence(
     beyond = [row for row in in_order if row["verdict"] == "different"]
     verdict = f"identical, bit for bit: {', '.join([*same, *counts])}"
     if beyond:
-        (in_a, in_b), more = distinct(beyond[0]["a"], beyond[0]["b"]), len(beyond) - 1
-        verdict = f"different: first in {_name(beyond[0], random)} ({in_a} -> {in_b})"
+        first, more = beyond[0], len(beyond) - 1
+        in_a, in_b = (
+            "null" if value is None else text
+            for value, text in zip((first["a"], first["b"]), distinct(first["a"], first["b"]), strict=True)
+        )
+        verdict = f"different: first in {_name(first, random)} ({in_a} -> {in_b})"
         if more:
             verdict += f"; {more} more {'differs' if more == 1 else 'differ'}"
         if same:
@@ -206,7 +203,7 @@ def _name(difference: Row, random: Collection[str] = ()) -> str:
 
 
 def _notes(a: StoredRun, b: StoredRun, columns: Iterable[Column]) -> Iterator[str]:
-    if a.result is b.result or ("files" in a.content and a.path.resolve() == b.path.resolve()):
+    if a.result is b.result or (a.stored.files and a.path.resolve() == b.path.resolve()):
         yield "both are the same run"
     for name, run in (("A", a), ("B", b)):
         if run.config is None:
@@ -220,16 +217,16 @@ def _notes(a: StoredRun, b: StoredRun, columns: Iterable[Column]) -> Iterator[st
 def _settings(run: StoredRun, other: StoredRun) -> Row:
     """Return the settings in config.yaml of `run`; only the seed if either run has no config."""
     if run.config is None or other.config is None:
-        seed = config_in(run).get("seed", run.content.get("seed"))
+        seed = run.stored.seed if run.config is None else run.config.get("seed")
         return {} if seed is None else {"seed": seed}
-    return {key: value for key, value in config_in(run).items() if key not in NO_SETTINGS}
+    return {key: value for key, value in run.config.items() if key not in NO_SETTINGS}
 
 
 def _fingerprints(run: StoredRun) -> Row:
     """Return dtype, shape and hash of each input as text, by name."""
     return {
-        name: f"{stored['dtype']} {'x'.join(map(str, stored['shape']))} {stored['sha256'][:DIGEST]}"
-        for name, stored in run.content["inputs"].items()
+        name: f"{stored.dtype} {'x'.join(map(str, stored.shape))} {stored.sha256[:DIGEST]}"
+        for name, stored in run.stored.inputs.items()
     }
 
 

@@ -1,32 +1,30 @@
 """Read the result of a run from its folder."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attncli.config.document import TENSORS
+from attncli.config.files import TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
+from attncli.config.strict import validated
+from attncli.config.yaml_loader import parse_yaml
 from attncli.engine.runs.run_folder import JOURNAL, OUTPUTS
-from attncli.engine.runs.settings import Settings
-from attncli.errors import InputError, dotted, os_errors_as_input_errors, shortened
-from attncli.results import Facts, Finding, Result, Row, SweepResult
+from attncli.engine.runs.stored import StoredConfig, StoredResult
+from attncli.errors import InputError, below, did_you_mean, got, os_errors_as_input_errors, shortened
+from attncli.results import Facts, Result, Row, SweepResult
 from attncli.studies import STUDIES, load_study
 
-OF_RESULT = {field.name for field in fields(Result)} - {"inputs"}  # results.json has only fingerprints of inputs
-CURE = "expected a run folder as it was written; run the experiment again"
-
-
-def _damaged(folder: Path, where: str) -> InputError:
-    """Return the InputError for a damaged run; `where` is the damaged key, or the error that the damage has caused."""
-    return InputError.of(f'got "{folder}", whose files are damaged ({where}); {CURE}')
+OLDEST = 4  # the second number of the first version 0.N whose runs are read
+AGAIN = "run the experiment again"
+CURE = f"expected a run folder as it was written; {AGAIN}"
 
 
 def _mapped(path: Path) -> Any:
@@ -75,45 +73,18 @@ class StoredTensors(Mapping[str, Tensor]):
         return len(self._names)
 
 
-def _labelled(record: Row) -> Row:
-    if not isinstance(record.get("label"), str) or not isinstance(record.get("scorer"), str):
-        raise ValueError(record)
-    return record
-
-
-class Stored(BaseModel):
-    """The keys of results.json that are read from a run folder, with their types."""
-
-    study: str
-    name: str
-    about: str | None = None
-    settings: Settings
-    records: list[Annotated[Row, AfterValidator(_labelled)]]
-    comparisons: list[Row]
-    heads: list[Row] = []
-    head_comparisons: list[Row] = []
-    findings: list[Finding]
-    inputs: Row
-    expectations: list[Row]
-    created: str
-    command: str
-    environment: Row
-    files: list[str]
-    interrupted: bool = False
-
-
 @dataclass(frozen=True)
 class StoredRun:
     """A run read from disk.
 
     `path` is the run folder or only a file results.json, in which case there are no tensors and `config` is None.
-    `content` is the whole content of results.json, `config` the text of config.yaml.
+    `stored` is the content of results.json, `config` the content of config.yaml.
     """
 
     path: Path
     result: Result
-    content: Row
-    config: str | None = None
+    stored: StoredResult
+    config: Row | None = None
 
 
 def read_run(path: Path) -> StoredRun:
@@ -122,41 +93,82 @@ def read_run(path: Path) -> StoredRun:
     Raises:
         InputError: `path` is neither of the two, or files are damaged.
     """
+    results = _results_of(path)
     with reading(path):
-        with os_errors_as_input_errors(path):
-            results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
-            if not results.exists():
-                if (path / JOURNAL).is_file():
-                    looks = f"`attncli sweep --resume {path}` goes on, `--status {path}` says how far it is"
-                    raise InputError.of(f'got "{path}", an unfinished sweep; expected one with results; {looks}')
-                runs = [path / "latest", OUTPUTS / path.stem / "latest"]
-                latest = next((folder for folder in runs if folder.is_dir()), None)
-                expected = "expected the folder of a run, as outputs/d2l/latest"
-                cure = f"did you mean `{latest}`?" if latest else expected
-                raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
-        with open_file(results) as file:
-            text = file.read()
-        stored = Stored.model_validate_json(text, strict=True)
-        if stored.study not in STUDIES:
-            raise _damaged(path, "results.json: study")
-        study, is_sweep, content = load_study(stored.study), stored.settings.sweep is not None, json.loads(text)
-        if not is_sweep and not getattr(stored, study.swept):  # all points of a sweep may have failed
-            raise _damaged(path, "results.json")
-        facts = Facts() if is_sweep else study.facts.model_validate(content["settings"])
+        content = _content_of(results)
+        with _located(results):
+            stored = validated(StoredResult, content, {})
+            if stored.study not in STUDIES:
+                raise InputError.of(got(stored.study, "unknown study", did_you_mean(stored.study, STUDIES)), ["study"])
+            study, sweep = load_study(stored.study), stored.settings.sweep
+            with below("settings"):
+                facts = Facts() if sweep else validated(study.facts, content["settings"], {})
         is_folder = results != path
         tensors: Mapping[str, Tensor] = {}
         inputs, parameters = tensors, tensors
-        if is_folder and not is_sweep and TENSORS in stored.files:
+        if is_folder and not sweep and TENSORS in stored.files:
             inputs = StoredTensors(path / TENSORS, list(stored.inputs))
             made = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
             tensors = StoredTensors(path / TENSORS, made)
         if is_folder and facts.parameters_file in stored.files:
             parameters = StoredTensors(path / facts.parameters_file)
-        kept = {name: value for name, value in stored if name in OF_RESULT} | stored.settings.fields
-        kind = SweepResult if is_sweep else Result
-        result = kind(**kept, facts=facts, inputs=inputs, tensors=tensors, parameters=parameters)
-        config = read_config(path / "config.yaml").decode() if is_folder else None
-        return StoredRun(path, result, content, config)
+        result = stored.result(facts, inputs=inputs, tensors=tensors, parameters=parameters)
+        with _located(results):
+            if isinstance(result, SweepResult):  # all points of a sweep may have failed
+                of_study = (study.columns[study.swept], study.columns.get("heads", ()))
+                records, heads = ([column for column in kind if column.key not in result.swept] for kind in of_study)
+                stored.check_rows({"records": records, "heads": heads}, needed=())
+            else:
+                stored.check_rows(study.columns, needed=[study.swept])
+        return StoredRun(path, result, stored, _config_of(path / "config.yaml") if is_folder else None)
+
+
+def _results_of(path: Path) -> Path:
+    """Return the path of the results.json of a run; raise an InputError if there is none."""
+    with os_errors_as_input_errors(path):
+        results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
+        if results.exists():
+            return results
+        if (path / JOURNAL).is_file():
+            looks = f"`attncli sweep --resume {path}` goes on, `--status {path}` says how far it is"
+            raise InputError.of(f'got "{path}", an unfinished sweep; expected one with results; {looks}')
+        runs = [path / "latest", OUTPUTS / path.stem / "latest"]
+        latest = next((folder for folder in runs if folder.is_dir()), None)
+        cure = f"did you mean `{latest}`?" if latest else "expected the folder of a run, as outputs/d2l/latest"
+        raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
+
+
+def _content_of(results: Path) -> Row:
+    """Return the content of a results.json; raise an InputError if it is none, or of a version before 0.4."""
+    with open_file(results) as file:
+        content = json.load(file)
+    if not isinstance(content, dict):
+        raise InputError.of(got(content, "expected the results of a run", AGAIN), where=str(results))
+    version = content.get("attncli")
+    if isinstance(version, str) and (numbers := re.match(r"0\.(\d+)", version)) and int(numbers[1]) < OLDEST:
+        message = f"got a run of attncli {version}; expected one of 0.{OLDEST} or later"
+        raise InputError.of(f"{message}; run its config.yaml again", where=str(results))
+    return content
+
+
+def _config_of(path: Path) -> Row:
+    """Return the content of a config.yaml; raise an InputError if what is read of it has other types."""
+    config, _ = parse_yaml(read_config(path).decode(), lambda line, column: f"{path}:{line}:{column}")
+    with _located(path):
+        if not isinstance(config, dict):
+            raise InputError.of(got(config, "expected the config of a run"))
+        validated(StoredConfig, config, {})
+    return config
+
+
+@contextmanager
+def _located(file: Path) -> Iterator[None]:
+    """Add the file and a cure to the problems of an InputError in the `with` block."""
+    try:
+        yield
+    except InputError as error:
+        cured = (replace(each, message=f"{each.message}; {AGAIN}", where=str(file)) for each in error.problems)
+        raise InputError(cured) from error
 
 
 @contextmanager
@@ -170,10 +182,8 @@ def reading(folder: Path) -> Iterator[None]:
         raise
     except UnfitFileError as error:
         raise InputError.of(f'got "{error.filename}", {error.kind}; {CURE}') from error
-    except ValidationError as error:
-        where = dotted(error.errors(include_url=False, include_input=False)[0]["loc"])
-        raise _damaged(folder, f"results.json: {where}" if where else "results.json") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
-        raise _damaged(folder, f"{type(error).__name__}: {shortened(str(error))}") from error
+        reason = f"{type(error).__name__}: {shortened(str(error))}"
+        raise InputError.of(f'got "{folder}", whose files are damaged ({reason}); {CURE}') from error
     finally:
         _OPEN.reset(token)

@@ -1,16 +1,17 @@
 """Make the config.yaml of a run folder, with all defaults and with references only to files in the folder."""
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from attncli.config.document import CAPTURED, FONT, TENSORS
+from attncli import errors
+from attncli.config.files import CAPTURED, FONT, TENSORS, marked_files
 from attncli.config.models import Experiment
+from attncli.config.tensors import CorrelatedFill, Data, FileTensor
 from attncli.config.yaml_loader import Loader
-from attncli.results import PARAMETERS, Result
+from attncli.results import PARAMETERS, Result, Row
 
 
 class Dumper(yaml.SafeDumper):
@@ -49,62 +50,65 @@ def config_of(options: Experiment) -> dict[str, Any]:
     return {"study": options.study, **data}
 
 
-def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
+def stored_files(options: Experiment, result: Result) -> Iterator[tuple[errors.Path, Path, str]]:
+    """Yield each file that the config of a run names: the path of its key, the file, and its name in the run folder."""
+    for path, file, name in marked_files(options):
+        if name == FONT:
+            name += Path(file).suffix
+        is_captured = path == ("from",) and result.capture is not None
+        yield path, Path(file), CAPTURED if is_captured else name
+
+
+def self_contained(options: Experiment, result: Result) -> Row:
     """Return the config of a run with the user's files replaced by files of the run folder.
 
     A scorer without parameters in `result` keeps the user's file of parameters.
     """
-    resolved = copy.deepcopy(dict(config))
-    if captured_file(config, result) is not None:
-        resolved |= {"data": {**resolved["data"], "capture": CAPTURED}} if "data" in resolved else {"from": CAPTURED}
-    elif "from" in resolved:
-        resolved["from"] = TENSORS
-        resolved.pop("layout", None)
-    elif "data" in resolved:
-        _use_stored_inputs(resolved["data"], resolved["mask"], result)
-    if "font" in resolved.get("figure", {}):
-        resolved["figure"]["font"] = FONT + Path(resolved["figure"]["font"]).suffix
-    for entry in resolved["scorers"]:
-        stored = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
-        if "parameters" in entry and stored:
-            names = {name.rpartition("/")[2]: name for name in stored}
-            entry["parameters"] = {"file": PARAMETERS, "names": names}
-    return resolved
+    config = config_of(options)
+    for (*above, key), _, name in stored_files(options, result):
+        parent: Any = config
+        for part in above:
+            parent = parent[part] if isinstance(part, int) else parent.get(part, {})  # a fitted entry leaves keys out
+        if name != PARAMETERS:
+            parent[key] = name
+            parent |= {"tensor": above[-1]} if name == TENSORS and above else {}
+        elif own := _parameters(config["scorers"][above[1]]["label"], result):
+            parent.clear()
+            parent |= {"file": PARAMETERS, "names": own}
+    if "from" in config:
+        config.pop("layout", None)
+    if isinstance(data := getattr(options, "data", None), Data):
+        _use_stored_inputs(config, data, result)
+    return config
 
 
-def captured_file(config: Mapping[str, Any], result: Result) -> Path | None:
-    """Return the file of captured calls that the run used, or None. A copy of it goes into the run folder."""
-    if result.capture is None:
-        return None
-    return Path(config["data"]["capture"] if "data" in config else config["from"])
+def _parameters(label: str, result: Result) -> dict[str, str]:
+    """Return the names of a scorer's stored parameters by their state_dict names."""
+    owners = {name: name.rpartition("/") for name in result.parameters}
+    return {short: name for name, (owner, _, short) in owners.items() if owner == label}
 
 
-def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Result) -> None:
-    """Replace the user's files in the data and mask of an attention experiment by files of the run folder.
+def _use_stored_inputs(config: Row, data: Data, result: Result) -> None:
+    """Replace in the config what is computed from files, too, by tensors of the run folder.
 
     If `values` are missing and `keys` are generated, `values` get the same entry as `keys`, which is their default.
 
     The saved tensors are (batch, heads, tokens, features): of another layout all are read again. The saved mask is True
     where a query may attend, and includes the keys masked by -inf in the bias; the saved bias is finite.
     """
-    is_swapped = data.pop("layout", None) is not None
-    stored = [role for role in ("queries", "keys", "values") if is_swapped or _from_file(role, data)]
-    if isinstance(data["keys"], dict):
-        data.setdefault("values", data["keys"])
-    data |= {role: {"file": TENSORS, "tensor": role} for role in stored}
-    if "file" in (data.get("valid_lens") or {}):
-        data["valid_lens"] = {"file": TENSORS, "tensor": "valid_lens"}
-    bias = data.get("bias")
-    if isinstance(bias, dict) and "file" in bias:
-        data["bias"] = {"file": TENSORS, "tensor": "bias"}
+    tensors = config["data"]
+    has_layout = tensors.pop("layout", None) is not None
+    if isinstance(tensors["keys"], dict):
+        tensors.setdefault("values", tensors["keys"])
+    for role in ("queries", "keys", "values"):
+        if has_layout or _is_read(role, data):
+            tensors[role] = {"file": TENSORS, "tensor": role}
     if "mask" in result.inputs:
-        mask |= {"file": TENSORS, "tensor": "mask"}
-        mask.pop("invert", None)
+        config["mask"] |= {"file": TENSORS, "tensor": "mask"}
+        config["mask"].pop("invert", None)
 
 
-def _from_file(role: str, data: Mapping[str, Any]) -> bool:
+def _is_read(role: str, data: Data) -> bool:
     """Whether a tensor was read from a file, or is correlated with a tensor that was."""
-    source = data.get(role, data["keys"])
-    if not isinstance(source, dict):
-        return False
-    return "file" in source or ("with" in source and _from_file(source["with"], data))
+    source = getattr(data, role) or data.keys
+    return _is_read(source.source, data) if isinstance(source, CorrelatedFill) else isinstance(source, FileTensor)

@@ -139,6 +139,9 @@ def _refusal(path: Path, to: Destination) -> str | None:
 def locked(path: Path, timeout: float = 0.0) -> Iterator[None]:
     """Hold the lock file at `path`, and remove it at the end.
 
+    It is removed while it is locked: no other process can have locked it by then, and one that has opened it just
+    before gets a lock without a name, which the library gives back to lock the new file.
+
     Raises:
         TimeoutError: another process has held it for `timeout` seconds.
     """
@@ -153,7 +156,10 @@ def locked(path: Path, timeout: float = 0.0) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether a running process holds the lock file at `path`; None if that cannot be determined."""
+    """Whether a running process holds the lock file at `path`; None if that cannot be determined.
+
+    The lock is tried: for a moment this process holds it, so who needs the lock must wait for it (`PATIENCE`).
+    """
     try:
         if path.exists():
             with locked(path):

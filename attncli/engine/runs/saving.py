@@ -1,7 +1,6 @@
 """Write a run folder: config.yaml, results.json, records.csv, heads.csv, weights.csv, tensors and pictures."""
 
 import csv
-import hashlib
 import itertools
 import json
 import platform
@@ -19,9 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import CAPTURED, FONT, REPORT, TENSORS, Document
+from attncli.config.document import REPORT, Document
+from attncli.config.files import TENSORS
+from attncli.config.models import Experiment
 from attncli.engine.expect.judging import Verdict
-from attncli.engine.runs.resolved import captured_file, dump_yaml, self_contained
+from attncli.engine.runs.resolved import dump_yaml, self_contained, stored_files
 from attncli.engine.runs.run_folder import (
     NEW,
     Destination,
@@ -31,9 +32,9 @@ from attncli.engine.runs.run_folder import (
     writer_of,
     writing,
 )
-from attncli.engine.runs.settings import settings_of
+from attncli.engine.runs.stored import StoredResult
 from attncli.errors import InputError, in_bytes, refusal
-from attncli.results import STAGES, Result, Row, SweepResult, nan_to_null, single_numbers
+from attncli.results import PARAMETERS, STAGES, Result, Row, SweepResult, single_numbers
 from attncli.stopping import signals
 
 RESULTS = "results.json"
@@ -44,71 +45,59 @@ LARGE = 2**30  # bytes of tensors above which a note says how large the run is
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: its result, the content of its results.json, and the path of its main picture, if any.
+    """A finished run: its result as it is in memory and in results.json, and the path of its main picture, if any.
 
     `problem` is the reason why a sweep stopped before its last point, if it did.
     """
 
     result: Result
-    content: Row
+    stored: StoredResult
     folder: Path
     document: Document
     verdicts: Sequence[Verdict]
     picture: Path | None
     problem: str | None = None
 
+    @property
+    def points(self) -> Sequence[Row]:
+        """The state of each point of a sweep."""
+        points: Sequence[Row] = (self.stored.sweep or {}).get("points", ())
+        return points
 
-def results_of(result: Result, verdicts: Sequence[Verdict], seed: int, device: torch.device, to: Destination) -> Row:
-    """Return the content of results.json, except the names of the files.
 
-    NaN and infinity, which JSON lacks, become null. The key `interrupted` is there only if the user stopped the run, so
-    rows are missing.
-    """
+def how_made(verdicts: Sequence[Verdict], seed: int, device: torch.device, to: Destination) -> Row:
+    """Return the keys of results.json about how a result was made and judged."""
     command = to.command or to.function
-    content: Row = nan_to_null(
-        {
-            "attncli": __version__,
-            "study": result.study,
-            "name": result.name,
-            "about": result.about,
-            "seed": seed,
-            "created": to.started.isoformat(timespec="seconds"),
-            "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names may not be UTF-8
-            "environment": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": numpy.__version__,
-                "platform": platform.platform(),
-                "device": str(device),
-                "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-                "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # rounding depends on it
-                "threads": torch.get_num_threads(),
-            },
-            "settings": settings_of(result),
-            "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
-            "records": result.records,
-            "comparisons": result.comparisons,
-            **({"heads": result.heads, "head_comparisons": result.head_comparisons} if result.heads else {}),
-            "findings": [finding.record for finding in result.findings],
-            "expectations": [verdict.record for verdict in verdicts],
-            "files": [],
-            **({"interrupted": True} if result.interrupted else {}),
-        }
-    )
-    return content
+    return {
+        "attncli": __version__,
+        "seed": seed,
+        "created": to.started.isoformat(timespec="seconds"),
+        "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names may not be UTF-8
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "platform": platform.platform(),
+            "device": str(device),
+            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # rounding depends on it
+            "threads": torch.get_num_threads(),
+        },
+        "expectations": [verdict.record for verdict in verdicts],
+    }
 
 
 def save_run(
     folder: Path,
     result: Result,
-    content: Row,
-    config: Mapping[str, Any],
+    stored: StoredResult,
+    options: Experiment,
     files: Mapping[str, Callable[[Path], None]],
     note: Callable[[str], None],
 ) -> None:
     """Write all files of a run into `folder`, the empty folder yielded by `new_folder`.
 
-    `content` is the content of results.json, which is written last; the list of all files is added to it. `files` maps
+    `stored` is the content of results.json, which is written last; the list of all files is added to it. `files` maps
     names of further files, such as pictures, to functions that write to a path. `note` is called with messages about
     large tensors or files left out.
 
@@ -122,21 +111,20 @@ def save_run(
         cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and result.stage("output") else ""
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
-        writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
+        writer_of(dump_yaml(self_contained(options, result)))(folder / "config.yaml")
         _save_tables(folder, records=result.records, heads=result.heads)
         if kept or not result.parameters:
             save_named(folder / TENSORS, kept)
-        if (captured := captured_file(config, result)) is not None:
-            shutil.copyfile(captured, folder / CAPTURED)
-        if (font := config.get("figure", {}).get("font")) is not None:
-            shutil.copyfile(font, folder / (FONT + Path(font).suffix))
+        for _, file, name in stored_files(options, result):
+            if name not in (TENSORS, PARAMETERS):  # which have what the run read of the file
+                shutil.copyfile(file, folder / name)
         if result.parameters:
             save_named(folder / result.facts.parameters_file, result.parameters, result.facts.metadata)
         if reason := save_weights_csv(folder / "weights.csv", result):
             note(f"weights.csv is left out: {reason}")
         _draw(folder, files)
-        content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
-        writer_of(to_json(content))(folder / RESULTS)
+        stored.files = sorted([*(path.name for path in folder.iterdir()), RESULTS])
+        writer_of(to_json(stored.content))(folder / RESULTS)
     except OSError as error:
         raise InputError.of(f"cannot write the run: {refusal(error)}", where=str(folder.parents[1])) from error
 
@@ -160,7 +148,7 @@ def save_config(folder: Path, config: Mapping[str, Any]) -> None:
 def save_sweep(
     folder: Path,
     result: SweepResult,
-    content: Row,
+    stored: StoredResult,
     points: Sequence[Row],
     summary: Sequence[Row],
     pictures: Mapping[str, Callable[[Path], None]],
@@ -169,7 +157,7 @@ def save_sweep(
 
     Earlier results that are not written again are removed, since they have fewer points. `points` has the state of each
     point, `summary` the rows of summary.csv, and `pictures` functions that draw a picture to a path, by file name.
-    `content` is the content of results.json; points and the list of files are added to it.
+    `stored` is the content of results.json; points and the list of files are added to it.
 
     Raises:
         InputError: the folder cannot be written.
@@ -181,9 +169,9 @@ def save_sweep(
         drawn = [path for path in folder.iterdir() if path.stem in SWEPT or path.name == REPORT]
         stale = [path for path in drawn if path.name not in new]
         kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
-        content["files"] = sorted({*new, *kept, RESULTS})
-        content["sweep"] = nan_to_null({"axes": result.axes, "points": points})
-        writer_of(to_json(content))(hidden / RESULTS)
+        stored.files = sorted({*new, *kept, RESULTS})
+        stored.sweep = {"axes": result.axes, "points": points}
+        writer_of(to_json(stored.content))(hidden / RESULTS)
     with writing(folder):
         for path in stale:
             path.unlink()
@@ -242,14 +230,6 @@ def _columns(records: Sequence[Row]) -> dict[str, list[Any]]:
 def to_json(content: Row | list[Row]) -> str:
     """Return indented JSON; NaN and infinity raise a ValueError."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def fingerprint(tensor: Tensor) -> Row:
-    """Return shape, dtype and the SHA-256 hash of a tensor's values in C order."""
-    flat = tensor.contiguous().cpu().flatten()
-    numbers = flat.numpy() if flat.dtype.itemsize != 2 else flat.view(torch.int16).numpy()
-    digest = hashlib.sha256(numbers.data).hexdigest()
-    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "sha256": digest}
 
 
 def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

@@ -70,7 +70,12 @@ def figures_of(result: SweepResult) -> list[str]:
     """Return the names of the columns that can be the metric of the sweep: numbers that do not identify a row."""
     others = {*names_of(result), *result.swept, *REPLICATES}
     columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
-    return [key for key in columns if any(is_number(row.get(key)) for row in result.records)]
+    values = {key: [row[key] for row in result.records if row.get(key) is not None] for key in columns}
+    return [
+        key
+        for key in columns
+        if any(map(is_number, values[key])) and all(isinstance(x, int | float) for x in values[key])
+    ]
 
 
 def default_metric(result: SweepResult) -> str | None:

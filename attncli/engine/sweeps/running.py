@@ -14,7 +14,8 @@ from attncli.config.models import Experiment
 from attncli.config.sweep import as_data
 from attncli.engine.expect.judging import judge
 from attncli.engine.runs.run_folder import JOURNAL, Destination
-from attncli.engine.runs.saving import FinishedRun, begin_sweep, results_of, save_config, save_sweep
+from attncli.engine.runs.saving import FinishedRun, begin_sweep, how_made, save_config, save_sweep
+from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.cluster import on_cluster
 from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.engine.sweeps.findings import findings_of
@@ -27,7 +28,7 @@ from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_
 from attncli.errors import InputError
 from attncli.numbers import several
 from attncli.results import Row, SweepResult
-from attncli.stopping import Progress, keep_finished, signals
+from attncli.stopping import Mode, Progress, keep_finished, signals
 
 MISSING = "missing"  # the status of a point that was not computed
 GUARD = "they need `if __name__ == '__main__':` around attncli.sweep"
@@ -98,7 +99,7 @@ class LoadedSweep:
             progress.note("; ".join(texts))
             if waiting:
                 problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)
-        signals.wait()  # whatever is in the journal must be saved
+        signals.keep(Mode.WRITING)  # whatever is in the journal must be saved
         progress.step(0, 1, "writing the results")
         finished = {row["key"]: row for row in rows_of(folder)}
         result, points = result_of(plan, finished, kept.interrupted)
@@ -108,10 +109,10 @@ class LoadedSweep:
         verdicts = judge(replace(result, layers=layers), plan.options.expect)
         is_drawn = to.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
         drawn = drawers_of(result, plan.options.figure, progress.note) if is_drawn else {}
-        content = results_of(result, verdicts, plan.options.seed, plan.device, to)
-        save_sweep(folder, result, content, points, summary(result), drawn)
-        picture = next((folder / name for name in drawn if name in content["files"]), None)
-        return FinishedRun(result, content, folder, plan.document, verdicts, picture, problem)
+        stored = StoredResult.of(result, **how_made(verdicts, plan.options.seed, plan.device, to))
+        save_sweep(folder, result, stored, points, summary(result), drawn)
+        picture = next((folder / name for name in drawn if name in stored.files), None)
+        return FinishedRun(result, stored, folder, plan.document, verdicts, picture, problem)
 
     def _is_here(self, progress: Progress) -> bool:
         """Whether this process computes the points; `progress` gets a note if it does so for want of others.

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from matplotlib import colormaps
 
 from attncli.engine.runs.loading import StoredRun
+from attncli.engine.runs.resolved import dump_yaml
 from attncli.engine.sweeps.views import listings_of
 from attncli.errors import plain, printable_lines
 from attncli.numbers import MISSING, number
@@ -134,25 +135,26 @@ def embedded(value: object) -> str:
 
 def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
     """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures."""
-    result, content, config = run.result, run.content, run.config or ""
+    result, stored = run.result, run.stored
+    config = "" if run.config is None else dump_yaml(run.config)
     tables = [_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
-    tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
+    tables.append(_table("Expectations", EXPECTATIONS, stored.expectations))
     title = [] if name == result.name else [result.name]
     swept = result.swept if isinstance(result, SweepResult) else ()
-    facts = [key for key in FACTS if key in content and key not in swept]
+    facts = [key for key in FACTS if getattr(stored, key) is not None and key not in swept]
     return {
         "name": name,
-        "created": content.get("created", "")[:19].replace("T", " "),
-        "facts": [*title, *(f"{key} {content[key]}" for key in facts)],
+        "created": stored.created[:19].replace("T", " "),
+        "facts": [*title, *(f"{key} {getattr(stored, key)}" for key in facts)],
         "about": result.about or "",
         "is_interrupted": result.interrupted,
         "findings": [finding.text for finding in result.findings],
         "tables": [table for table in tables if table.rows],
-        "command": content.get("command", ""),
+        "command": stored.command,
         "formulas": result.formulas,
         "config": config[:LONGEST_CONFIG],
         "is_cut": len(config) > LONGEST_CONFIG,
-        "environment": content.get("environment", {}),
+        "environment": stored.environment,
         **drawn,
     }
 

@@ -85,5 +85,11 @@ def _differences(rows: Sequence[Row]) -> tuple[list[Cells], list[Cells]]:
         Cells("metric", [printable(row["metric"].replace("_", " ")) for row in rows]),
     ]
     numbers = [Cells(side, [pair[index] for pair in values]) for index, side in enumerate("AB")]
-    numbers.append(Cells("relative", [f"{row['relative']:.2g}" for row in rows]))
+    numbers.append(Cells("relative", [_relative(row) for row in rows]))
     return words, numbers
+
+
+def _relative(row: Row) -> str:
+    """Return the relative difference as text; of null, which has none, whose it is."""
+    absent = [side for side in ("a", "b") if row[side] is None]
+    return f"null in {absent[0].upper()}" if absent else f"{row['relative']:.2g}"

@@ -18,7 +18,8 @@ from torch import Tensor
 
 import attncli
 from attncli import __version__
-from attncli.engine.runs.saving import fingerprint, save_named, save_weights_csv
+from attncli.engine.runs.saving import save_named, save_weights_csv
+from attncli.engine.runs.stored import fingerprint
 from attncli.results import Result
 from tests.cli import experiment, names_in, refusal, run
 from tests.experiments import result_of, runs_of

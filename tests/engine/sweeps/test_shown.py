@@ -13,6 +13,7 @@ from rich.console import Console
 
 from attncli.config.looks import Look
 from attncli.engine.runs.loading import StoredRun
+from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
 from attncli.engine.sweeps.tables import heading, tables
 from attncli.results import Result, SweepResult
@@ -236,7 +237,7 @@ def test_geometric_values(values: list[Any], expected: bool) -> None:
 def test_a_page_begins_with_the_means_over_seeds() -> None:
     over: Over = [SEEDS, {"scale": [1.0, 2.0]}]
     result = swept("attention", over, attention(over))
-    page = Read(report([StoredRun(Path("x"), result, {"study": "attention", "seed": 0})]))
+    page = Read(report([StoredRun(Path("x"), result, StoredResult.of(result, seed=0))]))
     assert page.all("h2")[0].text.endswith("study attention"), "the seed is swept: none of them is the sweep's"
     assert len(page.all("img")) == 2, "sweep.png in both themes"
     tables = page.tables()
@@ -249,7 +250,7 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     assert means == pytest.approx([scale + number + MEAN for scale in (1, 2) for number in (0, 1)])
     assert {row[places["runs"]].text for row in entropy} == {"3"}
     alone = swept("attention", over[1:], attention(over[1:]))
-    assert "Records" not in Read(report([StoredRun(Path("x"), alone, {})])).tables()
+    assert "Records" not in Read(report([StoredRun(Path("x"), alone, StoredResult.of(alone))])).tables()
 
 
 def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scorer() -> None:

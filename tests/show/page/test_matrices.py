@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
 
 from attncli.engine.runs.loading import StoredRun
+from attncli.engine.runs.stored import StoredResult
 from attncli.numbers import number
 from attncli.show.page.report import report as page_of
 from attncli.show.pictures.scales import colour_scale
@@ -256,7 +257,9 @@ def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch:
     names = {layer: [["[CLS]", f"{word}{batch}", "."] for batch in "01"] for layer, word in words.items()}
     monkeypatch.setattr("attncli.show.page.report.pictures", lambda *_: [])
     result = over_layers(dict.fromkeys(words, shape), {layer: {"queries": names[layer]} for layer in words})
-    (tmp_path / "report.html").write_text(page_of([StoredRun(Path(), result, {})]), encoding="utf-8")
+    (tmp_path / "report.html").write_text(
+        page_of([StoredRun(Path(), result, StoredResult.of(result))]), encoding="utf-8"
+    )
     page = open_page(tmp_path / "report.html")
     for layer, batch in (("decoder", "1"), ("encoder", "1"), ("decoder", "0")):
         choose(page, "layer", layer)

@@ -12,6 +12,7 @@ import torch
 import attncli
 from attncli.engine.experiment import compare_stored
 from attncli.engine.runs.loading import StoredRun, read_run
+from attncli.engine.runs.stored import StoredResult
 from attncli.errors import printable
 from attncli.numbers import MISSING
 from attncli.results import Result
@@ -98,8 +99,8 @@ def test_a_file_of_results_alone_has_the_same_tables(
 def test_how_it_was_made_and_what_holds(pages: dict[str, tuple[StoredRun, Read]]) -> None:
     run, page = pages["attention"]
     whole = page.elements[0].text
-    assert run.config is not None
-    for text in (run.config.strip(), run.content["command"], run.content["environment"]["torch"]):
+    config = (run.path / "config.yaml").read_text(encoding="utf-8")
+    for text in (config.strip(), run.stored.command, run.stored.environment["torch"]):
         assert text in whole
     assert [each.text for each in page.all("li")] == [finding.text for finding in run.result.findings]
 
@@ -166,7 +167,7 @@ def test_two_scorers_of_twelve_heads_with_256_keys_have_every_cell_in_nine_megab
     records = [{"label": label, "scorer": label} for label in ("dot", "additive")]
     inputs = {"valid": torch.ones(1, 12, 256, 256, dtype=torch.bool)}
     result = Result("attention", "x", records, inputs=inputs, tensors=tensors, facts=AttentionFacts())
-    page = report([StoredRun(Path(), result, {})])
+    page = report([StoredRun(Path(), result, StoredResult.of(result))])
     assert len(page.encode()) < 9_000_000
     (view,) = Read(page).views()
     assert (view["n"], view["m"]) == (256, 256), "every cell is there"
@@ -210,9 +211,10 @@ def test_names_of_runs_are_those_of_folders_as_far_as_they_tell_them_apart() -> 
 
 
 def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
-    records = [{"label": "dot", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
-    content = {"environment": {"\ud800": "\udfff"}, "command": "attncli \ud800"}
-    page = report([StoredRun(Path(), Result("attention", "\ud800", records), content, "a: 1\n" * 50_000)])
+    records = [{"label": "\ud800", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
+    result = Result("attention", "x", records)
+    stored = StoredResult.of(result, environment={"torch": "\udfff"})
+    page = report([StoredRun(Path(), result, stored, {f"key {number}": 1 for number in range(50_000)})])
     assert len(page.encode()) < 1_500_000
     read = Read(page)
     notes = {each.text for each in read.all("p", **{"class": "note"})}
@@ -224,7 +226,8 @@ def test_pages_of_many_runs_are_bounded() -> None:
     scores = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
     inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
     records = [{"label": "dot", "scorer": "dot"}]
-    run = StoredRun(Path(), Result("attention", "x", records, inputs=inputs, tensors={"dot/scores": scores}), {})
+    result = Result("attention", "x", records, inputs=inputs, tensors={"dot/scores": scores})
+    run = StoredRun(Path(), result, StoredResult.of(result))
     page = report([run] * 20, 300_000)
     assert len(page.encode()) < 1_600_000
     assert len(Read(page).views()) == 20
