@@ -1,15 +1,15 @@
 """The content of results.json: the same model writes and reads it."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
 from torch import Tensor
 
 from attncli.config.models import DType
-from attncli.config.strict import problem, validated
+from attncli.config.strict import validated, worded
 from attncli.results import (
     INTERVAL,
     CaptureFacts,
@@ -25,29 +25,18 @@ from attncli.results import (
     tensor_name,
 )
 
-NAMES: Mapping[RowKind, Collection[str]] = {  # keys of rows that are text in every study
-    "records": ("scorer", "label"),
-    "comparisons": (),
-    "heads": ("scorer", "label"),
-    "head_comparisons": (),
-}
+DTYPES = r"^(bool|u?int\d+|b?float\d+)$"  # of torch, without float8: tensors are computed in others
 
 
 class Stored(BaseModel):
     """The base of what files of a run folder hold: other keys are ignored."""
 
 
-def _torch_dtype(name: str) -> str:
-    if not isinstance(getattr(torch, name, None), torch.dtype):
-        raise problem("expected a dtype of torch")
-    return name
-
-
 class Fingerprint(Stored):
     """What is stored about an input; `sha256` is the hash of its values in C order."""
 
     shape: list[int]
-    dtype: Annotated[str, AfterValidator(_torch_dtype)]
+    dtype: Annotated[str, Field(pattern=DTYPES), worded("expected a dtype")]
     sha256: str
 
 
@@ -170,7 +159,8 @@ class StoredResult(Stored):
         fields: Row = {}
         for kind, of_kind in columns.items():
             cells: Row = {column.key: (_cell_type(column), None) for column in of_kind}
-            cells |= dict.fromkeys(NAMES[kind], (str, ...))
+            if kind in ("records", "heads"):
+                cells |= {"scorer": (str, ...), "label": (str, ...)}
             row = create_model("Row", __config__=ConfigDict(strict=True, extra="allow"), **cells)
             fields[kind] = (Annotated[list[row], Field(min_length=int(kind in needed))], ...)
         validated(create_model("Rows", **fields), {kind: getattr(self, kind) for kind in fields}, {})

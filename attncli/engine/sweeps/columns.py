@@ -71,11 +71,8 @@ def figures_of(result: SweepResult) -> list[str]:
     others = {*names_of(result), *result.swept, *REPLICATES}
     columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
     values = {key: [row[key] for row in result.records if row.get(key) is not None] for key in columns}
-    return [
-        key
-        for key in columns
-        if any(map(is_number, values[key])) and all(isinstance(x, int | float) for x in values[key])
-    ]
+    alike = [key for key in columns if all(isinstance(value, int | float) for value in values[key])]
+    return [key for key in alike if any(map(is_number, values[key]))]
 
 
 def default_metric(result: SweepResult) -> str | None:
