@@ -126,7 +126,7 @@ class StoredResult(Stored):
     @classmethod
     def of(cls, result: Result, **made: Any) -> Self:
         """Return the content for a result; `made` are keys about how it was made, such as `seed` and `created`."""
-        rows = {kind: rows for kind, rows in result.rows.items() if rows or kind in ("records", "comparisons")}
+        rows = {kind: rows for kind, rows in result.rows.items() if result.heads or kind in ("records", "comparisons")}
         content = {key: getattr(result, key) for key in ("study", "name", "about", "findings")}
         content |= {"inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()}}
         content |= {"settings": _settings(result), **({"interrupted": True} if result.interrupted else {})}
