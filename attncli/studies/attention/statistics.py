@@ -15,11 +15,6 @@ OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 Metrics = dict[str, list[float | None]]  # of each group
 
 
-def head_rows(batches: int, heads: Sequence[int | None]) -> list[Row]:
-    """Return a record of `batch` and `head` for each batch element and head, given the numbers of the heads."""
-    return [{"batch": batch, "head": head} for batch in range(batches) for head in heads]
-
-
 class Groups:
     """Groups of rows (b, ..., n): one of all rows, or one for each batch element and head if `heads` are given.
 
@@ -28,7 +23,9 @@ class Groups:
     """
 
     def __init__(self, empty: Tensor, heads: Sequence[int | None] | None = None) -> None:
-        self._head_rows = [Row()] if heads is None else head_rows(len(empty), heads)
+        self._head_rows = [Row()]
+        if heads is not None:
+            self._head_rows = [{"batch": batch, "head": head} for batch in range(len(empty)) for head in heads]
         self._kept = ~self._grouped(empty)
         self._empty_rows = (~self._kept).sum(-1).tolist()
 

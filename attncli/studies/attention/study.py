@@ -94,7 +94,10 @@ def _part(options: AttentionOptions, inputs: Inputs) -> LayerPart:
     with below("tokens"):
         check_tokens(options.tokens, inputs.queries.shape, inputs.keys.shape)
     tokens |= {side: names for side, names in options.tokens if names is not None}
-    _refuse_empty_rows(options, inputs)
+    if options.mask.empty_row == "error" and bool((empty := inputs.valid.empty_rows).any()):
+        message = f"{int(empty.sum())} queries have no valid key, the first at index {empty.nonzero()[0].tolist()}"
+        cure = "expected at least one key each, or empty_row: zero, uniform or nan"
+        raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
     _check_indices(options, inputs)
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
@@ -138,7 +141,9 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
     place of m. If the option `weights` is false, `output` is the only stage.
     """
     if prepared.options.compile:
-        _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
+        scorers = [scorer for part in prepared.parts for scorer in part.scorers if scorer.worth_compiling]
+        for reason in sorted({reason for reason in map(compile_scorer, scorers) if reason is not None}):
+            progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
     results, parts, options = list[Result](), prepared.parts, prepared.options
     with keep_finished(results) as kept:
         for part in parts:
@@ -178,8 +183,9 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
             runs.append(_run_scorer(options, part, index, variances))
-    if not inputs.faults:
-        _warn_of_numbers(runs, progress)
+    faulty = [run.label for run in runs if not bool((run.rows.is_finite & run.rows.mean.isfinite() | run.empty).all())]
+    if faulty and not inputs.faults:
+        progress.note(f"warning: {', '.join(faulty)}: NaN or infinite numbers in the scores of valid keys")
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
     stages, random = {run.label: run.stages for run in runs}, random_labels(entries, part.scorers)
     with keep_finished(runs if keeps_scorers else ()) as compared:
@@ -198,8 +204,10 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             *findings_of(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    tokens = {side: _by_batch(part.tokens[side], elements) for side in ("queries", "keys") if part.tokens.get(side)}
-    in_layer = partial(tensor_name, layer=part.layer)
+    in_layer, tokens = partial(tensor_name, layer=part.layer), dict[str, Sequence[Any]]()
+    for side in ("queries", "keys"):
+        if given := part.tokens.get(side):
+            tokens[in_layer(side)] = given if any(isinstance(row, list) for row in given) else [given] * elements
     finished = [*zip(runs, part.scorers, strict=False)]
     return Result(
         options.study,
@@ -222,7 +230,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         formulas=formulas_of(entries),
         random=random,
         scales={in_layer(run.label): scale_of(scorer) for run, scorer in finished},
-        tokens={in_layer(side): names for side, names in tokens.items()},
+        tokens=tokens,
         save=options.save,
         facts=AttentionFacts(
             **options.model_dump(include={"heads", "batch"}, exclude_none=True),
@@ -279,61 +287,18 @@ def _stages_and_rows(
             checked = score if entry.scorer in SCORERS else partial(raw_scores, score)
             output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
             return {"output": output.cpu()}, rows
-        stages = _stages(options, entry, scorer, rules, inputs)
+        scores = raw_scores(scoring_of(entry, scorer), inputs.queries, inputs.keys).detach()
+        signals.check()
+        stages = {"scores": scores, **rules.stages(scores)}
+        signals.check()
+        used = stages["weights"]
+        if options.train and entry.dropout > 0:
+            used = stages["dropped"] = dropped(
+                used, entry.dropout, generator(options.seed, f"dropout.{entry.seed_name}")
+            )
+        stages["output"] = rules.pooled(used, inputs.values)
     stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
     return stages, scorer_rows(stages["scores"], stages["weights"], rules)
-
-
-def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs) -> Stages:
-    """Compute attention step by step and return the tensor of each stage that applies, by name.
-
-    The stages are scores, capped, biased, weights, dropped and output.
-    """
-    scores = raw_scores(scoring_of(entry, scorer), inputs.queries, inputs.keys).detach()
-    signals.check()
-    stages = {"scores": scores, **rules.stages(scores)}
-    signals.check()
-    weights = stages["weights"]
-    if options.train and entry.dropout > 0:
-        randomness = generator(options.seed, f"dropout.{entry.seed_name}")
-        weights = stages["dropped"] = dropped(weights, entry.dropout, randomness)
-    return stages | {"output": rules.pooled(weights, inputs.values)}
-
-
-def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
-    """Warn once of NaN or infinite numbers at valid keys, in scores or values; at padding they are allowed."""
-    labels: dict[str, list[str]] = {"scores": [], "values": []}
-    for run in runs:
-        output = run.stages["output"]
-        finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
-        if not bool((run.rows.is_finite & run.rows.mean.isfinite() | run.empty).all()):
-            labels["scores"].append(run.label)
-        elif not bool((finite | run.empty).all()):
-            labels["values"].append(run.label)
-    for stage, named in labels.items():
-        if named:
-            progress.note(f"warning: {', '.join(named)}: NaN or infinite numbers in the {stage} of valid keys")
-
-
-def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
-    empty = inputs.valid.empty_rows
-    if options.mask.empty_row == "error" and bool(empty.any()):
-        index = empty.nonzero()[0].tolist()
-        message = f"{int(empty.sum())} queries have no valid key, the first at index {index}"
-        cure = "expected at least one key each, or empty_row: zero, uniform or nan"
-        raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
-
-
-def _compile(scorers: Sequence[Scorer], progress: Progress) -> None:
-    """Compile the scorers that gain from compiling. If it fails, warn once per reason, and leave them uncompiled."""
-    reasons = {compile_scorer(scorer) for scorer in scorers if scorer.worth_compiling}
-    for reason in sorted(reason for reason in reasons if reason is not None):
-        progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
-
-
-def _by_batch(names: Sequence[Any], b: int) -> Sequence[Any]:
-    """Return a list of token names for each batch element."""
-    return names if any(isinstance(row, list) for row in names) else [names] * b
 
 
 STUDY = Study(prepare, run, tables, AttentionFacts, ROWS, "entropy", OF_CALLS, explain, between)

@@ -97,7 +97,11 @@ def tables(
         if stages and record["label"] not in shown:
             continue
         parts += [Text()] if stages else []
-        parts += heading(record, result.formulas[record["label"]], list(_facts(result, record)))
+        facts = [f"scale {exact(result.scales[record['label']])}"]
+        facts.append(several(record["parameters"], "parameter") if record["parameters"] else "no parameters")
+        if f"{record['label']}/dropped" in result.tensors:
+            facts.append("weights before dropout, output after it")
+        parts += heading(record, result.formulas[record["label"]], facts)
         parts += _matrices(record["label"], result, heads, width, most, csv, stage) if stages else []
     yield from remark(_signs(stage, parts))
     yield from parts
@@ -116,14 +120,6 @@ def tables(
 def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
     """Return the stage unless it is the weights, the meaning of the signs in the tables, and where they are."""
     return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(parts), where]))
-
-
-def _facts(result: Result, record: Row) -> Iterator[str]:
-    yield f"scale {exact(result.scales[record['label']])}"
-    parameters = record["parameters"]
-    yield several(parameters, "parameter") if parameters else "no parameters"
-    if f"{record['label']}/dropped" in result.tensors:
-        yield "weights before dropout, output after it"
 
 
 def _most_heads(result: Result, stage: str, most: int | None) -> int:
@@ -235,21 +231,18 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             [*zip(result.layers.values(), grid, strict=True)], None if most is None else max(most, FEWEST_LAYERS)
         )
         largest = max(1.0, *finite(value for _, row in rows for value in row))
-        columns = [
-            _graded(str(head), [row[i] for _, row in rows], largest) for i, head in enumerate(heads) if head in shown
-        ]
+        columns = list[Cells]()
+        for index, head in enumerate(heads):
+            if head in shown:  # dim near 0 and bold near the largest; NaN is missing
+                values = [row[index] for _, row in rows]
+                texts = [MISSING if isnan(value) else number(value, digits=2) for value in values]
+                columns.append(inked(str(head), texts, [ink(value / largest) for value in values]))
         names = [Cells("layer", [str(layer) for layer, _ in rows])]
         yield from titled(f"{title}, by layer and head", blocks(names, columns, width))
         yield from left_out(len(grid) - len(rows), len(grid), "layers")
         yield from left_out(len(heads) - len(shown), len(heads), "heads")
     yield from _changes(result, width, most, csv)
     yield from _changed_weights(result, width, most, csv, stage)
-
-
-def _graded(heading: str, values: Sequence[float], largest: float) -> Cells:
-    """Return a column of numbers, dim near 0 and bold near the largest; NaN is missing."""
-    texts = [MISSING if isnan(value) else number(value, digits=2) for value in values]
-    return inked(heading, texts, [ink(value / largest) for value in values])
 
 
 def _changes(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:

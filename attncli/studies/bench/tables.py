@@ -61,7 +61,9 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         yield from titled("Compared with the textbook's code", record_tables(NAMES, figures, beside, width, most))
     missing = _at_largest([row for row in records if row["status"] != "timed"], most)
     if missing:
-        yield from titled("Not timed", [_reason(row, axes) for row in missing])
+        places = [f"{' '.join(row[name.key] for name in NAMES)}, {size_words(row, axes)}" for row in missing]
+        texts = [f"{at}: {row['status']}: {row['reason']}" for at, row in zip(places, missing, strict=True)]
+        yield from titled("Not timed", map(Text, map(printable, texts)))
     yield Text()
     yield from formulas(result)
 
@@ -97,9 +99,3 @@ def _time(record: Row) -> str:
 
 def _names(lines: Iterable[Line]) -> list[Cells]:
     return cells(NAMES[:2], [{"label": title, "implementation": implementation} for title, implementation in lines])
-
-
-def _reason(record: Row, axes: Sequence[str]) -> Text:
-    """Return the reason why a row has no time, with its place."""
-    names = " ".join(str(record[column.key]) for column in NAMES)
-    return Text(printable(f"{names}, {size_words(record, axes)}: {record['status']}: {record['reason']}"))

@@ -110,7 +110,12 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
             note=progress.note,
         )
         parts = [(inputs, None, padding_in(options.tokens.keys, len(inputs.keys)))]
-    return PreparedDoctor(options, [_part(options, *part) for part in parts], device, layers, capture)
+    empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
+    checked = [
+        CheckedCalls(inputs, layer, *masks, *build_for_inputs(options.scorers, inputs, options.seed, empty_row))
+        for inputs, layer, masks in parts
+    ]
+    return PreparedDoctor(options, checked, device, layers, capture)
 
 
 def _of_model(
@@ -160,18 +165,6 @@ def _padding_in(batch: object, keys: Tensor, special: Collection[int | None]) ->
     return padding_in(names, b)
 
 
-def _part(options: DoctorOptions, inputs: Inputs, layer: str | None, masks: Masks) -> CheckedCalls:
-    empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
-    scorers, rules = build_for_inputs(options.scorers, inputs, options.seed, empty_row)
-    return CheckedCalls(inputs, layer, *masks, scorers, rules)
-
-
-def _names_of_heads(part: CheckedCalls, entry: ScorerEntry) -> list[Row]:
-    """Return the columns that name each head of a layer."""
-    names = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
-    return [{**names, "head": head} for head in part.inputs.heads]
-
-
 @torch.no_grad()
 def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
@@ -184,7 +177,8 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
             for position, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):
                 with below("scorers", position):
                     checked = heads_of(_call(options, entry, part, position))
-                names = _names_of_heads(part, entry)
+                place = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
+                names = [{**place, "head": head} for head in part.inputs.heads]
                 for name, head in zip(names, checked, strict=True):
                     heads.append(name | {check.key: head.numbers[check.key] for check in CHECKS})
                 records += _records(names, checked, part)

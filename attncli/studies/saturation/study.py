@@ -51,7 +51,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         for point in prepared.points:
             work = partial(_measure, prepared, counter, point)
             by_scorer = zip(*in_order(work, point.pairs.jobs, threads), strict=True)
-            figures.append([{"keys": point.pairs.keys, **_row(_joined(parts))} for parts in by_scorer])
+            figures.append([{"keys": point.pairs.keys, **_row(parts)} for parts in by_scorer])
             rows += [point.d] * (point.d in prepared.sizes)
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
@@ -88,16 +88,12 @@ def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: i
     return figures
 
 
-def _joined(parts: Sequence[Figures]) -> Figures:
-    """Return the metrics of all rows of these parts."""
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
-def _row(figures: Figures) -> Row:
-    """Return a record with the number of `rows`, and the mean and quartiles of each metric.
+def _row(parts: Sequence[Figures]) -> Row:
+    """Return a record with the number of `rows` of these parts, and the mean and quartiles of each metric.
 
     With negative weights, entropies are None.
     """
+    figures = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     row: Row = {"rows": len(figures["max_weight"])}
     is_finite = bool(figures["weight_sum"].isfinite().all())
     for name, tensor in figures.items():

@@ -1,8 +1,6 @@
 """The columns of the study `swap`: a row for each scorer entry and place in the model where it is put; its facts."""
 
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from attncli.common.outputs import ALL, HEAD, LAYER, OutputKind, output_columns
 from attncli.numbers import duration, several
@@ -21,11 +19,6 @@ COLUMNS = (*PLACE, *ALL, SECONDS)
 BY_KEY = {column.key: column for column in COLUMNS}
 
 
-def _of_today(kind: str) -> str:
-    """Return the kind of a main output; version 0.3.0 wrote `encoder` for states."""
-    return "states" if kind == "encoder" else kind
-
-
 class SwapFacts(Facts):
     """The model, the number of its `texts`, and the number of `heads` of each layer by name.
 
@@ -36,7 +29,7 @@ class SwapFacts(Facts):
 
     model: str
     texts: int
-    kind: Annotated[OutputKind, BeforeValidator(_of_today)]
+    kind: OutputKind
     metric: str | None = None
     pooling: str | None = None
     heads: dict[str, int]

@@ -33,7 +33,7 @@ from attncli.studies.swap.tables import tables
 from attncli.swapping import UNIFORM, ZERO, Swap, entry_of, layer_of
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
-NO_OUTPUT = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
+NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,6 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
     collector.check()
 
 
-def _entries(options: SwapOptions) -> list[tuple[Row, ScorerEntry | str]]:
-    """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
-    entries = [entry_of(MODEL), *options.scorers, entry_of(UNIFORM)]
-    return [*((names_of(entry), entry) for entry in entries), (dict(NO_OUTPUT), ZERO)]
-
-
 @torch.no_grad()
 def run(prepared: PreparedSwap, progress: Progress) -> Result:
     """Run the model with every entry at every place; finished rows are kept if the user stops the run.
@@ -186,7 +180,10 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     Raises:
         InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
-    options, entries, targets = prepared.options, _entries(prepared.options), prepared.targets
+    options, targets = prepared.options, prepared.targets
+    own_entries = [entry_of(MODEL), *options.scorers, entry_of(UNIFORM)]
+    entries: list[tuple[Row, ScorerEntry | str]] = [(names_of(entry), entry) for entry in own_entries]
+    entries.append((NO_OUTPUT, ZERO))
     counter = Counter(len(entries) * len(targets) * len(prepared.loaded.batches), progress)
     records, random, references = list[Row](), list[str](), list[Changes]()  # references: of the model's own scorer
     with keep_finished(records) as kept, evaluating(prepared.loaded.model):
@@ -216,17 +213,12 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         options.name,
         records,
         interrupted=kept.interrupted,
-        formulas=_formulas(options),
+        formulas={**formulas_of(own_entries), ZERO: "no output: all zeros"},
         random=list(dict.fromkeys(random)),
         layers=prepared.numbers,
         facts=facts,
     )
     return replace(result, findings=findings_of(result))
-
-
-def _formulas(options: SwapOptions) -> dict[str, str]:
-    formulas = formulas_of([entry_of(MODEL), *options.scorers, entry_of(UNIFORM)])
-    return {**formulas, ZERO: "no output: all zeros"}
 
 
 def _verify(prepared: PreparedSwap) -> None:

@@ -146,9 +146,6 @@ def test_outputs_of_the_command(here: Path) -> None:
     assert content["settings"]["kind"] == "states"
     message = f"MODEL {tower_name}: the model gives Tensor of float32; `outputs: language` needs logits"
     assert message in refusal("swap", tower_name, "--outputs", "language")
-    of_version_0_3 = json.dumps(content).replace('"kind": "states"', '"kind": "encoder"')
-    (here / "out" / "results.json").write_text(of_version_0_3)
-    assert attncli.load("out").facts.kind == "states"  # type: ignore[attr-defined]
 
 
 FORMS: dict[str, Callable[[Tensor], Any]] = {
