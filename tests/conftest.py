@@ -20,7 +20,7 @@ gc.disable()
 # `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code and other processes.
 QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py", "test_numbers.py", "inputs/test_draws.py", "engine/sweeps/test_journal.py"}
-QUICK |= {"test_contract.py", "studies/test_columns.py", "studies/test_narrow_screens.py"}
+QUICK |= {"test_contract.py", "studies/test_columns.py"}
 NOT_QUICK = ("compiled", "memory", "installed")
 # `pytest -m numbers` runs these, which compare numbers that another processor rounds otherwise.
 NUMBERS = {"attention", "common", "inputs", "scorers", "normalizers", "pooling", "models", "swapping", "studies"}

@@ -1,39 +1,35 @@
-"""Every study has a column for each key of its rows, and its rows have the labels of its entries."""
+"""Every study has a column for each key of its rows, has the labels of its entries, and prints on any screen."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
 
 import pytest
+from rich.cells import cell_len
 
-from attncli.results import Column, Row
+from attncli.engine.sweeps.views import tables_of
+from attncli.results import Column, Result, Row
+from attncli.show.terminal.tables import SCREEN, findings, recorded
 from attncli.stopping import Progress
-from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies import load_study, options_model
 from tests.studies.bench.small import hurry
+from tests.test_python import STUDIES
 
-SMALL: dict[str, dict[str, Any]] = {
-    "attention": {"data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}}},
-    "variance": {"d": [2, 4], "samples": 100},
-    "saturation": {"d": [2, 4], "rows": 3, "keys": 4},
-    "bench": {"n": [2, 3], "d": 2, "measure": ["scores"]},
-    "swap": {"model": "tests.studies.swap.models:tower", "by": ["all", "head", "from"]},
-    "fit": {"model": "tests.studies.swap.models:tower", "steps": 2},
-    "doctor": {
-        "data": {"queries": {"shape": [1, 3, 9, 4]}, "keys": {"shape": [1, 3, 9, 4]}},
-        "scorers": [{"scorer": "dot"}, {"scorer": "scaled_dot"}],
-    },
-    "train": {"d": [2, 3], "steps": 2, "seeds": 2, "test_keys": 5},
-}
 ENTRIES = [{"scorer": "dot"}, {"scorer": "additive", "label": "mine"}]
 
 
+@cache
+def result_of(name: str) -> Result:
+    """Return the result of a small experiment."""
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        study, model = load_study(name), options_model(name)
+        keys = {"name": "test", "device": "cpu", **STUDIES[name], "scorers": ENTRIES}
+        return study.run(study.prepare(model.model_validate(model.normalised(keys)), Progress()), Progress())
+
+
 @pytest.mark.parametrize("name", STUDIES)
-def test_rows_have_the_columns_of_the_study_and_its_labels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-    study = load_study(name)
-    model = options_model(name)
-    keys = {"name": "test", "device": "cpu", "scorers": ENTRIES, **SMALL.get(name, {})}
-    options = model.model_validate(model.normalised(keys))
-    result = study.run(study.prepare(options, Progress()), Progress())
+def test_rows_have_the_columns_of_the_study_and_its_labels(name: str) -> None:
+    study, result = load_study(name), result_of(name)
     for kind, rows in result.rows.items():
         columns = {column.key: column for column in study.columns.get(kind, ())}
         assert len({tuple(row) for row in rows}) <= 1, "every row has the same keys"
@@ -41,7 +37,7 @@ def test_rows_have_the_columns_of_the_study_and_its_labels(name: str, monkeypatc
         for key in rows[0] if rows else ():
             check_column(columns[key], rows)
     labels = {row[key] for rows in result.rows.values() for row in rows for key in ("label", "a", "b") if key in row}
-    assert labels == {*(entry.label for entry in options.scorers), *study.references}
+    assert labels == {"dot", "mine", *study.references}
 
 
 def check_column(column: Column, rows: Sequence[Row]) -> None:
@@ -51,3 +47,15 @@ def check_column(column: Column, rows: Sequence[Row]) -> None:
     values = [row[column.key] for row in rows if row[column.key] is not None]
     assert all(isinstance(column.format(value), str) for value in values)
     assert {isinstance(value, str | bool) for value in values} <= {column.text}, column.key
+
+
+@pytest.mark.parametrize("most", [SCREEN, None])
+@pytest.mark.parametrize("study", STUDIES)
+def test_narrow_screens(study: str, most: int | None) -> None:
+    """Numbers may be cut where there is no room, but every table and every finding is printed."""
+    result = result_of(study)
+    for width in (1, 10, 20, 47):
+        parts = [*tables_of(result)(width=width, most=most, csv=None)]
+        text = recorded([*parts, *findings(result.findings)], width).export_text()
+        assert text.count("\n") > len(parts)
+        assert max(map(cell_len, text.splitlines())) <= width

@@ -22,7 +22,6 @@ from attncli.inputs.captured import read_captured
 from attncli.interactive import InteractiveResult as Result
 from attncli.results import Row
 from attncli.show.page.matrices import described, views
-from attncli.studies.attention.columns import AttentionFacts
 from tests.cli import good, kept, refusal
 from tests.reference import for_each_matrix, masked_softmax, rounding
 from tests.show.page.reading import numbers
@@ -156,17 +155,6 @@ def test_rows_are_about_the_chosen_heads_of_the_model(way: str, weights: bool) -
         close(pair, {key: None if key in unknown else value for key, value in expected.items()})
     assert result.capture is not None
     assert max(call.rescored or 0.0 for call in result.capture.calls.values()) < rounding(64)
-
-
-@pytest.mark.parametrize("layers", [{}, {"layer": 1}])
-def test_the_key_heads_lists_and_draws_only(layers: dict[str, Any]) -> None:
-    everything, listed = run(**layers), run(heads=[4, 1], **layers)
-    assert [*dict.fromkeys(row["head"] for row in listed.heads)] == [1, 4]
-    for kind in ("heads", "head_comparisons"):
-        assert getattr(listed, kind) == [row for row in getattr(everything, kind) if row["head"] != 3]
-    for kind in ("records", "comparisons", "findings"):
-        assert getattr(listed, kind) == getattr(everything, kind)
-    assert (AttentionFacts.of(listed).heads, AttentionFacts.of(everything).heads) == ([4, 1], None)
 
 
 @pytest.mark.parametrize("heads", [None, [4], [4, 1]])

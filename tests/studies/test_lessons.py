@@ -84,13 +84,6 @@ def test_single_keys_get_the_weight_1() -> None:
     assert lessons_of(normal(1, 2, 3), torch.ones(1, 2, 3), one, {"a": scores}, half) == []
 
 
-def test_sharper_is_said_only_where_every_row_is() -> None:
-    scores = torch.tensor([[[2.0, 1.0], [-2.0, -1.0]]])
-    weights = {"a": torch.tensor([[[0.7, 0.3], [0.3, 0.7]]]), "b": torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])}
-    (lesson,) = lessons_of(normal(1, 2, 3), normal(1, 2, 3), ALL, {"a": scores, "b": 2 * scores}, weights)
-    assert lesson.text == "b: the scores of a times 2.000; the keys keep their order."
-
-
 ROWS = [[[0.1, 0.5, 0.2, 0.9]], [[0.8, 0.3, 0.4, 0.7]]]
 PAIR = {"queries": [[[1.0]], [[2.0]]], "keys": [[[each] for each in row[0]] for row in ROWS]}
 
@@ -98,14 +91,6 @@ PAIR = {"queries": [[[1.0]], [[2.0]]], "keys": [[[each] for each in row[0]] for 
 def texts_of(data: dict[str, Any], *entries: Any, **keys: Any) -> list[str]:
     config = {"data": data, "scorers": list(entries), **keys}
     return [finding.text for finding in attncli.run(config).findings]
-
-
-def test_the_same_weights_are_not_sharper() -> None:
-    """The normaliser `sum` gives the same weights to positive scores and to their multiple."""
-    by_sum = {"normalizer": "sum", "scorer": "scaled_dot"}
-    first, second = texts_of(PAIR, {**by_sum, "scale": 1.0, "label": "a"}, {**by_sum, "scale": 3.0, "label": "b"})
-    assert first == "b: the scores of a times 3.000; the keys keep their order."
-    assert second == "a and b give the same weights."
 
 
 def test_a_bias_decides_the_order_of_keys() -> None:

@@ -35,27 +35,6 @@ def without_figures(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in record.items() if name not in MEASURED} for record in records]
 
 
-def test_every_flag_is_the_key_of_its_name() -> None:
-    flags = ["--n", 4, "--n", 2, "--m", 3, "--d", "{from: 2, to: 4}", "--num-hiddens", 5, "--batch", 2, "--heads", 3]
-    flags += ["--measure", "weights", "--measure", "output", "--backward", "--compile", "--implementation", "attncli"]
-    flags += ["--implementation", "textbook", "--seed", 7, "--dtype", "float64"]
-    flags += ["--device", "cpu", "--threads", 1]
-    flags += ["--scorer", "additive", "--scorer", "cosine", "--scorer", "scaled_dot:scale=1/d"]
-    found = swept("bench", *flags)
-    settings = {
-        "n": [4, 2], "m": [3], "d": [2, 4], "num_hiddens": [5], "batch": [2], "heads": [3], "backward": True,
-        "compile": True, "measure": ["weights", "output"],
-        "implementations": ["attncli", "textbook"], "seed": 7, "dtype": "float64", "device": "cpu", "threads": 1,
-    }  # fmt: skip
-    kept = config()
-    assert {key: kept[key] for key in settings} == settings
-    assert [entry["label"] for entry in kept["scorers"]] == ["additive", "cosine", "scaled_dot_1_over_d"]
-    assert (found["study"], found["name"], found["seed"]) == ("bench", "bench", 7)
-    names = {f"{row['label']}/{row['implementation']}" for row in found["records"]}
-    assert names >= {"additive/attncli", "additive/textbook", "cosine/attncli", "scaled_dot_1_over_d/attncli"}
-    assert {name.partition("/")[2] for name in names} <= {"attncli", "textbook", "compiled"}
-
-
 def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
     before = torch.get_num_threads()
     for asked in (before + 1, 1):

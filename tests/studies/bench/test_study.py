@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -168,20 +168,6 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
     assert row["reason"].startswith("it gave RuntimeError: C++ compile error")
     assert "much more" not in row["reason"]
     assert rows["additive/attncli"]["status"] == "timed", "the copy that is compiled is not the one that others have"
-
-
-def test_control_c_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = study.time_all
-
-    def interrupted(group: Sequence[study.TimedTrial], *others: Any) -> None:
-        if group[0].record["measure"] == "output":
-            raise KeyboardInterrupt
-        right(group, *others)
-
-    monkeypatch.setattr(study, "time_all", interrupted)
-    result = result_of(**TWO)
-    assert result.interrupted
-    assert {row["measure"] for row in result.records} == {"scores"}
 
 
 def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

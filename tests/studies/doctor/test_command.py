@@ -259,7 +259,6 @@ def test_a_sweep_collects_the_numbers_of_all_heads() -> None:
         (["tests.studies.swap.models:tower", "--text", "a"], "a function, which brings its own inputs"),
         (["tests.studies.swap.models:broken"], "no attention could be captured; Relu (Relu): relu in place of"),
         (["nowhere", "--text", "a"], 'SOURCE nowhere: got "nowhere"; no such folder, and the hub'),
-        (["tests.studies.swap.models:tower", "--scorer", "dott"], "did you mean `dot`?"),
     ],
 )
 def test_wrong_models_are_one_line_and_nothing_is_written(arguments: list[str], message: str) -> None:
