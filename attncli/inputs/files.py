@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,7 +30,8 @@ SEPARATORS = ";,\t"  # of a CSV, by priority: the first that occurs in the first
 NUMBERS = "biuf"  # numpy.dtype.kind of numbers
 SAVE_LESS = "save only what is needed"
 
-Entries: TypeAlias = Mapping[str | None, Callable[[], Tensor]]  # by name; the name is None in formats without names
+Array: TypeAlias = np.ndarray[Any, Any]
+Entries: TypeAlias = Mapping[str | None, Tensor | Array]  # by name; the name is None in formats without names
 
 
 def read_tensor(path: Path, name: str | None = None) -> Tensor:
@@ -63,7 +63,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A tensor file. Tensors are mapped into memory, and copied when requested."""
+    """A tensor file. Its tensors are mapped into memory where the format lets them, and copied on request."""
 
     path: Path
     entries: Entries
@@ -109,12 +109,14 @@ class TensorFile:
             else:
                 message, cure = "holds no tensor of real numbers with this name", did_you_mean(name, known)
             raise InputError.of(got(name, f"{show(self.path.name)} {message}", cure), ["tensor"])
-        with _reading(self.path):
-            tensor = self.entries[name]()
-        if tensor.ndim > MOST_AXES:
+        stored = self.entries[name]
+        if stored.ndim > MOST_AXES:
             limit = f"expected {MOST_AXES} at most, with which torch can compute"
-            raise problem(self.path, f"holds a tensor of {tensor.ndim} axes; {limit}")
-        return tensor
+            raise problem(self.path, f"holds a tensor of {stored.ndim} axes; {limit}")
+        with _reading(self.path):
+            return (
+                _from_torch(self.path, name, stored) if isinstance(stored, Tensor) else _from_numpy(self.path, stored)
+            )
 
 
 def _missing(path: Path) -> InputError:
@@ -174,11 +176,11 @@ def _npy(path: Path) -> Entries:
         raise broken(path, "a zip archive, such as .npz")
     if array.dtype.kind not in NUMBERS:
         raise _no_numbers(path, "", array.dtype)
-    return {None: partial(_from_numpy, path, array)}
+    return {None: array}
 
 
 def _npz(path: Path) -> Entries:
-    arrays = dict[str | None, Callable[[], Tensor]]()
+    arrays = dict[str | None, Array]()
     with open_file(path) as file, ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist() if info.filename.endswith(".npy")}
         _check_memory(path, sum(info.file_size for info in members.values()))
@@ -193,7 +195,7 @@ def _npz(path: Path) -> Entries:
             if _is_raw(array.dtype):
                 raise _no_numbers(path, f"its array {show(name[:-4])} ", array.dtype)
             if array.dtype.kind in NUMBERS:
-                arrays[name[:-4]] = partial(_from_numpy, path, array)
+                arrays[name[:-4]] = array
     return arrays
 
 
@@ -210,7 +212,7 @@ def _no_numbers(path: Path, holder: str, dtype: np.dtype[Any]) -> InputError:
     return problem(path, f"{holder}holds {content}; expected real numbers", cure)
 
 
-def _from_numpy(path: Path, array: np.ndarray[Any, Any]) -> Tensor:
+def _from_numpy(path: Path, array: Array) -> Tensor:
     """Return a copy in native byte order and C order, in a dtype that torch has."""
     _check_memory(path, array.nbytes)
     if array.dtype == np.bool_:  # bytes other than 0 and 1 become True
@@ -222,7 +224,7 @@ def _from_numpy(path: Path, array: np.ndarray[Any, Any]) -> Tensor:
 
 def _safetensors(path: Path) -> Entries:
     with safe_open(path, framework="pt") as file:
-        return {name: partial(_from_torch, path, name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  not a dict
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
 
 
 def _pt(path: Path) -> Entries:
@@ -231,7 +233,7 @@ def _pt(path: Path) -> Entries:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # mapped, they are other numbers
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
     loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return {name or None: partial(_from_torch, path, name, tensor) for name, tensor in _flat(loaded, "", set())}
+    return {name or None: tensor for name, tensor in _flat(loaded, "", set())}
 
 
 def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
@@ -247,7 +249,7 @@ def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor
             yield from _flat(child, f"{name}.{key}" if name else str(key), seen)
 
 
-def _from_torch(path: Path, name: str, tensor: Tensor) -> Tensor:
+def _from_torch(path: Path, name: str | None, tensor: Tensor) -> Tensor:
     """Return a copy of a memory-mapped tensor; raise InputError unless it is dense and real."""
     dtype, numbers = tensor.dtype, str(tensor.dtype).removeprefix("torch.")
     is_dense = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
@@ -276,7 +278,7 @@ def _csv(path: Path) -> Entries:
     if not matrix.size:
         raise problem(path, "holds no numbers", "write one matrix row per line")
     is_whole = bool((np.abs(matrix) < 2**53).all() and (matrix == np.floor(matrix)).all())
-    return {None: lambda: torch.from_numpy(matrix.astype(np.int64 if is_whole else np.float64))}
+    return {None: matrix.astype(np.int64) if is_whole else matrix}
 
 
 FORMATS: dict[str, Callable[[Path], Entries]] = {
