@@ -56,11 +56,12 @@ class Picture(Figure):
     `width` and `height` are the size in inches if the sheet has none. The resolution of files is limited by memory.
     `facts` are the phrases of the subtitle, `untranslated` all texts before the look's words replace them, and
     `translated` the artists with texts that are translated already. `entries` has the options of each line in the
-    legend.
+    legend, and `rows_label` is the common name of the rows of heatmaps, if any.
     """
 
     title: Text
     subtitle: Text
+    rows_label: Text | None = None
     shape = 1.25  # width to height of a panel of curves
 
     def __init__(self, sheet: Sheet, width: float, height: float, facts: Iterable[str] = (), **options: Any) -> None:

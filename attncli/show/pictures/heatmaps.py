@@ -45,6 +45,7 @@ from attncli.show.pictures.panels import (
     PlainFormatter,
     Size,
     check_panel,
+    column_width,
     columns_of,
     folded,
     lay_out,
@@ -56,14 +57,13 @@ from attncli.show.pictures.themes import POINTS, Settings, Sheet
 PLAIN = HeatmapLook()
 FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 CELL, LINE = 0.33, 0.12  # inches of a cell with a number, and of a line with a token
-SIDE, LONGEST_NAMED, LONGEST_NUMBERED = 3.3, 7.5, 15.0  # largest side of a panel in inches: plain, with tokens, numbers
+SIDE, LARGE = 3.3, 18.0  # largest side of a panel in inches, and of a page with `annotate: yes`
 FEW_PANELS, SMALL_SIDE = 4, 2.0  # with more panels than these, they are smaller
 LEAST_PANEL = (0.8, 0.3)  # inches of a panel
 MOST_ROWS = 4  # of heads or batch elements below each other on a page without a given size; more stand side by side
 LEFT, RIGHT, BELOW = 0.55, 0.85, 0.45  # inches around all panels, for labels and the colour bar
 GAP, TITLE = 0.12, 0.3  # inches between panels, and above a panel for its title
 BAR, SHORT_BAR = 0.12, 1.2  # inches; width of a colour bar, and length with few numbers beside it
-LONGEST_PAGE = 18.0  # inches of a page with `annotate: yes`
 
 
 def heatmap_figure(
@@ -189,11 +189,11 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     assert isinstance(look, HeatmapLook)
     texts = {text for panel in panels for text in (panel.label, *panel.queries, *panel.keys)}
     with drawing([content.title, *map(str, texts)], note, look, content.about) as sheet, matplotlib.rc_context(FRAMED):
-        figure, axes, size, bars_below = _page(content, look, sheet)
+        figure, axes, size = _page(content, look, sheet)
         tiles = _tiles(content, look, axes, size, sheet)
         for tile in tiles:
             draw_cells(sheet, look, tile)
-        _draw_colour_bars(figure, tiles, size, bars_below)
+        _draw_colour_bars(figure, tiles, size)
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
         _name(figure, content, tiles, size, note)
@@ -214,49 +214,38 @@ def _least_side(cells: int) -> float:
     return min(1.3 + 0.3 * (cells - 1), 3.4)
 
 
-def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size, bool]:
-    """Return a picture with axes for the panels, about the size of a panel in inches, and whether bars are below.
-
-    If panels differ in their colours, each label has a colour bar below its column, or each panel one beside it.
+def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size]:
+    """Return a picture with axes for the panels, and about the size of a panel in inches.
 
     Labels are columns, heads and batch elements are rows; with many rows, groups of columns stand side by side.
     """
     panels = content.panels
     labels, names = (list(dict.fromkeys(getattr(panel, name) for panel in panels)) for name in ("label", "row_name"))
     width, height = _panel_size(content, look)
-    many, is_table = len(labels), min(len(labels), len(names)) > 1
-    has_bars = len({*content.groups(look)}) > 1
-    bars_below = has_bars and look.scale != "panel" and len({panel.quantity for panel in panels}) == 1
-    beside = RIGHT if has_bars and not bars_below else 0.0
+    is_table = min(len(labels), len(names)) > 1
+    beside = 0.0 if len({*content.groups(look)}) in (1, len(labels)) else RIGHT  # bars of labels stand below
     left = CHARACTER * (_longest(panels, "queries") + max(map(cell_len, names)) * is_table) * POINTS / 72 + LEFT
     if is_table:
         few = sheet.size is None and len(names) <= MOST_ROWS
-        groups = 1 if few else columns_of(len(names), (many * width, height), sheet, sheet.unit * left)
-        columns = groups * many
-        slots = [names.index(panel.row_name) * many + labels.index(panel.label) for panel in panels]
+        shape = len(labels) * width, height
+        columns = len(labels) * (1 if few else columns_of(len(names), shape, sheet, sheet.unit * left))
+        slots = [names.index(panel.row_name) * len(labels) + labels.index(panel.label) for panel in panels]
     else:
         columns, slots = columns_of(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
-        if bars_below and columns < len(panels):  # a column has several labels
-            bars_below, beside = False, RIGHT
     rows = max(slots) // columns + 1
-    below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW + BELOW * bars_below
-    if sheet.size is None:
-        widest = LONGEST_PAGE if look.annotate == "yes" else BOTH_COLUMNS
-        share = min(1.0, ((widest - left - RIGHT) / columns - GAP - beside) / width)
-        width, height = share * width, max(share * height, LEAST_PANEL[1] * (1 + is_table))
-    else:
-        page_width, page_height = (side / sheet.unit for side in sheet.size)
-        width, height = (page_width - left - RIGHT) / columns - GAP - beside, (page_height - below) / rows - TITLE
-        width, height = max(width, LEAST_PANEL[0] / 2), max(height, LEAST_PANEL[1] / 2)
+    below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW
     title_height = GAP if is_table else TITLE
-    figure = page(
-        sheet, (left + columns * (width + GAP + beside) + RIGHT, below + rows * (height + title_height)), content.title
-    )
+    beyond = left + columns * (GAP + beside) + RIGHT, below + rows * title_height  # of the panels
+    share = min(1.0, ((LARGE if look.annotate == "yes" else BOTH_COLUMNS) - beyond[0]) / columns / width)
+    height = max(share * height, LEAST_PANEL[1] * (1 + is_table))
+    figure = page(sheet, (beyond[0] + columns * share * width, beyond[1] + rows * height), content.title)
+    inside = figure.get_size_inches() - sheet.unit * np.array(beyond)
+    size = np.maximum(inside / (columns, rows), sheet.unit * np.array(LEAST_PANEL) / 2).tolist()
     figure.suppressComposite = True  # keep each panel a separate image in SVG and PDF
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for slot in {*range(len(axes))} - {*slots}:
         axes[slot].remove()
-    return figure, [axes[slot] for slot in slots], (sheet.unit * width, sheet.unit * height), bars_below
+    return figure, [axes[slot] for slot in slots], (size[0], size[1])
 
 
 def _longest(panels: Sequence[Panel], side: str) -> int:
@@ -268,16 +257,13 @@ def _panel_size(content: Heatmap, look: HeatmapLook) -> Size:
     """Return the size of a panel in inches on a page without a given size, with room for numbers in few cells."""
     panels = content.panels
     n, m = (max(len(getattr(panel, side)) for panel in panels) for side in ("queries", "keys"))
-    longest = max(n, m)
-    side = min(CELL * longest, SIDE if len(panels) <= FEW_PANELS else SMALL_SIDE)
-    if any(isinstance(axis, tuple) for panel in panels for axis in (panel.queries, panel.keys)):
-        side = max(side, min(LINE * longest, LONGEST_NAMED))
-    is_numbered = look.annotate == "yes" or n * m * len(panels) <= MOST_NUMBERS[look.annotate]
-    if is_numbered:
-        side = max(side, min(CELL * longest, LONGEST_NUMBERED if look.annotate == "yes" else SIDE))
-    digits = 7 if not content.stage else 6 if content.is_difference else 4 if content.stage in WEIGHTS else 5
-    wider = max(1.0, 1.05 * DIGIT * digits * NUMBER_POINTS / 72 / CELL) if is_numbered else 1.0
-    return max(wider * side * m / longest, LEAST_PANEL[0]), max(side * n / longest, LEAST_PANEL[1])
+    side = min(CELL * max(n, m), SIDE if len(panels) <= FEW_PANELS else SMALL_SIDE)
+    wider = 1.0
+    if look.annotate == "yes" or n * m * len(panels) <= MOST_NUMBERS[look.annotate]:
+        digits = 7 if not content.stage else 6 if content.is_difference else 4 if content.stage in WEIGHTS else 5
+        side = min(CELL * max(n, m), LARGE if look.annotate == "yes" else SIDE)
+        wider = max(1.0, 1.05 * DIGIT * digits * NUMBER_POINTS / 72 / CELL)
+    return max(wider * side * m / max(n, m), LEAST_PANEL[0]), max(side * n / max(n, m), LEAST_PANEL[1])
 
 
 def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: Size, note: Note) -> None:
@@ -289,11 +275,11 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
     sheet, there = figure.sheet, {(tile.row, tile.column): tile for tile in tiles}
     several = {name: len({getattr(tile.panel, name) for tile in tiles}) > 1 for name in ("label", "row_name")}
     is_table = all(several.values())
-    figure.supylabel(content.sides[0], fontsize=sheet.points)
+    figure.rows_label = figure.supylabel(content.sides[0], fontsize=sheet.points)
     titles = [tile.panel.row_name if several["row_name"] and not is_table else tile.panel.label for tile in tiles]
     longest = max((cell_len(word) for title in titles for word in title.split()), default=0)
     is_upright = is_table and CHARACTER * sheet.em * longest > size[0] + GAP
-    titles = titles if is_upright else [folded(title, size[0] + GAP, sheet) for title in titles]
+    titles = titles if is_upright else [folded(title, column_width(tiles[0].axes), sheet) for title in titles]
     steps = {"queries": 1, "keys": 1}
     for tile, title in zip(tiles, titles, strict=True):
         axes, panel = tile.axes, tile.panel
@@ -325,14 +311,18 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
         note(f"too many tokens: {thinned}")
 
 
-def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size, is_below: bool) -> None:
-    """Draw the colour bars: one for all panels if they are one group, else below each column, or beside each panel."""
-    columns = [[tile for tile in tiles if tile.column == column] for column in sorted({tile.column for tile in tiles})]
-    is_one = len({tile.group for tile in tiles}) == 1
-    for group in [tiles] if is_one else columns if is_below else [[tile] for tile in tiles]:
+def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) -> None:
+    """Draw a colour bar beside the panels of each group, or below each column if columns are groups."""
+    by_group, by_column = dict[object, list[DrawnPanel]](), dict[object, list[DrawnPanel]]()
+    for tile in tiles:
+        by_group.setdefault(tile.group, []).append(tile)
+        by_column.setdefault(tile.column, []).append(tile)
+    is_below = len(by_group) > 1 and all(len({tile.group for tile in column}) == 1 for column in by_column.values())
+    for group in (by_column if is_below else by_group).values():
         scale = group[0].scale
         length = size[0] if is_below else size[1] * len({tile.row for tile in group})
-        label = scale.label(group[0].panel.shown_quantity, figure.translation)
+        panel = group[0].panel
+        label = scale.label("" if panel.quantity == panel.label else panel.shown_quantity, figure.translation)
         bar = figure.colorbar(
             group[0].axes.images[0],
             ax=[tile.axes for tile in group],

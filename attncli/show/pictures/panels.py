@@ -177,6 +177,8 @@ def lay_out(figure: Picture, note: Note, name: str, *, least: Size = LEAST) -> N
         panel.set_position(np.round(panel.get_position().bounds, 9).tolist())
         panel.set_in_layout(True)
         _show_hidden_lines(panel)
+    if figure.rows_label is not None:  # matplotlib sets it in the middle of the page, which has a title
+        figure.rows_label.set_y(0.5 * (min(p.get_position().y0 for p in axes) + max(p.get_position().y1 for p in axes)))
     if not (fits and _has_room(figure, axes, smallest)):
         width, height = figure.get_size_inches()
         cure = "make the page larger" if len(axes) == 1 else "make the page larger, or draw one with --panel N"
@@ -253,12 +255,18 @@ def folded(text: str, inches: float, sheet: Sheet) -> str:
     return "\n".join(lines).replace("\v", "").replace(TOGETHER, " ")
 
 
-def name(axes: Axes, title: str, x: str, y: str = "") -> None:
-    """Set the titles of a panel and of its axes; `title` and `x` may have several lines."""
+def column_width(axes: Axes) -> float:
+    """Return about the width in inches that the title of a panel may have."""
     figure, spec = axes.figure, axes.get_subplotspec()
     assert isinstance(figure, Picture)
     assert spec is not None
-    inches = 0.85 * figure.get_figwidth() / (1 if figure.sheet.look.panel else spec.get_gridspec().ncols)
+    return 0.85 * figure.get_figwidth() / (1 if figure.sheet.look.panel else spec.get_gridspec().ncols)
+
+
+def name(axes: Axes, title: str, x: str, y: str = "") -> None:
+    """Set the titles of a panel and of its axes; `title` and `x` may have several lines."""
+    figure, inches = axes.figure, column_width(axes)
+    assert isinstance(figure, Picture)
     title, x = ("\n".join(folded(line, inches, figure.sheet) for line in text.split("\n")) for text in (title, x))
     axes.set(title=title, xlabel=x, ylabel=y)
 

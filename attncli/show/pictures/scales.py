@@ -85,11 +85,11 @@ class ColourScale:
         return sorted([*ends, *round_numbers[inside].tolist()])
 
     def label(self, quantity: str, translation: Callable[[str], str] = str) -> str:
-        """Return the label of the colour bar: the quantity, with the scale in brackets unless it is plain."""
+        """Return the label of the colour bar: the quantity, if any, with the scale in brackets unless it is plain."""
         text = translation(quantity)
         words = ", ".join(translation(word) for word in (self.limits, WORDS[self.kind]) if word)
-        if not words:
-            return text
+        if not text or not words:
+            return text or words
         return f"{text[:-1]}, {words})" if text.endswith(")") else f"{text} ({words})"
 
     def clip(self, values: Numbers) -> Numbers:

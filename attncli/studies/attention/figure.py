@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -77,11 +78,13 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     panels = list[Panel]()
     for title, (quantity, grid) in grids(result).items():
         values = torch.tensor(grid, dtype=torch.float64)
-        names, limit = (layers, _names(heads)), CHANGE if quantity == OUTPUT_DIFFERENCE.name else None
-        if limit:
-            title = f"{title}, mean {number(float(values.nanmean()), 2)}"
-        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), *names, quantity=quantity, limit=limit))
-    title, sides = "Layers and heads of a model", ("Layers", "Heads")
+        is_change = quantity == OUTPUT_DIFFERENCE.name
+        if is_change:  # the colour bar says of what; other panels have titles for theirs
+            label = title.partition(": ")[2].removesuffix(f" in place of {printable(result.labels[0])}")
+            title = f"{label}, mean {number(float(values.nanmean()), 2)}"
+        about: dict[str, Any] = {"quantity": quantity, "limit": CHANGE} if is_change else {"quantity": title}
+        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), layers, _names(heads), **about))
+    title, sides = f"Layers and heads of a model; output differences from {result.labels[0]}", ("Layers", "Heads")
     return draw_heatmap(Heatmap(panels, title, sides=sides, name="layers", about=result.about), look, note)
 
 

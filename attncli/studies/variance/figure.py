@@ -17,7 +17,9 @@ from attncli.show.pictures.panels import (
     AROUND,
     BOTH_COLUMNS,
     COLUMN,
+    LEAST,
     PlainFormatter,
+    column_width,
     columns_of,
     folded,
     legend,
@@ -110,7 +112,7 @@ def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[
             "score" if is_alone or index + columns >= count else "",
             "density" if index % columns == 0 or is_alone else "",
         )
-        right[-1].set(title=folded(label, figure.get_figwidth() / (LEFT + columns), sheet), xlabel=x, ylabel=y)
+        right[-1].set(title=folded(label, column_width(right[-1]), sheet), xlabel=x, ylabel=y)
     return figure, left, right
 
 
@@ -139,7 +141,8 @@ def _draw_densities(axes: Axes, result: Result, label: str, colours: Mapping[int
             peaks[-1] = max(peaks[-1], y.max())
     axes.set_xlim(min(ends), max(ends))
     axes.set_ylim(0, 1.1 * min(max(peaks), STEEPEST * min(peaks)))
-    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
+    least_ticks = 1 if column_width(axes) < LEAST[0] * figure.sheet.em else 2
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], min_n_ticks=least_ticks))
     axes.xaxis.set_major_formatter(PlainFormatter())
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.grid(visible=False, axis="y")
