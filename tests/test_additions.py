@@ -75,7 +75,7 @@ FOUND = (  # some of the tests that `pytest -k NAME` runs
     "show/pictures/test_looks.py::test_the_first_scorers_have_colours_and_markers_of_their_own",
     "normalizers/test_contract.py::test_weights_against_the_oracle[squared_relu-",
     "test_catalogues.py::test_each_has_an_oracle_and_every_oracle_is_of_one",
-    "studies/test_columns.py::test_rows_are_as_expected[peak]",
+    "studies/test_columns.py::test_rows_have_the_columns_of_the_study_and_its_labels[peak]",
     "test_cold_start.py::test_starts_without_anything_heavy[help]",
     "test_architecture.py::test_arrows_point_one_way",
 )
