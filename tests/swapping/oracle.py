@@ -114,9 +114,7 @@ def main_output(model: nn.Module, inputs: dict[str, Any]) -> Tensor:
     return main * mask[..., None] if is_padded and mask is not None else main
 
 
-def passed(
-    model: nn.Module, inputs: dict[str, Any], inside: AbstractContextManager[Any]
-) -> tuple[Tensor, dict[str, Tensor]]:
+def passed(model: nn.Module, inputs: dict[str, Any], inside: AbstractContextManager[Any]) -> Passed:
     """Return the output inside of a context, and the gradient of each parameter."""
     model.zero_grad()
     with inside:
@@ -128,9 +126,7 @@ def passed(
     }
 
 
-def assert_same(
-    found: tuple[Tensor, dict[str, Tensor]], expected: tuple[Tensor, dict[str, Tensor]], share: float = 1e-4
-) -> None:
+def assert_same(found: Passed, expected: Passed, share: float = 1e-4) -> None:
     """Compare outputs and gradients, each by its norm relative to the largest."""
     assert float((found[0] - expected[0]).norm()) <= 1e-5 * float(expected[0].norm())
     largest = max(float(each.norm()) for each in expected[1].values())

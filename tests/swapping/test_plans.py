@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 import attncli
@@ -17,10 +17,6 @@ from tests.studies.swap.models import tower
 from tests.swapping.oracle import TEXTBOOK, assert_same, attention, main_output, passed, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
-
-
-def sharp_cosine(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    return TEXTBOOK["cosine"](4 * nn.functional.normalize(queries, dim=-1), keys, 1.0, valid)
 
 
 def of_heads(**heads: Any) -> Any:
@@ -36,7 +32,6 @@ def of_heads(**heads: Any) -> Any:
     return weights
 
 
-SHARP = {"scorer": "cosine", "scale": 4.0}
 PLANS: dict[str, tuple[Any, Any]] = {
     "a number": ({1: "sparsemax"}, {1: TEXTBOOK["sparsemax"]}),
     "two numbers": ({0: "uniform", 1: "sparsemax"}, {0: TEXTBOOK["uniform"], 1: TEXTBOOK["sparsemax"]}),
