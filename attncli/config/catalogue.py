@@ -77,11 +77,13 @@ def class_of(name: object, kind: str) -> type:
             return load_listed(str(listing), listing.target, listing.package)
         if name in built_in(kind):
             return built_in(kind)[name]
-    if kind == "scorer" and name in names_of("normaliser"):
-        raise InputError.of(
-            f'got "{name}", a normaliser; expected a scorer, which may have it: `dot:normalizer={name}`'
-        )
     names = [*names_of(kind), *(short_names() if kind == "scorer" else ())]
+    if kind == "scorer":
+        normalizers = names_of("normaliser")
+        if name in normalizers:
+            cure = f"expected a scorer, which may have it: `dot:normalizer={name}`"
+            raise InputError.of(f'got "{name}", a normaliser; {cure}')
+        names += normalizers if errors.nearest(name, normalizers) else []
     raise InputError.of(errors.got(name, f"unknown {kind}", errors.did_you_mean(name, names)))
 
 
