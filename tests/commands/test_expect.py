@@ -164,11 +164,6 @@ AFTER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # further keys
         "where: got no `where`; 2 rows match, which differ in scorer (dot, cosine), label (dot, cosine); expected one "
         "row, or a list of values to select several",
     ),
-    "one label of a pair": (
-        {"scorers": ["dot", "cosine"]},
-        {"where": {"a": "cosine"}, "metric": "js_divergence", "above": 0},
-        'where.a: got "cosine"; no row has this a; known: dot',
-    ),
     "another shape": (
         {},
         {"metric": "output", "equal": [[1, 2], [3, 4]]},
@@ -189,32 +184,6 @@ AFTER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # further keys
         {},
         {"where": {"head": 0}, "metric": "entropy", "above": 0},
         "where.head: got 0; no row has a head; leave it out",
-    ),
-    "a head that is not listed": (
-        {"data": HEADS, "heads": [0, 3]},
-        {"where": {"batch": 0, "head": 1}, "metric": "entropy", "above": 0},
-        "where.head: got 1; no row with batch = 0 has this head; known: 0, 3",
-    ),
-    "all heads": (
-        {"data": HEADS},
-        {"where": {"batch": 0}, "metric": "entropy", "above": {"batch": 1, "head": 0}},
-        "where: got batch = 0; 8 rows match, which differ in head (0, 1, 2, 3, ...); expected one row, or a list of "
-        "values to select several",
-    ),
-    "a metric without heads": (
-        {"data": HEADS},
-        {"where": {"batch": 0}, "metric": "parameters", "below": 1},
-        "where.batch: got 0; no row has a batch; leave it out",
-    ),
-    "a batch element of a stage": (
-        {"data": HEADS},
-        {"where": {"batch": 0}, "metric": "weights", "equal": [[1]]},
-        "where.batch: got 0; no row has a batch; leave it out",
-    ),
-    "a normaliser that no scorer has": (
-        {},
-        {"where": {"normalizer": "sparsmax"}, "metric": "entropy", "above": 0},
-        'where.normalizer: got "sparsmax"; no row has this normalizer; known: softmax',
     ),
 }
 

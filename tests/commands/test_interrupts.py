@@ -146,19 +146,31 @@ class Waits(nn.Module):
             time.sleep(0.01)
         return queries @ keys.mT
 """
-SMALL = {
-    "bench": ["--n", "3", "--d", "2"],
-    "train": ["--d", "2", "--steps", "2", "--batch", "2", "--seeds", "1"],
-    "saturation": ["--d", "2"],
-    "variance": ["--d", "2", "--samples", "64"],
+STUDIES = {
+    name: f"{name} {flags} --no-plots --quiet --out=out --scorer"
+    for name, flags in {
+        "bench": "--n=3 --d=2",
+        "train": "--d=2 --steps=2 --batch=2 --seeds=1",
+        "saturation": "--d=2",
+        "variance": "--d=2 --samples=64",
+    }.items()
 }
-GROWING = {  # a second size, at which the scorers `...ByFour` are stopped, and the column that has it
-    "bench": (["--n", "3", "--n", "4", "--d", "2"], "n"),
-    "saturation": (["--d", "2", "--d", "4", "--keys", "3"], "d"),
-    "variance": (["--d", "2", "--d", "4", "--samples", "64"], "d"),
+GROWING: dict[str, dict[str, Any]] = {  # a second size, at which the scorers `...ByFour` are stopped
+    "bench": {"n": [3, 4], "d": [2]},
+    "saturation": {"d": [2, 4], "keys": 3},
+    "variance": {"d": [2, 4], "samples": 64},
+    "attention": {"data": {"queries": {"shape": [1, 4, 2]}, "keys": {"shape": [1, 3, 2]}}},
 }
-STUDIES = {name: [name, *flags, "--no-plots", "--quiet", "--scorer"] for name, flags in SMALL.items()}
 WITH_GRADIENTS = ("train", "saturation")
+NOTHING_KEPT = [  # commands that a signal ends before a row is finished, and the signal
+    *((f"{command} own:Signalled", signal.SIGINT) for command in STUDIES.values()),
+    *((f"{STUDIES[study]} own:SignalledBackward", signal.SIGTERM) for study in WITH_GRADIENTS),
+    (f"{STUDIES['variance']} own:SignalledWhenMade", signal.SIGHUP),
+    ("heatmap d2l --set scorers=own:Signalled", signal.SIGINT),
+    ("heatmap d2l --set scorers=own:SignalledWhenMade", signal.SIGTERM),
+    ("check d2l --set scorers=own:SignalledWhenMade", signal.SIGHUP),
+    ("capture own:model", signal.SIGTERM),
+]
 Own = Callable[[int], None]
 
 
@@ -190,39 +202,45 @@ def kept(folder: str = "out") -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize(
-    ("study", "scorer", "number"),
-    [
-        *itertools.product(STUDIES, ["Signalled", "SignalledWhenMade"], [signal.SIGINT]),
-        *itertools.product(WITH_GRADIENTS, ["SignalledBackward"], [signal.SIGTERM]),
-        ("variance", "Signalled", signal.SIGHUP),
-    ],
-)
-def test_without_rows_nothing_is_written(study: str, scorer: str, number: int, here: Path, own: Own) -> None:
+@pytest.mark.parametrize(("command", "number"), NOTHING_KEPT)
+def test_without_rows_nothing_is_written(command: str, number: int, here: Path, own: Own) -> None:
     own(number)
-    result = attncli(*STUDIES[study], f"own:{scorer}", "--out", "out")
+    result = attncli(*command.split())
     assert (result.exit_code, result.stdout) == (CODES[number], "")
-    if study == "train" and (here / "out").exists():  # its thread may finish before the main thread gets the signal
+    if command.startswith("train") and (here / "out").exists():  # its thread may finish before the signal is handled
         assert result.stderr == "interrupted; what was finished is in out/\n"
         assert kept()["records"]
     else:
         assert (result.stderr, names_in(here)) == (KEPT, ["own.py"])
 
 
-@pytest.mark.parametrize(("study", "number"), list(zip(GROWING, CODES, strict=True)))
+@pytest.mark.parametrize(("study", "number"), [*zip(GROWING, CODES, strict=False)])
 def test_rows_are_kept(study: str, number: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     own(number)
     hurry(monkeypatch)
-    flags, column = GROWING[study]
-    result = attncli(study, *flags, "--scorer=own:SignalledByFour", "--out=out")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
-        CODES[number],
-        "interrupted; what was finished is in out/",
-    )
+    (here / "a.yaml").write_text(json.dumps({"study": study, "scorers": ["own:SignalledByFour"], **GROWING[study]}))
+    result = attncli("run", "a.yaml", "--out=out")
+    last = result.stderr.splitlines()[-1]
+    assert (result.exit_code, last) == (CODES[number], "interrupted; what was finished is in out/")
     content = kept()
     assert content["interrupted"] is True
-    assert max(row[column] for row in content["records"]) < 4
+    assert all(row[key] < 4 for row in content["records"] for key in ("n", "d") if key in row)
     assert content["files"] == names_in(here / "out")
+
+
+@pytest.mark.parametrize("study", GROWING)
+def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(0)
+    hurry(monkeypatch)
+    config = {"study": study, **GROWING[study]}
+    result = package.run({**config, "scorers": ["dot", "own:PressedByFour"]})
+    assert result.interrupted
+    assert result.records
+    assert not [row for row in result.records if row["label"] != "dot" and 4 in (row.get("n"), row.get("d"))]
+    if study == "attention":
+        assert result.labels == ["dot"]
+        with pytest.raises(KeyboardInterrupt):
+            package.run({**config, "scorers": ["own:PressedByFour"]})
 
 
 def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> None:
@@ -240,60 +258,12 @@ def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> 
     assert "heatmaps.png" in content["files"]
 
 
-@pytest.mark.parametrize("study", GROWING)
-def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    own(0)
-    hurry(monkeypatch)
-    flags, column = GROWING[study]
-    keys = dict[str, Any]()
-    for flag, value in zip(flags[::2], flags[1::2], strict=True):
-        keys.setdefault(flag.removeprefix("--"), []).append(int(value))
-    keys = {key: value if key in ("n", "d") else value[0] for key, value in keys.items()}
-    result = package.run({"study": study, "scorers": ["own:PressedByFour"], **keys})
-    assert result.interrupted
-    assert max(row[column] for row in result.records) < 4
-
-
-def test_in_python_attention_keeps_rows(own: Own) -> None:
-    own(0)
-    data = {"queries": {"shape": [1, 4, 2]}, "keys": {"shape": [1, 3, 2]}}
-    result = package.run({"data": data, "scorers": ["dot", "own:PressedByFour"]})
-    assert (result.interrupted, result.labels) == (True, ["dot"])
-    with pytest.raises(KeyboardInterrupt):
-        package.run({"data": data, "scorers": ["own:PressedByFour"]})
-
-
-def test_in_python_comparisons_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    press_before("attncli.studies.attention.study.pair_rows", monkeypatch, call=2)
-    data = {"queries": {"shape": [1, 4, 2]}, "keys": {"shape": [1, 3, 2]}}
-    result = package.run({"data": data, "scorers": ["dot", "cosine", "gaussian"]})
-    assert (result.interrupted, result.labels) == (True, ["dot", "cosine", "gaussian"])
-    assert [(row["a"], row["b"]) for row in result.comparisons] == [("dot", "cosine")]
-
-
-@pytest.mark.parametrize(
-    ("command", "source", "number"),
-    [
-        ("heatmap", "Signalled", signal.SIGINT),
-        ("heatmap", "SignalledWhenMade", signal.SIGTERM),
-        ("check", "SignalledWhenMade", signal.SIGHUP),
-        ("capture", None, signal.SIGTERM),
-    ],
-)
-def test_commands_without_rows(command: str, source: str | None, number: int, here: Path, own: Own) -> None:
-    own(number)
-    experiment(here / "some.yaml", scorers=[{"scorer": "dot"}, {"scorer": f"own:{source}"}])
-    result = attncli(command, "some.yaml" if source else "own:model")
-    assert (result.exit_code, result.stdout, result.stderr) == (CODES[number], "", KEPT)
-    assert names_in(here) == ["own.py", "some.yaml"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CODES, ids=["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
     """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
     own(0)
-    command = [sys.executable, "-m", "attncli", *STUDIES["variance"], "own:NeverEnds"]
+    command = [sys.executable, "-m", "attncli", *STUDIES["variance"].split(), "own:NeverEnds"]
     path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])
     process = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
@@ -414,40 +384,33 @@ def test_a_signal_leaves_out_what_can_be_left_out(
     assert {"heatmaps.png", "report.html"} & {*content["files"]} == drawn
 
 
-@contextlib.contextmanager
-def keeping() -> Iterator[None]:
-    """The state in which finished rows wait to be written."""
-    signals.keep()
-    yield
-
-
 @pytest.mark.parametrize(
-    ("states", "effects"),
+    ("mode", "effects"),
     [
-        ([], ["ended", "ended"]),
-        ([signals.waiting], ["", "", "ended"]),
-        ([signals.stepping], ["", "ended"]),
-        ([signals.stepping, signals.waiting], ["", ""]),
-        ([signals.stepping, keeping], ["", ""]),
+        (Mode.LOADING, ["ended", "ended"]),
+        (Mode.WORKING, ["", "ended"]),
+        (Mode.KEEPING, ["", ""]),
+        (Mode.WRITING, ["", ""]),
+        (None, ["", "", "ended"]),  # writing outside of work: the third effect is at the end of it
     ],
-    ids=["loading", "moving files", "working", "writing", "with rows"],
 )
-def test_effects_of_two_signals(states: Sequence[Any], effects: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third effect is at the end of the work."""
+def test_effects_of_two_signals(mode: Mode | None, effects: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ends, found = list[str](), list[str]()
     monkeypatch.setattr(signals, "end", lambda: ends.append("ended"))
     with signals.handled():
         with contextlib.ExitStack() as stack:
-            for state in states:
-                stack.enter_context(state())
+            if mode is None:
+                stack.enter_context(signals.waiting())
+            elif mode is not Mode.LOADING:
+                stack.enter_context(signals.stepping())
+                signals.keep(mode)
             for _ in range(2):
                 signal.raise_signal(signal.SIGINT)
                 found.append(ends.pop() if ends else "")
         assert found + ends == effects
 
 
-def test_a_signal_stops_the_work_once() -> None:
-    """It is raised by the next step; then only another signal is, and none while files are written."""
+def test_a_signal_stops_the_work_once_and_not_while_files_are_written() -> None:
     with signals.handled(), signals.stepping():
         for _ in range(2):
             signals.check()
@@ -510,16 +473,6 @@ def test_a_terminal_that_is_closed(
     assert [name for name in names_in(here) if name.startswith(".")] == []
 
 
-def test_a_signal_that_the_caller_ignores_is_ignored(here: Path, own: Own) -> None:
-    own(signal.SIGHUP)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert attncli(*STUDIES["variance"], "own:Signalled").exit_code == 0
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
     """They cannot handle signals there, and leave them alone."""
     experiment(here / "some.yaml")
@@ -542,7 +495,7 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
 )
 def test_what_a_scorer_of_the_user_raises(study: str, scorer: str, message: str, here: Path, own: Own) -> None:
     own(0)
-    line = refusal(*STUDIES[study], f"own:{scorer}")
+    line = refusal(*STUDIES[study].split(), f"own:{scorer}")
     assert line.startswith(f"attncli {study}: --scorer own:{scorer}: ")
     assert message in line
     assert "\n" not in line

@@ -133,18 +133,6 @@ def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch
     assert [None if rows is None else len(rows) for rows in heads] == [6, 6, None]
 
 
-def test_a_journal_without_heads_is_read(here: Path) -> None:
-    path = experiment(here / "x.yaml", **HEADS)
-    good("sweep", path, "--over", "seed=0,1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
-    journal = Path("out/points.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    del lines[0]["heads"]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert good("sweep", "--status", "out") == "2 of 2 points done\n"
-    good("sweep", "--resume", "out", "--no-plots", "--quiet")
-    assert {row["seed"] for row in package.load("out").heads} == {lines[1]["sweep"]["seed"]}
-
-
 def test_a_sweep_leaves_the_latest_run_alone(here: Path) -> None:
     path = experiment(here / "x.yaml", sweep={"over": [{"seed": [0, 1]}]})
     good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")

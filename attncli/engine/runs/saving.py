@@ -189,7 +189,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
         for name, write in files.items():
             write(hidden / name)
         content = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
-        listed = {**content, "files": sorted({*content["files"], *files})}
+        listed = {**content, "files": sorted({*content.get("files", []), *files})}
         writer_of(to_json(listed))(hidden / RESULTS)
     return [folder / name for name in files]
 

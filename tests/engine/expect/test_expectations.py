@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.config.expectations import Expectation
 from attncli.engine.expect.judging import Verdict
-from attncli.engine.expect.selecting import check_expectations
-from attncli.errors import InputError
-from attncli.results import Column, Result
+from attncli.results import Result
 from tests.engine.expect.rows import verdicts
 from tests.show.samples import result_of, run_of
 
@@ -110,16 +107,6 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
     assert [verdict.expected for verdict in found] == [{"above": {"label": "a", "d": d}, "value": d} for d in (1, 5)]
     found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": 5}})
     assert [verdict.holds for verdict in found] == [False, True], "one value is compared with all"
-
-
-def test_lists_on_both_sides_have_the_same_values() -> None:
-    message = "rows are compared value by value; expected the same list, or one value"
-    columns = [Column("d", "d", "", kind="place"), Column("x", "x", "")]
-    for d, other in (([1, 5], [1]), ([1, 5], [1, 5, 7]), (1, [1, 5])):
-        asked = {"metric": "x", "where": {"label": "b", "d": d}, "above": {"label": "a", "d": other}}
-        with pytest.raises(InputError) as caught:
-            check_expectations([Expectation.model_validate(asked)], columns, ["a", "b"], has_arrays=False)
-        assert str(caught.value) == f"expect[0].above.d: got {other} beside {d} in `where`; {message}"
 
 
 def test_a_text_is_no_metric() -> None:

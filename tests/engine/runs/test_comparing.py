@@ -242,18 +242,6 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = 
         {"scorers": [{"scorer": "cosine"}, {"scorer": "dot"}, NEGATIVE]},
         "only in A: scaled_dot; only in B: cosine; dot, Negative: equal",
     ),
-    "one scorer more": (
-        {"data": TENSORS},
-        {"scorers": SCORERS[1:2]},
-        {"scorers": SCORERS[1:]},
-        "only in B: gaussian; scaled_dot: equal",
-    ),
-    "no common scorer": (
-        {"data": TENSORS},
-        {"scorers": SCORERS[1:2]},
-        {"scorers": SCORERS[2:]},
-        "only in A: scaled_dot; only in B: gaussian",
-    ),
     "sizes": (
         {"study": "variance", "samples": 100, "scorers": SCORERS[1:2]},
         {"d": [4, 16]},
@@ -271,12 +259,6 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = 
         {"data": {"capture": MINILM, "layer": 2, "heads": [0, 3]}},
         {"data": {"capture": MINILM, "layer": 2, "heads": [3, 5, 7]}},
         "only in A: head 0; only in B: head 5, 7; head 3: equal; changed settings: data.heads",
-    ),
-    "seeds": (
-        {"study": "train", "d": [4], "steps": 3, "scorers": SCORERS[1:2]},
-        {"seeds": 1},
-        {"seeds": 2},
-        "only in B: seed 1; seed 0: equal; changed settings: seeds",
     ),
 }
 
