@@ -15,18 +15,21 @@ FONT = "font"  # with the ending of the user's file: the font of pictures
 
 @dataclass(frozen=True)
 class StoredAs:
-    """Marks a key with the path of a file, as metadata of its type: the run folder has `name` in place of the file."""
+    """Marks a key of a file, as metadata of its type: a run folder has `name` in place of the file.
 
-    name: str
+    Without a `name` the validated value stands in the config of a run: an absolute path, or what was read.
+    """
+
+    name: str | None = None
 
 
-def marked_files(model: BaseModel, above: Path = ()) -> Iterator[tuple[Path, str, str]]:
+def marked_files(model: BaseModel, above: Path = ()) -> Iterator[tuple[Path, Any, str | None]]:
     """Yield each file that a config names: the path of its key, its value, and its name in a run folder."""
     for name, field in type(model).model_fields.items():
         value: Any = getattr(model, name)
         path = (*above, field.alias or name)
         for mark in field.metadata:
-            if isinstance(mark, StoredAs) and isinstance(value, str):
+            if isinstance(mark, StoredAs) and value is not None:
                 yield path, value, mark.name
         items = [((*path, index), item) for index, item in enumerate(value)] if isinstance(value, list) else []
         for below, item in [(path, value), *items]:

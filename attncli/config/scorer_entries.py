@@ -135,6 +135,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     fitted: Annotated[
         FileName | None,
         Field(description="folder of a run of the study fit; the entry with this `label` is fitted, layer by layer"),
+        StoredAs(),
     ] = None
     project: Annotated[
         bool,

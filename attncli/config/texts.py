@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo
 
+from attncli.config.files import StoredAs
 from attncli.config.models import DType
 from attncli.config.opening import read_config
 from attncli.config.scorer_entries import ScorerEntry
@@ -54,6 +55,7 @@ Texts = Annotated[
     list[Text],
     BeforeValidator(_lines_of, json_schema_input_type=list[Text] | Text | TextFile),
     Field(default_factory=list, description="texts for the model, a list or {file: texts.txt}"),
+    StoredAs(),
 ]
 ModelName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_in_folder)]
 NO_TEXTS = 'got no texts for the model to read; give --text "..." (repeatable) or --texts FILE, in YAML `texts: [...]`'

@@ -53,10 +53,10 @@ def config_of(options: Experiment) -> dict[str, Any]:
 def stored_files(options: Experiment, result: Result) -> Iterator[tuple[errors.Path, Path, str]]:
     """Yield each file that the config of a run names: the path of its key, the file, and its name in the run folder."""
     for path, file, name in marked_files(options):
-        if name == FONT:
-            name += Path(file).suffix
-        is_captured = path == ("from",) and result.capture is not None
-        yield path, Path(file), CAPTURED if is_captured else name
+        if name is not None and isinstance(file, str):  # not a mask of Python
+            if path == ("from",) and result.capture is not None:
+                name = CAPTURED
+            yield path, Path(file), name + (Path(file).suffix if name == FONT else "")
 
 
 def self_contained(options: Experiment, result: Result) -> Row:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from attncli import errors
 from attncli.config.document import Document
+from attncli.config.files import marked_files
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
@@ -71,10 +72,9 @@ class SweepPlan:
         if len(entries) == len(labels):  # the list of scorers may be swept
             named = zip(entries, labels, strict=True)
             data["scorers"] = [{**entry, "label": label} if "label" in entry else entry for entry, label in named]
-        folder = self.document.path.absolute().parent
-        whole: Row = _with_whole_paths(data, config_of(self.options), folder)
+        files = {path: value for path, value, _ in marked_files(self.options)}
         head = {"study": self.options.study, "name": self.options.name}
-        return {**head, **whole, "sweep": as_data(self.axes, self.metric)}
+        return {**head, **_with_files(data, files), "sweep": as_data(self.axes, self.metric)}
 
 
 def plan_of(
@@ -240,11 +240,12 @@ def _tried(
     return devices[0]
 
 
-def _with_whole_paths(written: object, resolved: object, folder: Path) -> Any:
-    """Return the config `written`, with file paths, relative to `folder`, replaced by absolute paths of `resolved`."""
-    if isinstance(written, dict) and isinstance(resolved, dict):
-        return {key: _with_whole_paths(value, resolved.get(key), folder) for key, value in written.items()}
-    if isinstance(written, list) and isinstance(resolved, list) and len(written) == len(resolved):
-        return [_with_whole_paths(*pair, folder) for pair in zip(written, resolved, strict=True)]
-    is_file = isinstance(written, str) and isinstance(resolved, str) and resolved == str(folder / written)
-    return resolved if is_file else written
+def _with_files(written: Any, files: Mapping[errors.Path, Any], path: errors.Path = ()) -> Any:
+    """Return the config `written` with the values of `files`, by the paths of their keys, in place of its own."""
+    if isinstance(files.get(path), str | list):
+        return files[path]
+    if isinstance(written, dict):
+        return {key: _with_files(value, files, (*path, key)) for key, value in written.items()}
+    if isinstance(written, list):
+        return [_with_files(item, files, (*path, index)) for index, item in enumerate(written)]
+    return written

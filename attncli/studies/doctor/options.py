@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from attncli.config.files import StoredAs
 from attncli.config.models import STUDY, About, DType, Experiment
 from attncli.config.scorer_entries import MODEL, Scorers
 from attncli.config.short_forms import model_entry
@@ -29,7 +30,7 @@ class DoctorOptions(Experiment):
     tokens: Annotated[Tokens, Field(description="names of queries and keys; keys named [PAD] are padding")] = (
         TokenNames()
     )
-    model: Annotated[ModelName | None, MODEL_NAME] = None
+    model: Annotated[ModelName | None, MODEL_NAME, StoredAs()] = None
     texts: Texts
     attn: Way = "auto"
     revision: Revision = None

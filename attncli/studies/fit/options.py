@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from attncli.config.files import StoredAs
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, NormalizerEntry
 from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers
@@ -52,7 +53,7 @@ class FitOptions(Experiment):
     about: About = "Could this model have used another scorer?"
     scorers: Annotated[Scorers, beside(REFERENCES)] = DEFAULT_SCORERS
 
-    model: Annotated[ModelName | None, MODEL_NAME] = None
+    model: Annotated[ModelName | None, MODEL_NAME, StoredAs()] = None
     texts: Texts
     data: Annotated[CapturedData | None, Field(description="a captured file, in place of a model and its texts")] = None
     held_out: Annotated[

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from attncli.config.files import StoredAs
 from attncli.config.models import STUDY, About, Experiment
 from attncli.config.scorer_entries import MODEL, Scorers
 from attncli.config.short_forms import model_entry
@@ -52,7 +53,7 @@ class SwapOptions(Experiment):
     about: About = "What would a real model do with other scorers inside?"
     scorers: Annotated[Scorers, beside(REFERENCES)] = DEFAULT_SCORERS
 
-    model: Annotated[ModelName, MODEL_NAME]
+    model: Annotated[ModelName, MODEL_NAME, StoredAs()]
     texts: Texts
     by: Annotated[
         Places,

@@ -1,5 +1,6 @@
 """The plan of a sweep: points by hand, equal points, and errors before the work."""
 
+import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import attncli
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.sweep import keys_of, typed_axes
@@ -77,6 +79,17 @@ def test_config_of_the_folder_plans_the_same_points_anywhere(tmp_path: Path) -> 
         (point.key, point.sweep) for point in plan.points
     ]
     assert planned(again).options.name == "x"
+
+
+def test_a_fit_beside_the_config_is_found_from_the_folder_of_the_sweep(here: Path) -> None:
+    tower = "tests.studies.swap.models:tower"
+    attncli.run({"study": "fit", "model": tower, "scorers": ["cosine"], "steps": 1}, out="fit")
+    Path("x.yaml").write_text(json.dumps({"study": "swap", "model": tower, "scorers": [{"fitted": "fit"}]}))
+    plan = planned(Path("x.yaml"), "over seed=0..1")
+    (here / "out").mkdir()
+    Path("out/config.yaml").write_text(dump_yaml(plan.config))
+    again = planned(Path("out/config.yaml"))
+    assert [point.key for point in again.points] == [point.key for point in plan.points]
 
 
 def test_problems_are_told_once_with_their_place(tmp_path: Path) -> None:
