@@ -72,9 +72,9 @@ def class_of(name: object, kind: str) -> type:
             return _users_class(name, kind)
         is_built_in = any(name in built_in(any_kind) for any_kind in KINDS)
         if listing := listing_of(name, kind, is_built_in=is_built_in):
-            from attncli.scorers._custom import load_listed  # loads torch
+            from attncli.scorers._custom import load_class  # loads torch
 
-            return load_listed(str(listing), listing.target, listing.package)
+            return load_class(listing.target, kind, str(listing), f"update or uninstall {listing.package}")
         if name in built_in(kind):
             return built_in(kind)[name]
     names = [*names_of(kind), *(short_names() if kind == "scorer" else ())]

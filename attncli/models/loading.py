@@ -172,7 +172,7 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
 
 def _function(request: Request) -> Callable[[], Any]:
     module_name, _, function_name = request.model.partition(":")
-    module = imported(request.model, module_name)
+    module = imported(f'"{request.model}"', module_name)
     function = getattr(module, function_name, None)
     if not callable(function):
         known = [name for name, value in vars(module).items() if inspect.isfunction(value)]

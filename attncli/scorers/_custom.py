@@ -18,46 +18,31 @@ from attncli.scorers._base import Scorer
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def load_class(name: str, kind: str) -> type[nn.Module]:
+def load_class(name: str, kind: str, listing: str = "", cure: str = "") -> type[nn.Module]:
     """Return the class named `module:Class`, or for `module:function` the class of a scorer that calls the function.
 
-    Modules in the working directory are found, too.
+    Modules in the working directory are found, too. If an installed package lists the class, `listing` names both in
+    messages, and `cure` is what to do about the package.
 
     Raises:
         InputError: if the module is missing or fails, or the object is neither a subclass of `torch.nn.Module` nor, if
             `kind` is scorer, a function.
     """
     module_name, _, class_name = name.partition(":")
-    module = imported(name, module_name)
+    shown = listing or f'"{name}"'
+    module = imported(shown, module_name, cure)
     cls = getattr(module, class_name, None)
     if cls is None:
         scorers = [key for key, value in vars(module).items() if _is_module(value)]
-        cure = did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
-        raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {cure}')
+        cure = cure or (
+            did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
+        )
+        raise InputError.of(f"got {shown}; {module_name} has no {class_name}; {cure}")
     if kind == "scorer" and callable(cls) and not isinstance(cls, type | nn.Module):
         return class_of_object(cls)
     if not _is_module(cls):
         functions = ", or a function of queries and keys" * (kind == "scorer")
-        raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module{functions}')
-    return cls
-
-
-def load_listed(listing: str, target: str, package: str) -> type[nn.Module]:
-    """Return the class `target`, as `module:Class`, that an installed package lists; `listing` is for messages.
-
-    Raises:
-        InputError: if the module is missing or fails, or the object is not a subclass of `torch.nn.Module`.
-    """
-    module_name, _, class_name = target.partition(":")
-    cure = f"update or uninstall {package}"
-    try:
-        cls = getattr(_import(module_name), class_name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # the module of a package may raise anything
-        raise InputError.of(f"got {listing}; importing it gave {raised(error)}; {cure}") from error
-    if not _is_module(cls):
-        raise InputError.of(f"got {listing}; expected a subclass of torch.nn.Module; {cure}")
+        raise InputError.of(f"got {shown}; expected a subclass of torch.nn.Module{functions}{cure and f'; {cure}'}")
     return cls
 
 
@@ -125,8 +110,8 @@ def raised(error: BaseException) -> str:
     return f"{text} (line {users[-1][1]} of {users[-1][0].name})" if users else text
 
 
-def imported(name: str, module_name: str) -> ModuleType:
-    """Import the module of an object that the user gave as `name`. Modules in the working directory are found, too.
+def imported(shown: str, module_name: str, cure: str = "") -> ModuleType:
+    """Import the module of an object, which messages name as `shown`. Modules in the working directory are found, too.
 
     Raises:
         InputError: if the module is missing or fails.
@@ -135,20 +120,16 @@ def imported(name: str, module_name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.append(here)
     try:
-        return _import(module_name)
+        with redirect_stdout(sys.stderr):  # stdout is for results, such as JSON
+            return importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the user's module may raise anything
-        message = f'got "{name}"; importing {module_name} gave {raised(error)}'
         names = (module_name, module_name.partition(".")[0])
         is_missing = isinstance(error, ModuleNotFoundError) and error.name in names
-        cure = "expected a module in the working directory or an installed one" if is_missing else "fix the module"
-        raise InputError.of(f"{message}; {cure}") from error
-
-
-def _import(module_name: str) -> ModuleType:
-    with redirect_stdout(sys.stderr):  # stdout is for results, such as JSON
-        return importlib.import_module(module_name)
+        usual = "expected a module in the working directory or an installed one" if is_missing else "fix the module"
+        message = f"got {shown}; importing {module_name} gave {raised(error)}; {cure or usual}"
+        raise InputError.of(message) from error
 
 
 def _is_module(value: object) -> TypeGuard[type[nn.Module]]:
