@@ -261,20 +261,14 @@ def _tiles(form: "_Form", factors: "Factors", plan: TilePlan, *others: Tensor) -
 
     The others are (b, n, ...). All tiles are computed in the same two tensors: new ones may be new pages of memory.
     """
-    keys, *of_queries = factors
+    of_keys, *of_queries = factors
     b, n = of_queries[0].shape[:2]
-    most = max(_tile_bytes(plan) // keys[0].nbytes, 1)
-    buffers = keys.new_empty(2, min(most, b * n) * keys[0].numel())
-    for part in _cut([*others, keys.expand(-1, n, -1, -1), *of_queries], most):
-        yield *_units(form, part[len(others) :], buffers), *part[: len(others)]
-
-
-def _units(form: "_Form", factors: Sequence[Tensor], buffers: Tensor) -> Sequence[Tensor]:
-    """Return the hidden units (b, n, m, h) of a tile and a tensor of the same size, both in the buffers (2, s)."""
-    shape = factors[0].shape
-    two = buffers[:, : shape.numel()].view(2, *shape).unbind()
-    form.units(*factors, out=two)
-    return two
+    most = max(_tile_bytes(plan) // of_keys[0].nbytes, 1)
+    buffers = of_keys.new_empty(2, min(most, b * n) * of_keys[0].numel())
+    for keys, *rest in _cut([of_keys.expand(-1, n, -1, -1), *of_queries, *others], most):
+        units, free = buffers[:, : keys.numel()].view(2, *keys.shape).unbind()
+        form.units(keys, *rest[: len(of_queries)], out=(units, free))
+        yield units, free, *rest[len(of_queries) :]
 
 
 # Hidden units w_v tanh(a + b), from factors: one (b, m, h) of the keys, the others (b, n, h) of the queries.

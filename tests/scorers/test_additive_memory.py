@@ -92,14 +92,14 @@ Units = list[tuple[int, int, int | None]]  # address, threads of torch, and thre
 
 @pytest.fixture
 def units(monkeypatch: pytest.MonkeyPatch) -> Units:
-    computed, original = Units(), _additive._units
+    computed, original = Units(), _additive._tiles
 
-    def noted(*arguments: Any) -> Sequence[Tensor]:
-        units, other = original(*arguments)
-        computed.append((units.data_ptr(), torch.get_num_threads(), threading.current_thread().ident))
-        return units, other
+    def noted(*arguments: Any) -> Iterator[Sequence[Tensor]]:
+        for tile in original(*arguments):
+            computed.append((tile[0].data_ptr(), torch.get_num_threads(), threading.current_thread().ident))
+            yield tile
 
-    monkeypatch.setattr(_additive, "_units", noted)
+    monkeypatch.setattr(_additive, "_tiles", noted)
     return computed
 
 
