@@ -17,7 +17,6 @@ from attncli.show.terminal.tables import (
     STRONG,
     Cells,
     blocks,
-    cells,
     ends,
     heading,
     ink,
@@ -54,7 +53,6 @@ FEWEST_LAYERS = 6  # of a grid, which always have room
 FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
 GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 10  # rows of the heads that differ most
-ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
 CALLS = [
     Column("number", "", "Number of the layer."),
     LAYER,
@@ -181,28 +179,25 @@ def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> I
     distance = distance_of(result.head_comparisons)
     if distance is None or (len(heads) == 1 and len(batches) <= 2):
         return
-    rows = largest_first(result.head_comparisons, distance)
-    entropies = {(row["label"], row["batch"], row["head"]): row["entropy"] for row in result.heads}
-    shown = [
-        {**row, **{f"entropy_{of}": entropies.get((row[of], row["batch"], row["head"])) for of in "ab"}}
-        for row in rows[: _most_ranked(most)]
-    ]
     names = [*PAIR, *[BATCH] * (len(batches) > 1), *[HEAD] * (heads != range(1))]
-    columns = distance.figures
-    wider = [*columns, *ENTROPIES] if distance is OF_WEIGHTS else columns
-    if sum(cell.width + 1 for cell in cells([*names, *wider], shown)) <= width:
-        columns = wider
     title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {distance.ranking}"
-    yield from titled(title, record_tables(names, columns, shown, width))
-    yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
+    rows = largest_first(result.head_comparisons, distance)
+    yield from _first_rows(title, (names, distance.figures), rows, width, most, csv)
 
 
-def _most_ranked(most: int | None) -> int | None:
-    return None if most is None else min(MOST_RANKED, max(most // 2, 3))
-
-
-def _in_results(csv: str | None) -> str:
-    return f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
+def _first_rows(
+    title: str,
+    columns: tuple[Sequence[Column], Sequence[Column]],
+    rows: Sequence[Row],
+    width: int,
+    most: int | None,
+    csv: str | None,
+) -> Iterator[RenderableType]:
+    """Yield a table of the first rows, and the number of others."""
+    shown = rows[: None if most is None else min(MOST_RANKED, max(most // 2, 3))]
+    yield from titled(title, record_tables(columns[0], columns[1], shown, width))
+    also = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
+    yield from left_out(len(rows) - len(shown), len(rows), also=also)
 
 
 def _of_layers(result: Result, width: int, most: int | None, csv: str | None, stage: str) -> Iterator[RenderableType]:
@@ -231,31 +226,21 @@ def _of_layers(result: Result, width: int, most: int | None, csv: str | None, st
             [*zip(result.layers.values(), grid, strict=True)], None if most is None else max(most, FEWEST_LAYERS)
         )
         largest = max(1.0, *finite(value for _, row in rows for value in row))
-        columns = list[Cells]()
+        cells_of_heads = list[Cells]()
         for index, head in enumerate(heads):
             if head in shown:  # dim near 0 and bold near the largest; NaN is missing
                 values = [row[index] for _, row in rows]
                 texts = [MISSING if isnan(value) else number(value, digits=2) for value in values]
-                columns.append(inked(str(head), texts, [ink(value / largest) for value in values]))
+                cells_of_heads.append(inked(str(head), texts, [ink(value / largest) for value in values]))
         names = [Cells("layer", [str(layer) for layer, _ in rows])]
-        yield from titled(f"{title}, by layer and head", blocks(names, columns, width))
+        yield from titled(f"{title}, by layer and head", blocks(names, cells_of_heads, width))
         yield from left_out(len(grid) - len(rows), len(grid), "layers")
         yield from left_out(len(heads) - len(shown), len(heads), "heads")
-    yield from _changes(result, width, most, csv)
+    if changes := [{**row, "layer": result.layers[row["layer"]]} for row in changes_of(result)]:
+        several_elements = len({row["batch"] for row in changes}) > 1
+        columns = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD], [OUTPUT_DIFFERENCE, *OF_WEIGHTS.figures]
+        yield from _first_rows("Heads whose outputs change most", columns, changes, width, most, csv)
     yield from _changed_weights(result, width, most, csv, stage)
-
-
-def _changes(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the heads with the largest changes of their outputs, the largest change first."""
-    rows = changes_of(result)
-    if not rows:
-        return
-    shown = [{**row, "layer": result.layers[row["layer"]]} for row in rows[: _most_ranked(most)]]
-    several_elements = len({row["batch"] for row in rows}) > 1
-    names = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD]
-    columns = [OUTPUT_DIFFERENCE, *OF_WEIGHTS.figures]
-    yield from titled("Heads whose outputs change most", record_tables(names, columns, shown, width))
-    yield from left_out(len(rows) - len(shown), len(rows), also=_in_results(csv))
 
 
 def _changed_weights(
