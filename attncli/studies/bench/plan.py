@@ -65,9 +65,20 @@ def plan_of(options: BenchOptions) -> list[Contender]:
         InputError: no entry has one of the chosen implementations, for any of the measures.
     """
     collector, contenders = Collector(), list[Contender]()
+    chosen = {*(options.implementations or {*IMPLEMENTATIONS} - {"compiled"})}
+    if options.compile:
+        chosen.add("compiled")
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
-            contenders += _contenders(entry, options, index)
+            scorer, normalizer = outline(entry, 1, 1), entry.normalizer.normalizer
+            has = {
+                "attncli": True,
+                "compiled": scorer.worth_compiling,
+                "textbook": scorer.as_in_textbooks is not None,
+                "fused": scorer.has_fused_kernel and normalizer == DEFAULT_NORMALIZER,
+                "linear": scorer.linear_with == normalizer and entry.position_bias is None,
+            }
+            contenders += [Contender(entry, name, index) for name in IMPLEMENTATIONS if has[name] and name in chosen]
     collector.check()
     given = {other.implementation for other in contenders if any(map(other.gives, options.measure))}
     for index, implementation in enumerate(options.implementations or ()):
@@ -127,18 +138,3 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
         "output": (n + 2 * m) * d + n * d,
     }[measure]
     return case.matrices * numbers * itemsize * (2 if backward else 1)
-
-
-def _contenders(entry: ScorerEntry, options: BenchOptions, index: int) -> list[Contender]:
-    """Return a contender for each chosen implementation that an entry has."""
-    scorer, normalizer = outline(entry, 1, 1), entry.normalizer.normalizer
-    chosen = options.implementations or [name for name in IMPLEMENTATIONS if name != "compiled"]
-    has = {
-        "attncli": True,
-        "compiled": scorer.worth_compiling,
-        "textbook": scorer.as_in_textbooks is not None,
-        "fused": scorer.has_fused_kernel and normalizer == DEFAULT_NORMALIZER,
-        "linear": scorer.linear_with == normalizer and entry.position_bias is None,
-    }
-    wanted = {*chosen, "compiled"} if options.compile else {*chosen}
-    return [Contender(entry, name, index) for name in IMPLEMENTATIONS if has[name] and name in wanted]

@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -185,22 +185,21 @@ def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Cou
             trial.drop("too large", f"memory ran out at {size_words(smaller, AXES)}")
             continue
         with _failures(trial, device):
-            task = BenchTask(
-                trial.contender.implementation,
-                outline(entry, case.d, case.d),
-                measure,
-                build_normalizer(entry),
-                alibi=entry.position_bias is not None,
-                heads=case.heads,
-                backward=options.backward,
-            )
             if reason := too_large(traffic(case, measure, options.backward, dtype.itemsize), device):
                 trial.drop("too large", reason)
                 continue
             copies = copies or copies_of(draw_inputs(options, case, device))
             scorer = build_scorer(entry, case.d, case.d, options.seed, dtype).to(device)
             trial.is_random = bool(random_labels([entry], [scorer]))
-            task = replace(task, scorer=scorer)
+            task = BenchTask(
+                trial.contender.implementation,
+                scorer,
+                measure,
+                build_normalizer(entry),
+                alibi=entry.position_bias is not None,
+                heads=case.heads,
+                backward=options.backward,
+            )
             call = make_call(task, copies)
             if reason := disagreement(task, copies[0], call()):
                 trial.drop("disagrees", reason)

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -137,10 +136,13 @@ def prepare_loaded(
         originals = [runner.run(batch) for batch in batches]
     heads = {name: inputs[0].queries.shape[1] for name, inputs in captured.items()}
     numbers = {name: number for number, name in enumerate(captured)}
-    calls = [
-        _joined([_of_heads(options, part) for part in captured[name]], numbers, counts)
-        for name in chosen_calls(options.layers, options.heads, heads, problems)
-    ]
+    calls = list[LayerCalls]()
+    for name in chosen_calls(options.layers, options.heads, heads, problems):
+        parts_of_call = captured[name]
+        if options.heads is not None:
+            some = [part.call.of_heads(options.heads) for part in parts_of_call if part.call is not None]
+            parts_of_call = [inputs_of(call, torch.float32, CPU) for call in some]
+        calls.append(_joined(parts_of_call, numbers, counts))
     device = next((parameter.device for parameter in loaded.model.parameters()), CPU)
     parts = (training, held_out, model, texts, batches, originals, runner, device)
     return PreparedFit(options, calls, *parts)
@@ -188,24 +190,11 @@ def _taken(batch: Any, texts: Tensor, count: int) -> Any:
     return type(batch)(_taken(part, texts, count) for part in batch) if type(batch) in (tuple, list) else batch
 
 
-def _of_heads(options: FitOptions, inputs: Inputs) -> Inputs:
-    """Return the inputs of the chosen heads."""
-    assert inputs.call is not None, "of a model"
-    if options.heads is None:
-        return inputs
-    return inputs_of(inputs.call.of_heads(options.heads), torch.float32, CPU)
-
-
 def _entries(options: FitOptions) -> list[tuple[Row, ScorerEntry]]:
     """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
     alone = entry_of({"scorer": KeysAlone, "label": KEYS_ALONE})
     entries = [(names_of(entry), entry) for entry in (entry_of(MODEL), *options.scorers, entry_of(UNIFORM))]
     return [*entries, ({**names_of(alone), "scorer": KEYS_ALONE}, alone)]
-
-
-def _places(prepared: PreparedFit) -> list[Row]:
-    places = [{"by": "head", "layer": calls.name, "head": head} for calls in prepared.calls for head in calls.heads]
-    return [*places, *([{"by": "all", "layer": None, "head": None}] if prepared.originals else [])]
 
 
 def run(prepared: PreparedFit, progress: Progress) -> Result:
@@ -217,11 +206,18 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     options, entries = prepared.options, _entries(prepared.options)
     records, parameters = list[Row](), dict[str, Tensor]()
     facts = _facts(prepared)
+    places: list[Row] = [
+        {"by": "head", "layer": calls.name, "head": head} for calls in prepared.calls for head in calls.heads
+    ]
+    places += [{"by": "all", "layer": None, "head": None}] if prepared.originals else []
     reference: Changes | None = None
     with keep_finished(records) as kept:
         for index, (names, entry) in enumerate(entries):
             with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-                step = partial(_step, progress, names["label"], index, len(entries))
+
+                def step(share: float, label: str = names["label"], before: int = index) -> None:
+                    progress.step(int(100 * (before + share)), 100 * len(entries), label)
+
                 rows, learnt = _fitted(prepared, entry, step)
                 if prepared.runner is not None:
                     after = _inside(prepared, entry, FittedScorers(facts, learnt))
@@ -229,7 +225,6 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
                     unfitted = _inside(prepared, entry, None) if learnt else after
                     new, old = after.record(reference), unfitted.record(reference)
                     rows.append({**new, **{key + BEFORE: value for key, value in old.items()}})
-                places = _places(prepared)
                 made = [{**names, **place, **row} for place, row in zip(places, rows, strict=True)]
                 parameters |= learnt if names["label"] in facts.entries else {}
                 records += [{column.key: row.get(column.key) for column in prepared.columns} for row in made]
@@ -252,11 +247,6 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
         ),
     )
     return replace(result, findings=findings_of(result))
-
-
-def _step(progress: Progress, label: str, index: int, entries: int, number: int, count: int, done: float) -> None:
-    """Report progress: a share of one of `count` parts of the work on an entry."""
-    progress.step(int(100 * (index + (number + done) / count)), 100 * entries, label)
 
 
 def _facts(prepared: PreparedFit) -> FittedFacts:
@@ -282,7 +272,7 @@ def _facts(prepared: PreparedFit) -> FittedFacts:
 
 
 def _fitted(
-    prepared: PreparedFit, entry: ScorerEntry, step: Callable[..., None]
+    prepared: PreparedFit, entry: ScorerEntry, step: Callable[[float], None]
 ) -> tuple[list[Row], dict[str, Tensor]]:
     """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
     options = prepared.options
@@ -296,8 +286,12 @@ def _fitted(
     before = [measure(fit, held_out) for fit, (_, held_out) in zip(fits, texts, strict=True)]
     groups = [[*range(len(fits))]] if options.per == "all" else [[index] for index in range(len(fits))]
     for number, group in enumerate(groups):
-        some, done = [fits[index] for index in group], partial(step, number, len(groups))
+
+        def done(share: float, before: int = number) -> None:
+            step((before + share) / len(groups))
+
         done(0.0)
+        some = [fits[index] for index in group]
         _fit(options, some, texts[group[0]][0], by_output, done)
     rows, learnt = list[Row](), dict[str, Tensor]()
     for fit, old, (training, held_out) in zip(fits, before, texts, strict=True):

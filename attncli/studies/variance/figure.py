@@ -44,15 +44,29 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw variances with 95 % intervals beside the theory, and a panel with the densities of each label's scores."""
     lines, one = sheet.lines(result.labels), {**reference(sheet), "linestyle": ONE}
     points = Points(result, note, lines)
-    bells = {label: sizes for label in result.labels if (sizes := _sizes(result, label))}
+    bells = dict[str, list[int]]()  # the sizes d with a histogram of the label's scores
+    for label in result.labels:
+        sizes = sorted({int(d) for d in result.tensors[f"curve/{label}/d"]})
+        if known := [d for d in sizes if f"histogram/{label}/{d}/edges" in result.tensors]:
+            bells[label] = known
     if len(bells) > MOST_PANELS:
         note(f"variance.png has the densities of {MOST_PANELS} of {len(bells)} labels")
     kinds = {row["label"]: row["theory"] for row in result.records}
-    figure, left, right = _panels(sheet, [*bells][:MOST_PANELS], _facts(result, points, kinds))
+    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
+    many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
+    facts = [PairsFacts.of(result).words, f"{many} {'pairs in each head' if points.real else 'samples'}"]
+    facts += [] if points.real else ["bars: 95 % intervals"]
+    facts += ["dotted: normal with the theory's mean and variance"] * any(kinds.values())
+    figure, left, right = _panels(sheet, [*bells][:MOST_PANELS], facts)
     left.axhline(1.0, zorder=1, label="_variance 1", **one)
     for label, kind in kinds.items():
-        if kind is not None and (points.curves[label]["theory_variance"] > 0).any():
-            _draw_theory(left, points.curves[label], lines[label], *THEORY[kind])
+        of_d, variances = points.curves[label]["d"], points.curves[label].get("theory_variance", np.zeros(1))
+        if kind is not None and (variances > 0).any():
+            if len(of_d) == 1:
+                of_d, variances = of_d * np.array([1 / 1.25, 1.25]), variances.repeat(2)
+            text, style = THEORY[kind]
+            look = {"color": lines[label]["color"], "linewidth": THIN, "linestyle": style}
+            left.plot(of_d, variances, label=f"_{text}", zorder=2, **look)
     columns = ("variance", "variance_ci_low", "variance_ci_high")
     points.draw(left, "variance of the scores", columns, decades=True, bands=False)
     sizes = sorted({d for some in bells.values() for d in some})
@@ -80,21 +94,6 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
 figures = one_figure(figure_of)
 
 
-def _sizes(result: Result, label: str) -> list[int]:
-    """Return the sizes d with a histogram of this label's scores, in ascending order."""
-    sizes = sorted({int(d) for d in result.tensors[f"curve/{label}/d"]})
-    return [d for d in sizes if f"histogram/{label}/{d}/edges" in result.tensors]
-
-
-def _facts(result: Result, points: Points, kinds: Mapping[str, str | None]) -> list[str]:
-    """Return the facts of the subtitle; `kinds` has the kind of theory of each label."""
-    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
-    many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
-    facts = [PairsFacts.of(result).words, f"{many} {'pairs in each head' if points.real else 'samples'}"]
-    facts += [] if points.real else ["bars: 95 % intervals"]
-    return facts + ["dotted: normal with the theory's mean and variance"] * any(kinds.values())
-
-
 def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[Picture, Axes, list[Axes]]:
     """Return a picture with a panel on the left, and with a panel for each label in a grid to its right."""
     count = len(labels)
@@ -114,13 +113,6 @@ def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[
         )
         right[-1].set(title=folded(label, column_width(right[-1]), sheet), xlabel=x, ylabel=y)
     return figure, left, right
-
-
-def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], text: str, style: object) -> None:
-    sizes, values = curve["d"], curve["theory_variance"]
-    if len(sizes) == 1:
-        sizes, values = sizes * np.array([1 / 1.25, 1.25]), values.repeat(2)
-    axes.plot(sizes, values, color=line["color"], linewidth=THIN, linestyle=style, label=f"_{text}", zorder=2)
 
 
 def _draw_densities(axes: Axes, result: Result, label: str, colours: Mapping[int, str], curve: Curve) -> None:

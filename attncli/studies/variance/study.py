@@ -26,7 +26,7 @@ from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, MomentTally
 from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.tables import tables
-from attncli.studies.variance.theory import Theory, theory_of
+from attncli.studies.variance.theory import theory_of
 from attncli.threads import in_order
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
@@ -67,14 +67,13 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     points, entries = prepared.points, prepared.options.scorers
     no_edges, tallies, counted = [None] * len(entries), list[list[MomentTally]](), dict[int, list[MomentTally]]()
     sizes = _with_densities([point.d for point in points])
-    rows = list[int]()  # the sizes of finished rows
-    theories = [_theories(prepared, point) for point in points]
+    rows, figures = list[int](), list[list[Row]]()  # rows: the sizes of finished ones
     counter = Counter(prepared.jobs * (2 if prepared.is_real else 1), progress)
     with keep_finished(rows) as kept, working(prepared) as threads:
 
         def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
             def work(job: int) -> list[MomentTally]:
-                tallies = _tally(prepared, edges, point, job)
+                tallies = _tally(edges, point, job)
                 counter.step(str(point))
                 return tallies
 
@@ -83,14 +82,14 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         for point in points:
             edges: Sequence[Edges | None] = no_edges
             if point.d in sizes and not prepared.is_real:  # its first scores say where the bins lie
-                edges = [tally.bins for tally in _tally(prepared, no_edges, point, 0)]
+                edges = [tally.bins for tally in _tally(no_edges, point, 0)]
             tallies.append(tallied(point, edges))
+            figures.append(_figures(prepared, point, tallies[-1]))
             counted[point.d] = tallies[-1]
             rows += [point.d] * (point.d in prepared.sizes)
         if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
             counted = {max(sizes): reduce(_merged, [tallied(point, edges) for point in points])}
-    figures = [_figures(prepared, *of_point) for of_point in zip(points, tallies, theories, strict=False)]
     result = result_of(prepared, COLUMNS, figures, "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
@@ -114,7 +113,7 @@ def _with_densities(sizes: Sequence[int]) -> set[int]:
     return near if len(set(sizes)) > MOST_DENSITIES else set(sizes)
 
 
-def _tally(prepared: PreparedPairs, edges: Sequence[Edges | None], point: SizePoint, job: int) -> list[MomentTally]:
+def _tally(edges: Sequence[Edges | None], point: SizePoint, job: int) -> list[MomentTally]:
     pairs = point.pairs.of_job(job)
     with torch.no_grad():  # threads do not inherit it
         scores = scores_of(point, pairs)
@@ -125,24 +124,14 @@ def _merged(some: Sequence[MomentTally], others: Sequence[MomentTally]) -> list[
     return list(map(MomentTally.merged, some, others))
 
 
-def _theories(prepared: PreparedPairs, point: SizePoint) -> list[Theory]:
-    theories = list[Theory]()
-    for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
-        with below("scorers", index):
-            theories.append(Theory() if prepared.is_real else theory_of(entry, scorer, prepared.entries, point.d))
-    return theories
-
-
-def _figures(
-    prepared: PreparedPairs, point: SizePoint, tallies: Sequence[MomentTally], theories: Sequence[Theory]
-) -> list[Row]:
+def _figures(prepared: PreparedPairs, point: SizePoint, tallies: Sequence[MomentTally]) -> list[Row]:
     """Return a row of metrics for each scorer at one point, without the columns that identify the row.
 
     `unit_scale`, the scale that would give the scores variance 1, is None if the entry has a softcap, which is applied
     after the scale. Random pairs have intervals and a theory; the pairs of a file are a whole population without them.
     """
     rows = []
-    for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):
+    for index, (entry, scorer, tally) in enumerate(zip(point.entries, point.scorers, tallies, strict=True)):
         moments = tally.moments
         row: Row = {"samples": moments.count, "scale": scale_of(scorer)}
         rows.append(row)
@@ -152,6 +141,8 @@ def _figures(
         if prepared.is_real:
             row |= {"variance": moments.population_variance, "row_variance": tally.within.population_variance}
         else:
+            with below("scorers", index):
+                theory = theory_of(entry, scorer, prepared.entries, point.d)
             row |= {
                 "mean_ci": list(moments.mean_interval()),
                 "variance": moments.variance,
