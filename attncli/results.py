@@ -233,6 +233,11 @@ class Result:
         """Return the labels of the scorers in the order of their rows, of records or, if there are none, of heads."""
         return list(by_label(self.records or self.heads))
 
+    def place(self, row: Row) -> str:
+        """Return the layer and the head of a row in words, such as `layer 0 head 2`; empty without these."""
+        words = [] if row["layer"] is None else [f"layer {self.layers[row['layer']]}"]
+        return " ".join(words if row["head"] is None else [*words, f"head {row['head']}"])
+
     @property
     def layer_names(self) -> list[str | None]:
         """Return the layers of a run on a captured model, by name; [None] for other runs."""

@@ -21,7 +21,7 @@ def findings_of(result: Result) -> list[Finding]:
     findings = [_of_label(label, rows, result) for label, rows in groups.items() if label not in REFERENCES]
     heads = [row for row in groups.get(KEYS_ALONE, ()) if row["by"] == "head" and finite([row["kl"]])]
     if hardly := sorted((row for row in heads if row["kl"] < HARDLY), key=lambda row: row["kl"]):
-        names = listed([_named(row, result) for row in hardly], MOST_NAMED)
+        names = listed([result.place(row) for row in hardly], MOST_NAMED)
         count = f"{len(hardly)} of {several(len(heads), 'head')}"
         text = f"{count} hardly look at their queries: with w . k they are less than {HARDLY} nats off: {names}."
         findings.append(Finding(text, None, {"count": len(hardly)}))
@@ -41,7 +41,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
         ends = f" ({number([min(values), max(values)], 3)})" if len(values) > 1 else ""
         clauses.append(f"fitted {option} {number(median(values), 3)}{ends}")
     clauses.append(f"the median {error} of a head is {number(after, 3)}{unit}, unfitted {number(before, 3)}{unit}")
-    clauses.append(f"the worst is {_named(worst, result)} ({number(worst[key], 3)})")
+    clauses.append(f"the worst is {result.place(worst)} ({number(worst[key], 3)})")
     if outside := median_of(heads, "outside"):
         clauses.append(f"of the model's weight, {number(100 * outside, 2)} % is on keys that it cannot see (median)")
         numbers["outside"] = outside
@@ -71,7 +71,3 @@ def _fitted_options(label: str, result: Result) -> dict[str, list[float]]:
         if name.startswith(f"{label}/") and of_heads.ndim == 1:
             options.setdefault(name.rpartition("/")[2], []).extend(of_heads.tolist())
     return options
-
-
-def _named(row: Row, result: Result) -> str:
-    return f"layer {result.layers[row['layer']]}, head {row['head']}"

@@ -46,7 +46,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result, zero: dict[object
         if is_plan:
             ends.pop("least", None)
         if ends:
-            places = [f"{word} in {_named(row, result)} ({_amount(row, key)})" for word, row in ends.items()]
+            places = [f"{word} in {result.place(row)} ({_amount(row, key)})" for word, row in ends.items()]
             clauses.append(f"one {by} at a time {', '.join(places)}")
             numbers |= {f"{word}_by_{by}": row[key] for word, row in ends.items()}
     pairs = [(row, zero[_place(row)]) for row in rows if row["by"] in ALONE and _place(row) in zero]
@@ -82,12 +82,4 @@ def _place(row: Row) -> object:
 
 
 def _listed(rows: Sequence[Row], result: Result) -> str:
-    return listed([_named(row, result) for row in rows], MOST_NAMED)
-
-
-def _named(row: Row, result: Result) -> str:
-    """Return the place of a row in words, with the number of its layer."""
-    if row["by"] == "all":
-        return "all layers"
-    layer = f"layer {result.layers[row['layer']]}"
-    return layer if row["head"] is None else f"{layer} head {row['head']}"
+    return listed([result.place(row) or "all layers" for row in rows], MOST_NAMED)
