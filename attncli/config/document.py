@@ -99,6 +99,9 @@ class Document:
 
     def _located(self, problem: Problem) -> tuple[tuple[int, int], Problem]:
         """Return a sort key, and the problem with its place: `file:line:column`, an override, or both."""
+        # A value comes from the last override at its path or above, else from the file. If the file has no such path,
+        # an override below it made the mapping in which a key is wrong. If a key is missing in a mapping of the file
+        # into which an override wrote, both are named, since either may have to change.
         if problem.where:
             return (sys.maxsize, -1), problem
         line, column, depth = position(self.root, problem.path, problem.at_key)
