@@ -36,6 +36,7 @@ from attncli.scorers._heads import HeadScorer, by_head, put_options
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
+Learnt = Mapping[str, Tensor] | None  # numbers by name, with a first axis of heads
 EPSILON = 1e-6  # added to the variance in `qk_norm`
 SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, which begins with `super().__init__()`"
 NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
@@ -60,7 +61,7 @@ def with_model_defaults(entry: ScorerEntry, call: AttentionCall | None) -> Score
     return entry.model_copy(update=updates) if updates else entry
 
 
-def learnt_numbers(entry: ScorerEntry, call: AttentionCall | None) -> dict[str, Tensor] | None:
+def learnt_numbers(entry: ScorerEntry, call: AttentionCall | None) -> Learnt:
     """Return the numbers by name that a fitted entry learnt for the heads of a call; None if there are none.
 
     Raises:
@@ -86,12 +87,7 @@ def map_entries(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Ma
 
 
 def build_scorer(
-    entry: ScorerEntry,
-    query_size: int,
-    key_size: int,
-    seed: int,
-    dtype: torch.dtype,
-    learnt: Mapping[str, Tensor] | None = None,
+    entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype, learnt: Learnt = None
 ) -> Scorer:
     """Return the scorer of an entry, on the CPU and in evaluation mode, with the numbers that it learnt, if any.
 
@@ -181,7 +177,7 @@ def rules_of(
     sinks: Tensor | None = None,
     first: int | None = None,
     slopes: Sequence[float] | None = None,
-    learnt: Mapping[str, Tensor] | None = None,
+    learnt: Learnt = None,
 ) -> Rules:
     """Return the rules that turn an entry's scores into weights.
 
@@ -211,9 +207,7 @@ def rules_of(
     return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, rounding_of(entry))
 
 
-def rules_of_inputs(
-    entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, learnt: Mapping[str, Tensor] | None = None
-) -> Rules:
+def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, learnt: Learnt = None) -> Rules:
     """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks.
 
     Raises:
@@ -231,8 +225,8 @@ def rules_of_inputs(
             reason = "its slopes depend on the model's number of heads, which the captured file does not have"
             raise InputError.of(got(entry.position_bias, reason, "capture the model again"), ["bias"])
         slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
-    given: dict[str, Any] = {"empty_row": call.empty_row, "sinks": sinks, "first": first, "slopes": slopes}
-    return rules_of(entry, inputs.valid, inputs.bias, learnt=learnt, **given)
+    given: dict[str, Any] = {"sinks": sinks, "first": first, "slopes": slopes, "learnt": learnt}
+    return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, **given)
 
 
 def _unknown_positions(entry: ScorerEntry, key: str, valid: Valid, cure: str) -> InputError:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
 from attncli.building import (
+    Learnt,
     build_scorer,
     inputs_of_entry,
     learnt_numbers,
@@ -248,7 +249,7 @@ class Swap(Watch):
         return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
 
     @torch.inference_mode(False)
-    def _built(self, entry: ScorerEntry, inputs: Inputs, learnt: Mapping[str, Tensor] | None) -> Scorer:
+    def _built(self, entry: ScorerEntry, inputs: Inputs, learnt: Learnt) -> Scorer:
         if entry.module is not None:  # with the user's own parameters
             return scorer_of_module(entry.module)
         queries, keys = inputs.queries, inputs.keys
