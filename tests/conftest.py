@@ -32,7 +32,6 @@ FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
 SLOW = {
     *("test_additions.py", "test_additive_compiled.py", "test_additive_memory.py", "test_cluster.py"),
     *("test_compiling.py", "test_killed.py", "test_notebook.py", "test_processes.py", "test_site.py"),
-    "test_skipped.py",
 }
 BESIDE = (
     "pages and pictures of the docs, the browser, notebooks, other processes, clusters, the compiler, memory, additions"

@@ -27,7 +27,6 @@ from attncli.show.pictures.themes import THEMES
 from attncli.show.terminal.comparison import Section, sections
 
 MOST_ROWS = 2000  # of a table
-LONGEST_CONFIG = 100_000  # characters
 DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
@@ -136,7 +135,6 @@ def embedded(value: object) -> str:
 def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
     """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures."""
     result, stored = run.result, run.stored
-    config = "" if run.config is None else dump_yaml(run.config)
     tables = [_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
     tables.append(_table("Expectations", EXPECTATIONS, stored.expectations))
     title = [] if name == result.name else [result.name]
@@ -152,8 +150,7 @@ def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
         "tables": [table for table in tables if table.rows],
         "command": stored.command,
         "formulas": result.formulas,
-        "config": config[:LONGEST_CONFIG],
-        "is_cut": len(config) > LONGEST_CONFIG,
+        "config": "" if run.config is None else dump_yaml(run.config),
         "environment": stored.environment,
         **drawn,
     }

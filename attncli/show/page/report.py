@@ -1,6 +1,6 @@
 """The HTML report of stored runs: their pictures, matrices and tables on one page."""
 
-import re
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,6 @@ from attncli.show.page.pictures import pictures
 from attncli.show.pictures.heatmaps import PLAIN
 
 MOST_CELLS = 3_300_000  # of all matrices of a page: 5.3 MB for the 30 % that may be exact, 9 MB in all
-GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
 
 
 def report(
@@ -102,18 +101,10 @@ def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Return unique names of runs: the names of their folders, with parent folders if needed."""
-    parts_of = [(path.resolve() if ".." in path.parts else path.absolute()).parts for path in paths]
-    depths = [2 if GENERIC_NAMES.fullmatch(path.name) else 1 for path in paths]
-    while True:
-        names = ["/".join(parts[-depth:]) for parts, depth in zip(parts_of, depths, strict=True)]
-        short_names = [
-            names.count(name) > 1 and depth < len(parts)
-            for name, depth, parts in zip(names, depths, parts_of, strict=True)
-        ]
-        if not any(short_names):
-            return names
-        depths = [depth + more for depth, more in zip(depths, short_names, strict=True)]
+    """Return the names of runs: their paths below the folder that has all of them."""
+    whole = [path.resolve() if ".." in path.parts else path.absolute() for path in paths]
+    folder = os.path.commonpath([path.parent for path in whole])
+    return [path.relative_to(folder).as_posix() for path in whole]
 
 
 def _pictures(run: StoredRun) -> list[Row]:

@@ -234,10 +234,11 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
         columns, slots = columns_of(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
     rows = max(slots) // columns + 1
     below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW
-    title_height = GAP if is_table else TITLE
+    title_height = GAP if is_table and sheet.size is None else TITLE
     beyond = left + columns * (GAP + beside) + RIGHT, below + rows * title_height  # of the panels
     share = min(1.0, ((LARGE if look.annotate == "yes" else BOTH_COLUMNS) - beyond[0]) / columns / width)
-    height = max(share * height, LEAST_PANEL[1] * (1 + is_table))
+    rows_label = CHARACTER * cell_len(content.sides[0]) * POINTS / 72
+    height = max(share * height, LEAST_PANEL[1] * (1 + is_table), rows_label / rows)
     figure = page(sheet, (beyond[0] + columns * share * width, beyond[1] + rows * height), content.title)
     inside = figure.get_size_inches() - sheet.unit * np.array(beyond)
     size = np.maximum(inside / (columns, rows), sheet.unit * np.array(LEAST_PANEL) / 2).tolist()

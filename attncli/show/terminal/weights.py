@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-MOST_QUERIES, MOST_KEYS = 16, 32  # of one matrix
-MOST_BLOCKS, ROWS_OF_BLOCK = 3, 6  # tables below each other, for one matrix; fewer where there is room for few rows
-CELL_WIDTH, NAMES_WIDTH = 7, 10  # about: 0.123, a mark and a space; the names of rows
-CELLS_OF_GAP = 3  # columns for the gap, the maximum and its key
+MOST_QUERIES, MOST_KEYS, FEW_KEYS = 16, 20, 10  # of one matrix; few keys where tables have fewer than ROWS rows
+ROWS = 8
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
@@ -53,11 +51,12 @@ def weight_tables(
     numbers of the heads if they are not all heads of a model; they are always named. `valid` has the shape of the
     weights. Batch elements with different tokens of keys have separate tables.
 
-    If `most` is given, at most so many queries are shown, and the keys that fit into MOST_BLOCKS tables: the first and
-    the last. A line below says how many are left out, and where they are: `elsewhere`.
+    If `most` is given, at most so many queries are shown, and at most FEW_KEYS or MOST_KEYS keys: the first and the
+    last. A line below says how many are left out, and where they are: `elsewhere`.
     """
     n, m = weights.shape[-2:]
-    queries, keys = _few_queries(n, most), range(m) if most is None else _few_keys(m, tokens.keys, width, most)
+    most_keys = None if most is None else MOST_KEYS if most >= ROWS else FEW_KEYS
+    queries, keys = _few_queries(n, most), ends(range(m), most_keys)
     has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
     together = dict[tuple[str, ...], list[Index]]()
     for matrix in matrices:
@@ -85,16 +84,6 @@ def _few_queries(n: int, most: int | None) -> Sequence[int]:
 def most_matrices(n: int, most: int) -> int:
     """Return how many matrices of `n` queries a table of at most `most` rows has."""
     return max(most // len(_few_queries(n, most)), 1)
-
-
-def _few_keys(m: int, tokens: Names | None, width: int, most: int) -> Sequence[int]:
-    """Return the keys that are shown: all, or the first and the last with room for the maximum of each row."""
-    cell = CELL_WIDTH
-    if tokens is not None:
-        cell = max(cell, *(min(cell_len(printable(name)), LONGEST_HEADING) + 2 for names in tokens for name in names))
-    blocks_of_keys = min(1 + most // ROWS_OF_BLOCK, MOST_BLOCKS)
-    room = min(blocks_of_keys * (width - NAMES_WIDTH) // cell, MOST_KEYS)
-    return ends(range(m), None if m <= room else max(room - CELLS_OF_GAP, 2))
 
 
 def _name(names: Names | None, matrix: Index, index: int) -> str:

@@ -169,23 +169,6 @@ def test_colours_are_those_of_the_scale(open_page: Open, file: Path, folder: Pat
         assert [ends[0], ends[-1]] == pytest.approx([scale.low, scale.high], rel=0.06)
 
 
-def test_scores_of_each_label_have_a_bar_and_colours_around_0(open_page: Open, file: Path, folder: Path) -> None:
-    tensors = load_file(folder / "tensors.safetensors")
-    valid, page = tensors["valid"], open_page(file, color_scheme="light")
-    for name, value in {"stage": "scores", "batch": "0", "head": "1"}.items():
-        choose(page, name, value)
-    bars = page.locator(".scale")
-    assert bars.locator(".label").all_inner_texts() == [f"{label}: score" for label in LABELS]
-    for panel, label in enumerate(LABELS):
-        scores = tensors[f"{label}/scores"]
-        end = float(np.abs(scores[valid]).max())
-        ticks = [float(text) for text in bars.nth(panel).locator(".ticks span").all_inner_texts()]
-        assert [ticks[0], ticks[2], ticks[-1]] == pytest.approx([-end, 0, end], rel=0.06)
-        expected = colormaps["RdBu_r"]((scores[0, 1][valid[0, 1]] / end + 1) / 2, bytes=True)[:, :3].astype(int)
-        shown = np.array([pixel[:3] for pixel in pixels(picture(page, panel)) if pixel[3]])
-        assert np.abs(shown - expected).max() <= 8
-
-
 def test_a_scorer_is_shown_alone(page: Page) -> None:
     choose(page, "scorer", "dot")
     expect(page.locator("figcaption bdi:visible")).to_have_text(["dot"])
@@ -193,16 +176,6 @@ def test_a_scorer_is_shown_alone(page: Page) -> None:
     expect(page.locator("figcaption bdi:visible")).to_have_text(["dot − additive"])
     choose(page, "scorer", "all")
     expect(page.locator("figcaption bdi:visible")).to_have_text(["additive", "scaled_dot − additive", "dot − additive"])
-
-
-def test_a_choice_is_taken_back(page: Page) -> None:
-    first, about = pixels(picture(page, 1)), str(page.locator(".cells").nth(1).get_attribute("aria-label"))
-    for name, value, back in (("minus", "dot", "nothing"), ("head", "2", "0"), ("stage", "scores", "weights")):
-        choose(page, name, value)
-        assert pixels(picture(page, 1)) != first
-        choose(page, name, back)
-        expect(page.locator(".cells").nth(1)).to_have_attribute("aria-label", about)
-        assert pixels(picture(page, 1)) == first
 
 
 def test_keyboard_alone(page: Page) -> None:

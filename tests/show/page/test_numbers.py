@@ -139,14 +139,6 @@ def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
     assert view["tokens"]["keys"] is None or step > 1
 
 
-def test_equal_tokens_are_there_once() -> None:
-    names = [[f"{batch} {i}" for i in range(4)] for batch in range(2)]
-    tokens = {"queries": names, "keys": names[:1]}
-    view = view_of(over_layers({"a": (2, 1, 4, 4), "b": (2, 1, 4, 4)}, {"a": tokens, "b": tokens}))
-    lists = {"queries": [0, 0, 1, 1], "keys": [0] * 4}
-    assert view["tokens"] == {side: {"names": tokens[side], "list": lists[side]} for side in lists}
-
-
 @pytest.mark.parametrize("capped", ["first", "second"])
 def test_layers_with_other_stages_have_a_view_of_their_own(capped: str) -> None:
     result = over_layers(dict.fromkeys(["first", "second"], (1, 2, 3, 3)), {}, capped=capped)

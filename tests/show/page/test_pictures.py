@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from tests.cli import good
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import box_of, has_numbers, study
+from tests.show.page.pages import has_numbers, study
 from tests.show.page.reading import Read
 
 STUDIES = ("variance", "saturation", "train", "bench")
@@ -60,15 +60,6 @@ def test_pictures_are_the_studys_own_in_both_themes(file: Path, folders: dict[st
         str(images[names.index("Picture variance of variance")].attributes["src"]).partition(",")[2]
     )
     assert b"variance of the scores" in words
-
-
-def test_the_picture_of_the_theme_is_seen(open_page: Open, file: Path) -> None:
-    for theme, other in (("light", "dark"), ("dark", "light")):
-        page = open_page(file, color_scheme=theme)
-        expect(page.locator(f"img.{theme}").first).to_be_visible()
-        expect(page.locator(f"img.{other}").first).to_be_hidden()
-        box = box_of(page.locator(f"img.{theme}").first)
-        assert box["width"] > box["height"] > 200
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

@@ -85,14 +85,6 @@ def test_an_even_scorer_beside_a_sharp_one_is_pale_and_the_sharp_one_nearly_whit
     assert 5 <= int((paleness["dot"] < 0.3).sum()) <= 32
 
 
-def test_one_scale_is_of_all_weights() -> None:
-    sharp, flat = torch.eye(30), torch.full((30, 30), 1 / 30)
-    figure = heatmap(sharp, flat).figure
-    assert [axes.images[0].get_clim() for axes in panels(figure)] == [(0.0, 1.0)] * 2
-    assert bar_labels(figure) == ["weight (colours by square root)"]
-    check_colours(pixels(figure, 1), flat.sqrt(), "Reds")
-
-
 SIGNED = torch.tensor([[-9.0, -4.0, -0.25, 0.0], [0.01, 1.0, 4.0, 16.0]], dtype=torch.float64)
 SMALL = torch.tensor([[1e-5, 1e-4, 0.01], [0.1, 0.2, 0.5]], dtype=torch.float64)
 DECADE = 10 / 9  # linear colours, up to a thousandth of the end, take as much room as a decade and a ninth

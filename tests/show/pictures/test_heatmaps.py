@@ -41,6 +41,11 @@ def test_labels_stand_once_above_their_columns_and_batch_elements_beside_their_r
     assert [(spec.rowspan.start, spec.colspan.start) for spec in specs] == [(i, j) for i in range(2) for j in range(3)]
     assert [axes.get_xlabel() for axes in panels(figure)] == [""] * 3 + ["Keys"] * 3
     assert figure.get_supylabel() == "Queries"
+    ends = [end for axes in panels(figure) for end in axes.get_position().intervaly]
+    assert figure.rows_label is not None
+    assert figure.rows_label.get_position()[1] == pytest.approx((min(ends) + max(ends)) / 2), (
+        "beside the panels' middle"
+    )
     assert len(bars(figure)) == 1
     check_texts(figure)
 

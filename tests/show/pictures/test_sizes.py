@@ -96,14 +96,6 @@ def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows(make: Any) -> 
     assert make().get_figwidth() <= 7.0 + 1e-9
 
 
-@pytest.mark.parametrize("make", [variance, heat])
-def test_the_last_digits_of_the_layout_are_cut_off_as_they_vary(make: Any) -> None:
-    for axes in make(size=[6.1, 4.3]).axes:
-        if axes.get_subplotspec() is not None:
-            assert axes.get_position().bounds == pytest.approx(np.round(axes.get_position().bounds, 9), abs=1e-15)
-            assert axes.get_in_layout()
-
-
 FACTS = "normal entries, mean 0, std 1; 400 samples; "
 
 
@@ -157,17 +149,6 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
     notes.clear()
     make(notes, size=[8.0, 6.0])
     assert notes == []
-
-
-@pytest.mark.usefixtures("laid_out")
-def test_a_strip_may_be_lower_than_a_panel_with_many_rows() -> None:
-    names = [[f"token number {i}" for i in range(8)]]
-    look = HeatmapLook(size=[3.3, 2.5])
-    strip = heatmap(*[weights(2, 8)] * 4, look=look)
-    square = heatmap(*[weights(8, 8)] * 4, tokens=Tokens(names, names), look=look)
-    for drawn in (strip, square):
-        assert panels(drawn.figure)[0].get_position().height * 2.5 < 0.3
-    assert [sum("too small" in note for note in drawn.notes) for drawn in (strip, square)] == [0, 1]
 
 
 @pytest.mark.usefixtures("laid_out")

@@ -90,23 +90,6 @@ def test_dollar_signs_are_no_formulas() -> None:
     as_png(figure)
 
 
-def test_translated_ticks_leave_the_axis_as_it_is() -> None:
-    result = Result(**vars(train()))
-    before, after = (result.figure(words=words).axes[0] for words in ({}, {"0.25": "ein Viertel"}))
-    assert after.get_ylim() == before.get_ylim()
-    assert [label.get_text() for label in after.get_yticklabels()] == ["0.00", "ein Viertel", "0.50", "0.75", "1.00"]
-
-
-@pytest.mark.usefixtures("laid_out")
-def test_a_translated_legend_has_room() -> None:
-    figure = draw(
-        result_of(), words={"normal density": "Normalverteilung der Theorie", "variance 1": "Varianz ist gleich 1"}
-    )
-    box = figure.legends[0].get_window_extent()
-    assert box.x0 >= 0
-    assert box.x1 <= figure.bbox.width
-
-
 def test_unknown_words_are_noted_with_the_texts_of_the_picture() -> None:
     result = Result(**vars(result_of(["dot"])))
     with pytest.warns(UserWarning, match='no text of the picture is "Querys", "densety"; its texts: ') as caught:
@@ -155,18 +138,6 @@ def test_words_on_the_command_line_and_in_a_config() -> None:
         ran = attncli_command(*arguments)
         assert ran.exit_code == 0
         assert (ran.stdout + ran.stderr).count('no text of the picture is "Querys"') == 1, "of all its pictures"
-
-
-@pytest.mark.usefixtures("here")
-def test_words_of_a_captured_model() -> None:
-    """Its tokens may be replaced, and are in no config."""
-    capture = Path(__file__).parents[3] / "experiments/minilm.safetensors"
-    words = {"Queries": "Anfragen", "4 you": "du", "Wieghts": "Gewichte"}
-    config = {"data": {"capture": str(capture), "layers": [0]}, "scorers": ["dot", "cosine"]}
-    Path("x.yaml").write_text(yaml.safe_dump({**config, "figure": {"words": words}}))
-    ran = attncli_command("run", "x.yaml")
-    assert 'no text of the picture is "Wieghts";' in " ".join((ran.stdout + ran.stderr).split())
-    assert ran.exit_code == 0
 
 
 def font_files(figure: Any) -> set[Path]:
