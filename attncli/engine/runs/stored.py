@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
@@ -25,6 +25,7 @@ from attncli.results import (
     tensor_name,
 )
 
+NAMED = ("study", "name", "about", "findings")  # what a result and its file have under the same keys, beside rows
 DTYPES = r"^(bool|u?int\d+|b?float\d+)$"  # of torch, without float8: tensors are computed in others
 
 
@@ -127,7 +128,7 @@ class StoredResult(Stored):
     def of(cls, result: Result, **made: Any) -> Self:
         """Return the content for a result; `made` are keys about how it was made, such as `seed` and `created`."""
         rows = {kind: rows for kind, rows in result.rows.items() if result.heads or kind in ("records", "comparisons")}
-        content = {key: getattr(result, key) for key in ("study", "name", "about", "findings")}
+        content = {key: getattr(result, key) for key in NAMED}
         content |= {"inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()}}
         content |= {"settings": _settings(result), **({"interrupted": True} if result.interrupted else {})}
         return cls.model_validate({**content, **rows, **made})
@@ -141,18 +142,8 @@ class StoredResult(Stored):
     def result(self, facts: Facts, **tensors: Any) -> Result:
         """Return the result, with the facts of its study and its tensors."""
         kind = Result if self.settings.sweep is None else SweepResult
-        kept = (
-            "study",
-            "name",
-            "about",
-            "records",
-            "comparisons",
-            "heads",
-            "head_comparisons",
-            "findings",
-            "interrupted",
-        )
-        return kind(**{key: getattr(self, key) for key in kept}, **self.settings.fields, facts=facts, **tensors)
+        fields = {key: getattr(self, key) for key in (*NAMED, *get_args(RowKind), "interrupted")}
+        return kind(**fields, **self.settings.fields, facts=facts, **tensors)
 
     def check_rows(self, columns: Mapping[RowKind, Iterable[Column]], needed: Sequence[RowKind]) -> None:
         """Raise an InputError if a value does not fit its column, or a kind of rows in `needed` has none."""
