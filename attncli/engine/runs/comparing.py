@@ -244,7 +244,9 @@ def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Row]:
 
 
 def _are_entries(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "label" in item for item in value)
+    """Whether a value is a list of entries with labels."""
+    entries = value if isinstance(value, list) else []
+    return bool(entries) and all(isinstance(item, dict) and isinstance(item.get("label"), str) for item in entries)
 
 
 def _axis(key: str) -> str:

@@ -152,7 +152,7 @@ class StoredResult(Stored):
             cells: Row = {column.key: (_cell_type(column), None) for column in of_kind}
             if kind in ("records", "heads"):
                 cells |= {"scorer": (str, ...), "label": (str, ...)}
-            row = create_model("Row", __config__=ConfigDict(strict=True, extra="allow"), **cells)
+            row = create_model("Row", __config__=ConfigDict(strict=True, extra="allow", allow_inf_nan=False), **cells)
             fields[kind] = (Annotated[list[row], Field(min_length=int(kind in needed))], ...)
         validated(create_model("Rows", **fields), {kind: getattr(self, kind) for kind in fields}, {})
 

@@ -78,6 +78,7 @@ EDITS: dict[str, tuple[str, list[Any], Any, str]] = {  # the file, the path of a
     "a label": ("results.json", ["records", 1, "label"], ["x"], 'records[1].label: got ["x"]; expected text'),
     "text": ("results.json", ["records", 0, "entropy"], "low", 'records[0].entropy: got "low"; expected a number'),
     "true": ("results.json", ["heads", 3, "entropy"], True, "heads[3].entropy: got true; expected a number"),
+    "infinity": ("results.json", ["heads", 0, "entropy"], float("inf"), "heads[0].entropy: got Infinity; expected a"),
     "words": ("results.json", ["records", 0, "normalizer"], {}, "records[0].normalizer: got {}; expected text"),
     "pair": ("results.json", ["comparisons", 0, "a"], 3, "comparisons[0].a: got 3; expected text"),
     "input": ("results.json", ["inputs", "keys"], None, "inputs.keys: got nothing; expected a mapping"),
