@@ -66,17 +66,13 @@ def test_into_a_folder(here: Path) -> None:
     assert names_in(here) == ["a", "a/b", "a/b/d2l.yaml"]
 
 
-@pytest.mark.parametrize("start", ["claims/", "claims/0"])
-def test_lists_a_folder_or_what_begins_so(start: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_what_begins_so(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    names = [name for name in builtin_names() if name.startswith(start)]
+    names = [name for name in builtin_names() if name.startswith("claims/0")]
     assert 0 < len(names) < len(builtin_names())
-    *listed, empty, last = good("init", start).splitlines()
+    *listed, empty, last = good("init", "claims/0").splitlines()
     assert [line.split()[0] for line in listed] == names
-    assert (empty, last) == (
-        "",
-        "attncli run NAME runs one; attncli init NAME copies one into this folder.",
-    )
+    assert (empty, last) == ("", "attncli run NAME runs one; attncli init NAME copies one into this folder.")
     assert names_in(here) == []
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
 
 from attncli.cli import app
 from attncli.commands.study_flags import StudyFlag, flags_of
 from attncli.config.looks import Look
 from attncli.studies import STUDIES, options_model
-from tests.cli import experiment, good
+from tests.cli import good
 
 STUDY_COMMANDS = {name: about for name, about in STUDIES.items() if name != "attention"}
 COMMANDS: Any = typer.main.get_command(app)
@@ -33,15 +32,6 @@ def test_every_key_is_a_flag_with_its_description(study: str) -> None:
         flag = {"scorers": "scorer", "implementations": "implementation"}.get(key, key)
         option = options[f"--{flag.replace('_', '-')}"]
         assert option.help[1:].startswith((field.description or "nothing")[1:]), key
-
-
-def test_any_key_can_be_set(tmp_path: Path) -> None:
-    run_of_flags = good("variance", "--set", "d=4", "--samples", 100, "--out", tmp_path / "a", "--no-plots", "--json")
-    assert {row["d"] for row in json.loads(run_of_flags)["records"]} == {4}
-    config = experiment(tmp_path / "x.yaml", data={"keys": {"shape": [2, 5, 4], "fill": "normal"}})
-    good("run", config, "--set", "keys.fill=ones", "--set", "scorer=cosine", "--out", tmp_path / "b", "--no-plots")
-    resolved = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text(encoding="utf-8"))
-    assert (resolved["scorers"][0]["scorer"], resolved["data"]["keys"]["fill"]) == ("cosine", "ones")
 
 
 LISTS = [flag for study in STUDIES for flag in flags_of(study) if flag.is_list and not flag.is_scorers]
