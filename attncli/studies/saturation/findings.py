@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from attncli.common.pairs.findings import change, head_words, numbers_of, power_law
 from attncli.numbers import finite, number
-from attncli.results import Finding, Row, by_label, in_sentence
+from attncli.results import Finding, Row, by_label, in_sentence, label_finding
 
 NORM, WEIGHT = "jacobian_median", "max_weight_median"
 SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
@@ -51,7 +51,7 @@ def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
     known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     known.sort(key=lambda row: int(row["d"]))
     if not known:
-        return Finding(f"{name}: there are no finite weights.", label)
+        return label_finding(label, ["there are no finite weights"], {}, name)
     norms, named = change(known, NORM, _margins(known, "jacobian"))
     weights, also = change(known, WEIGHT, _margins(known, "max_weight"))
     if len(known) == 1:
@@ -59,8 +59,8 @@ def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
     numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
     if power is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
-    text = f"{name}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; median largest weight {weights}."
-    return Finding(text, label, numbers)
+    clauses = [f"median norm of the {rows[0]['normalizer']} Jacobian {norms}", f"median largest weight {weights}"]
+    return label_finding(label, clauses, numbers, name)
 
 
 def _margins(rows: Sequence[Row], key: str) -> list[float]:

@@ -1,13 +1,13 @@
 """The findings of the study `variance`: one for each scorer, and one that explains the variance of q . k."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.findings import change, numbers_of, over_sizes, power_law
 from attncli.common.pairs.study import PreparedPairs
 from attncli.numbers import exact, finite, number
-from attncli.results import Finding, Row, by_label, in_sentence
+from attncli.results import Finding, Row, by_label, in_sentence, label_finding
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # a deviation less probable than this is reported as significant
@@ -32,7 +32,7 @@ def findings_of(prepared: PreparedPairs, records: Sequence[Row], random: Collect
 def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
-        return Finding(f"{name}: the variance is not a finite number.", label)
+        return label_finding(label, ["the variance is not a finite number"], {}, name)
     intervals = [row["variance_ci"] or (row["variance"], row["variance"]) for row in rows]
     text, named = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
     numbers, power = numbers_of(named, NUMBERS), power_law(rows, "variance")
@@ -48,44 +48,42 @@ def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Find
         percents = dict.fromkeys(f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
         between = "between " if len(percents) > 1 else ""
         text += f", {between}{' and '.join(percents)} of it within rows (the rest does not change the softmax)"
-    drift, means = _drift(rows)
-    return Finding(f"{name}: variance {text}{drift}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers | means)
+    clauses, drift = [f"variance {text}"], _drift(rows)
+    if drift:
+        clauses.append(drift)
+        numbers["mean"] = [row["mean"] for row in (rows[0], rows[-1])]
+    return label_finding(label, [*clauses, *_needed(rows), *_refuted(rows, compared)], numbers, name)
 
 
-def _drift(rows: Sequence[Row]) -> tuple[str, Row]:
-    """Return a clause on the mean over several d, where theory knows it and it is not 0; and its numbers."""
-    theory, ends = [row["theory_mean"] for row in rows], [rows[0], rows[-1]]
+def _drift(rows: Sequence[Row]) -> str:
+    """Return a clause on the mean over several d, where theory knows it and it is not 0; else empty."""
+    theory = [row["theory_mean"] for row in rows]
     if len(finite(theory)) < len(rows) or not any(theory) or not over_sizes(rows):
-        return "", {}
-    means = [row["mean"] for row in ends]
+        return ""
     if math.isclose(theory[0], theory[-1], rel_tol=SAME):
-        return f"; its mean keeps to {exact(theory[0])}", {"mean": means}
-    first, last = (f"{number(row['mean'], 3)} (d = {row['d']})" for row in ends)
-    return f"; its mean drifts from {first} to {last}, theory {exact(theory[0])} to {exact(theory[-1])}", {
-        "mean": means
-    }
+        return f"its mean keeps to {exact(theory[0])}"
+    first, last = (f"{number(row['mean'], 3)} (d = {row['d']})" for row in (rows[0], rows[-1]))
+    return f"its mean drifts from {first} to {last}, theory {exact(theory[0])} to {exact(theory[-1])}"
 
 
-def _needed(rows: Sequence[Row]) -> str:
-    """Return a clause with the scale for variance 1; empty if the variance is 1 or there are several d."""
+def _needed(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a clause with the scale for variance 1, unless the variance is 1 or there are several d."""
     scales = finite(row["unit_scale"] for row in rows)
     low, high = rows[0]["variance_ci"] or (math.inf, math.inf)
     exact = rows[0]["theory_variance"] if rows[0]["theory"] == "exact" else None
     is_one = low <= 1 <= high if exact is None else math.isclose(exact, 1.0, rel_tol=SAME)
-    if not scales or is_one or len({row["d"] for row in rows}) > 1:
-        return ""
-    ends = list(dict.fromkeys(map(number, (min(scales), max(scales)))))
-    return f"; a scale {'between' if ends[1:] else 'of'} {' and '.join(ends)} would give variance 1"
+    if scales and not is_one and len({row["d"] for row in rows}) == 1:
+        ends = list(dict.fromkeys(map(number, (min(scales), max(scales)))))
+        yield f"a scale {'between' if ends[1:] else 'of'} {' and '.join(ends)} would give variance 1"
 
 
-def _refuted(rows: Sequence[Row], compared: int) -> str:
-    """Return a clause on the largest deviation from theory; empty if it is insignificant among `compared` tests."""
+def _refuted(rows: Sequence[Row], compared: int) -> Iterator[str]:
+    """Yield a clause on the largest deviation from theory, if it is significant among `compared` tests."""
     names = {"z": "variance", "z_mean": "mean"}
     far = [(abs(row[z]), name, row["d"]) for row in rows for z, name in names.items() if finite([row[z]])]
     z, name, d = max(far, default=(0.0, "", 0))
-    if not far or compared * math.erfc(z / math.sqrt(2)) >= CHANCE:
-        return ""
-    return f"; its {name} at d = {d} is {number(z, 3)} standard errors from theory, more than chance explains"
+    if compared * math.erfc(z / math.sqrt(2)) < CHANCE and far:
+        yield f"its {name} at d = {d} is {number(z, 3)} standard errors from theory, more than chance explains"
 
 
 def _why(entries: Entries) -> Finding:

@@ -7,21 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from attncli.studies.bench.columns import COLUMNS
 from tests.cli import config, refusal, run, swept
 from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]
-MEASURED = (
-    "seconds",
-    "seconds_iqr",
-    "gflops",
-    "gbytes_per_second",
-    "ratio",
-    "ratio_ci",
-    "peak_bytes",
-    "rounds",
-    "noisy",
-)
+MEASURED = [column.key for column in COLUMNS if column.kind == "measured"]
 
 
 @pytest.fixture(autouse=True)

@@ -82,18 +82,9 @@ def crossed(result: Result, key: str, values: Sequence[int]) -> Result:
 
 def not_timed(result: Result, where: Callable[[Row], bool]) -> Result:
     """Return the result with some records not timed."""
-    figures = (
-        "seconds",
-        "seconds_iqr",
-        "peak_bytes",
-        "gflops",
-        "gbytes_per_second",
-        "ratio",
-        "ratio_ci",
-        "rounds",
-        "noisy",
-    )
-    return changed(result, where, **dict.fromkeys(figures), status="too large", reason="needs 32.0 GiB\nor more")
+    measured = [column.key for column in COLUMNS if column.kind == "measured"]
+    lost = dict.fromkeys(measured) | {"status": "too large", "reason": "needs 32.0 GiB\nor more"}
+    return changed(result, where, **lost)
 
 
 def textbook_additive(record: Row) -> bool:
