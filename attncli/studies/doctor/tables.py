@@ -33,13 +33,21 @@ FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
 
 def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield a grid of layers and heads for each label and the meaning of the letters; all rows if `most` is None."""
-    yield Text(printable(_source(result)))
+    facts = DoctorFacts.of(result)
+    counts = [several(len(result.layers), "layer")] if result.layers else []
+    counts += [several(facts.checked, "head"), *([several(facts.texts, "text")] if facts.texts else [])]
+    yield Text(printable(f"{source_of(result)}: {', '.join(counts)}"))
     rows, names = numbered_layers(result.records, result.layers, most)
     yield from remark(names)
     for label, grid in grids(result).items():
         shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
         layers = [Cells("layer", [name for name, _ in shown])] * (len(grid) > 1 or bool(result.layers))
-        columns = [_letters(str(head), [letters.get(head, "") for _, letters in shown]) for head in heads_in(grid)]
+        columns = list[Cells]()
+        for head in heads_in(grid):  # faults are bold
+            texts = [letters.get(head, "") for _, letters in shown]
+            bold = [STRONG if FAULTS & {*text} else Style.null() for text in texts]
+            styles = [FAINT if text in ("", NOTHING) else style for text, style in zip(texts, bold, strict=True)]
+            columns.append(inked(str(head), texts, styles))
         title = "Layers and heads" if layers else "Heads"
         yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
         yield from left_out(len(grid) - len(shown), len(grid), "layers")
@@ -52,17 +60,3 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
             yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:-1], rows, width))
         yield from titled("All heads", record_tables(PLACE[1:], HEADS[len(PLACE) :], result.heads, width))
     yield from formulas_if(most, result)
-
-
-def _letters(heading: str, texts: list[str]) -> Cells:
-    """Return a column of letters, faults in bold."""
-    styles = [FAINT if text in ("", NOTHING) else STRONG if FAULTS & {*text} else Style.null() for text in texts]
-    return inked(heading, texts, styles)
-
-
-def _source(result: Result) -> str:
-    """Return a text with the source of the attention and the numbers of layers, heads and texts."""
-    facts = DoctorFacts.of(result)
-    layers = [several(len(result.layers), "layer")] if result.layers else []
-    texts = [several(facts.texts, "text")] if facts.texts else []
-    return f"{source_of(result)}: {', '.join([*layers, several(facts.checked, 'head'), *texts])}"

@@ -1,6 +1,6 @@
 """The tables of the study `train`: accuracy by d, and the course of learning."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -8,7 +8,7 @@ from rich.text import Text
 from attncli.building import all_softmax
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.results import LABEL, Result, Row, by_label
+from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal import tables as show
 from attncli.studies.train.columns import ACCURACY, COMPARISONS, ENTROPY, GRADIENT, KEYS, LOSS, START, D, TrainFacts
 from attncli.studies.train.rows import mean_and_range
@@ -39,7 +39,10 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         yield Text()
         title = f" with {number(keys)} keys{other} (chance level {equal})"
         yield Text.assemble(("accuracy", show.STRONG), title)
-        yield from _accuracy([row for row in summary if row["keys"] == keys], width)
+        groups = by_label([row for row in summary if row["keys"] == keys])
+        texts = [{row["d"]: mean_and_range(row) for row in rows} for rows in groups.values()]
+        columns = [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in texts]) for d in sorted(sizes)]
+        yield from show.blocks([show.Cells("label", [printable(label) for label in groups])], columns, width)
     yield from show.remark(RANGE if facts.seeds > 1 else "")
     yield Text()
     yield Text.assemble(("learning", show.STRONG), " at each d")
@@ -50,14 +53,3 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(facts.least_loss, 3)}")
     yield Text()
     yield from show.formulas(result)
-
-
-def _accuracy(rows: Sequence[Row], width: int) -> Iterator[RenderableType]:
-    """Yield tables of accuracies with a row for each label and a column for each d."""
-    groups = by_label(rows)
-    texts = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
-    labels = show.Cells("label", [printable(label) for label in groups])
-    sizes = sorted({row["d"] for row in rows})
-    return show.blocks(
-        [labels], [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in texts]) for d in sizes], width
-    )
