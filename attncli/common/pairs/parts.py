@@ -65,16 +65,14 @@ class RandomPairs:
         """Draw the pairs of a job. They depend on the seed and the job only, not on the thread that draws them."""
         parts = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
         names = [(f"{self.d}.{part}", min(self.step, self.rows - part * self.step)) for part in parts]
-        drawn = [self._draw(name, rows) for name, rows in names]
+        dtype, drawn = getattr(torch, self.options.dtype), list[tuple[Tensor, Tensor]]()
+        for name, rows in names:
+            randomness = generator(self.options.seed, f"{self.options.study}.{name}")
+            shapes = (rows, 1, self.d), (rows, self.keys, self.d)
+            sides = self.entries.draw(*shapes, randomness, computing_dtype(dtype))
+            drawn.append((sides[0].to(dtype).to(self.device), sides[1].to(dtype).to(self.device)))
         queries, keys = drawn[0] if len(drawn) == 1 else map(torch.cat, zip(*drawn, strict=True))
         return Pairs(queries, keys, None, names)
-
-    def _draw(self, name: str, rows: int) -> tuple[Tensor, Tensor]:
-        randomness = generator(self.options.seed, f"{self.options.study}.{name}")
-        dtype = getattr(torch, self.options.dtype)
-        shapes = (rows, 1, self.d), (rows, self.keys, self.d)
-        queries, keys = self.entries.draw(*shapes, randomness, computing_dtype(dtype))
-        return queries.to(dtype).to(self.device), keys.to(dtype).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -131,12 +129,11 @@ def read_pairs(
     except InputError as error:
         problem = error.problems[0]
         raise error if problem.where or problem.path == ("layout",) else error.under(options.file_key[0]) from error
-    return {layer: (_tensors_of(inputs, dtype, device), inputs) for layer, inputs in layers.items()}
-
-
-def _tensors_of(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
-    sides = {"queries": inputs.queries, "keys": inputs.keys}
-    tensors = {name: side.to(dtype).to(device, computing_dtype(dtype)) for name, side in sides.items()}
-    if not inputs.valid.is_full:
-        tensors["valid"] = inputs.valid.whole.to(device)
-    return {name: tensor.flatten(1, -3) if tensor.ndim > 3 else tensor for name, tensor in tensors.items()}
+    read = dict[str | None, tuple[dict[str, Tensor], Inputs]]()
+    for layer, inputs in layers.items():
+        sides = {"queries": inputs.queries, "keys": inputs.keys}
+        tensors = {name: side.to(dtype).to(device, computing_dtype(dtype)) for name, side in sides.items()}
+        if not inputs.valid.is_full:
+            tensors["valid"] = inputs.valid.whole.to(device)
+        read[layer] = {name: each.flatten(1, -3) if each.ndim > 3 else each for name, each in tensors.items()}, inputs
+    return read

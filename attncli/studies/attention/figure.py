@@ -24,10 +24,17 @@ MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
 
 
 def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Callable[[], Picture]]:
-    """Return functions that draw the pictures: heatmaps if there are weights, and `heads` for several heads."""
-    if result.layers:
-        return _of_layers(result, note, look)
+    """Return functions that draw the pictures: heatmaps if there are weights, and `heads` for several heads.
+
+    A run over layers has `layers`, and `heatmaps` of the heads that change most, if any.
+    """
     drawers: dict[str, Callable[[], Picture]] = {}
+    if result.layers:
+        drawers["layers"] = partial(layers_figure, result, note, look)
+        names = (tensor_name(label, "weights", layer=layer) for layer in result.layer_names for label in result.labels)
+        if most_changed(result) and any(name in result.tensors for name in names):
+            drawers["heatmaps"] = partial(_most_changed, result, note, look)
+        return drawers
     weights = result.matrices("weights")
     if weights.tensors:
 
@@ -61,15 +68,6 @@ def heads_drawn(
         others = "others with the keys `heads` and `batch`, or with attncli heatmap --batch N --head N"
         note(f"the heatmaps show {shown.note}{order}; {others}")
     return shown.ranked or shown.heads
-
-
-def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
-    """Return functions that draw `layers`, and `heatmaps` of the heads that change most, if any."""
-    drawers: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
-    names = (tensor_name(label, "weights", layer=layer) for layer in result.layer_names for label in result.labels)
-    if most_changed(result) and any(name in result.tensors for name in names):
-        drawers["heatmaps"] = partial(_most_changed, result, note, look)
-    return drawers
 
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:

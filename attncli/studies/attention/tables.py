@@ -84,7 +84,10 @@ def tables(
         kept = [name for name in STAGES if result.stage(name)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
-        chosen = shown_heads(result, _most_heads(result, stage, most))
+        room = prod(map(len, axes_of(result)))
+        if most is not None:
+            room = min(most_matrices(next(iter(stages.values())).shape[-2], most), MOST_HEADS)
+        chosen = shown_heads(result, room)
         heads, shown = list(chosen.heads), [*stages]
         others = "" if chosen.is_chosen else f"; others with the keys `heads` and `batch`, {_elsewhere(csv)}"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
@@ -118,14 +121,6 @@ def tables(
 def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
     """Return the stage unless it is the weights, the meaning of the signs in the tables, and where they are."""
     return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(parts), where]))
-
-
-def _most_heads(result: Result, stage: str, most: int | None) -> int:
-    """Return the number of batch elements and heads for which the table of a scorer has room."""
-    if most is None:
-        return prod(map(len, axes_of(result)))
-    n = next(iter(result.stage(stage).values())).shape[-2]
-    return min(most_matrices(n, most), MOST_HEADS)
 
 
 def _elsewhere(csv: str | None) -> str:

@@ -190,20 +190,15 @@ def _taken(batch: Any, texts: Tensor, count: int) -> Any:
     return type(batch)(_taken(part, texts, count) for part in batch) if type(batch) in (tuple, list) else batch
 
 
-def _entries(options: FitOptions) -> list[tuple[Row, ScorerEntry]]:
-    """Return the names and the entry of the model's own scorer, of the scorers, and of the other references."""
-    alone = entry_of({"scorer": KeysAlone, "label": KEYS_ALONE})
-    entries = [(names_of(entry), entry) for entry in (entry_of(MODEL), *options.scorers, entry_of(UNIFORM))]
-    return [*entries, ({**names_of(alone), "scorer": KEYS_ALONE}, alone)]
-
-
 def run(prepared: PreparedFit, progress: Progress) -> Result:
     """Fit every entry, and run the model with it inside; finished entries are kept if the user stops the run.
 
     Raises:
         InputError: a scorer fails.
     """
-    options, entries = prepared.options, _entries(prepared.options)
+    options, alone = prepared.options, entry_of({"scorer": KeysAlone, "label": KEYS_ALONE})
+    entries = [(names_of(entry), entry) for entry in (entry_of(MODEL), *options.scorers, entry_of(UNIFORM))]
+    entries.append(({**names_of(alone), "scorer": KEYS_ALONE}, alone))
     records, parameters = list[Row](), dict[str, Tensor]()
     facts = _facts(prepared)
     places: list[Row] = [
