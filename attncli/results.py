@@ -82,11 +82,6 @@ class Finding:
     label: str | None = None
     numbers: Row = field(default_factory=dict)
 
-    @property
-    def record(self) -> Row:
-        """Return the finding as a row of results.json."""
-        return {"label": self.label, "text": self.text, "numbers": self.numbers}
-
 
 def signed_weights(label: str) -> Finding:
     """Return the finding about a scorer with negative weights."""
