@@ -10,9 +10,9 @@ from attncli.engine.sweeps.views import tables_of
 from attncli.results import Column, Result, Row
 from attncli.show.terminal.tables import SCREEN, findings, recorded
 from attncli.stopping import Progress
-from attncli.studies import load_study, options_model
+from attncli.studies import STUDIES, load_study, options_model
 from tests.studies.bench.small import hurry
-from tests.test_python import STUDIES
+from tests.test_python import STUDIES as SMALL
 
 ENTRIES = [{"scorer": "dot"}, {"scorer": "additive", "label": "mine"}]
 
@@ -23,7 +23,7 @@ def result_of(name: str) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         hurry(patch)
         study, model = load_study(name), options_model(name)
-        keys = {"name": "test", "device": "cpu", **STUDIES[name], "scorers": ENTRIES}
+        keys = {"name": "test", "device": "cpu", **SMALL.get(name, {}), "scorers": ENTRIES}
         return study.run(study.prepare(model.model_validate(model.normalised(keys)), Progress()), Progress())
 
 
