@@ -16,6 +16,7 @@ from attncli.engine.runs.stored import StoredResult
 from attncli.numbers import number
 from attncli.show.page.report import report as page_of
 from attncli.show.pictures.scales import colour_scale
+from tests.cli import good
 from tests.margins import sampled
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, attention, box_of, choose, has_numbers, pixels, point, tip_has
@@ -127,6 +128,18 @@ def test_a_click_holds_a_cell(page: Page) -> None:
             page.locator(".cells").first.press("Escape")
         point(page, 0, 9, 1)
         expect(heading).to_contain_text("query 9")
+
+
+def test_single_queries_are_rows_of_one_map_in_the_colours_of_the_run(open_page: Open, tmp_path: Path) -> None:
+    good("run", "d2l", "--no-plots", "--quiet", "--out", tmp_path / "d2l", "--set", "figure.vmax=1")
+    page = open_page(report(tmp_path / "page.html", tmp_path / "d2l"))
+    tensors = load_file(tmp_path / "d2l" / "tensors.safetensors")
+    expect(page.locator(".corner").first).to_have_text("Batch elements")
+    expect(page.locator(".scale .ticks span").last).to_have_text("1")
+    point(page, 0, 1, 5, 10, 2)
+    values = [number(tensors[f"{label}/weights"][1, 0, 5].item()) for label in ("additive", "scaled_dot")]
+    tip_has(page, "batch 1", "key 5", f"additive {values[0]}", f"scaled_dot {values[1]}")
+    expect(page.locator(".view h3").first).to_have_text("weights of batch 1")
 
 
 def picture(page: Page, panel: int) -> Locator:
