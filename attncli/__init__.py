@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli.api import Swap, compare, fit, load, run, save, swap, sweep
+    from attncli.engine.interactive import InteractiveResult as Result
     from attncli.errors import InputError
-    from attncli.interactive import InteractiveResult as Result
     from attncli.models.capture import Capture, capture
 
 __version__ = "0.4.0"

@@ -8,29 +8,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from attncli.catalogue.plans import PLAN, is_plan
+from attncli.catalogue.scorer_entries import refuse_objects
 from attncli.config.arguments import document_of, path_of
 from attncli.config.document import Document, document_of_data
-from attncli.config.plans import PLAN, is_plan
-from attncli.config.scorer_entries import refuse_objects
+from attncli.core.modes import torch_isolated
 from attncli.engine.experiment import compare_stored, load_experiment, look_of, run_in_memory
+from attncli.engine.interactive import InteractiveComparison, InteractiveSweep, Warnings
+from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.runs.captured import check_place, save_captured
 from attncli.engine.runs.loading import read_run
 from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, OptionNames
 from attncli.errors import InputError, got
-from attncli.inputs.given import as_config_value, batches_of, name_of_module
-from attncli.interactive import InteractiveComparison, InteractiveSweep, Warnings
-from attncli.interactive import InteractiveResult as Result
 from attncli.models.capture import Capture
 from attncli.models.loading import LoadedModel
+from attncli.models.swap import Swap as Swap
+from attncli.models.swap import listed
 from attncli.models.tokens import check_tokens, padding_of, read_tokens
-from attncli.modes import torch_isolated
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult
-from attncli.stopping import Progress
+from attncli.runtime import Progress
+from attncli.sources.given import as_config_value, batches_of, name_of_module
 from attncli.studies.study import PreparedStudy
-from attncli.swapping import Swap as Swap
-from attncli.swapping import listed
 
 
 def run(

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attncli.core.masks import ALL, Valid, cut
+from attncli.core.modes import outside_autocast
+from attncli.core.rounding import Rounding
 from attncli.errors import InputError, got
-from attncli.masks import ALL, Valid, cut
-from attncli.modes import outside_autocast
-from attncli.rounding import Rounding
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
 

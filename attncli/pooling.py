@@ -12,9 +12,9 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from attncli.attention import Bias, EmptyRow, Rules, all_finite, at_least_float32, softmax_over_valid
+from attncli.core.masks import Valid
+from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
-from attncli.masks import Valid
-from attncli.modes import outside_autocast
 from attncli.normalizers import NORMALIZERS, softmax
 from attncli.scorers import is_built_in
 

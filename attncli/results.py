@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from attncli.numbers import number
+from attncli.core.numbers import number
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Row = dict[str, Any]
-TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
 Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
 STAGES = get_args(Stage)

@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attncli.commands.experiments import load_experiments
+from attncli.cli.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.tables import lines_of
 from attncli.engine.runs.run_folder import Destination
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 
 FOLDERS = ("claims", "papers")
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -18,13 +18,22 @@ pytest_plugins = ["tests.margins"]
 gc.disable()
 
 # `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code and other processes.
-QUICK = {"attention", "config", "engine/expect", "inputs", "scorers", "normalizers", "pooling"}
-QUICK |= {"test_catalogues.py", "test_numbers.py", "inputs/test_draws.py", "engine/sweeps/test_journal.py"}
+QUICK = {"attention", "config", "core", "engine/expect", "sources", "scorers", "normalizers", "pooling"}
+QUICK |= {"test_catalogues.py", "sources/test_draws.py", "engine/sweeps/test_journal.py"}
 QUICK |= {"test_contract.py", "studies/test_columns.py"}
 NOT_QUICK = ("compiled", "memory", "installed")
 # `pytest -m numbers` runs these, which compare numbers that another processor rounds otherwise.
-NUMBERS = {"attention", "common", "inputs", "scorers", "normalizers", "pooling", "models", "swapping", "studies"}
-NUMBERS |= {"test_modes.py", "test_properties.py"}
+NUMBERS = {
+    "attention",
+    "core",
+    "sources",
+    "scorers",
+    "normalizers",
+    "pooling",
+    "models",
+    "studies",
+    "test_properties.py",
+}
 NOT_NUMBERS = ("compiled", "memory", "command", "shown", "screens", "columns", "tokens", "problems", "bad_files")
 MARKS = {"quick": (QUICK, NOT_QUICK), "numbers": (NUMBERS, NOT_NUMBERS)}
 FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
@@ -56,7 +65,7 @@ def prepare(config: pytest.Config) -> None:
     from hypothesis import HealthCheck, settings
     from torch.backends.cpu import get_cpu_capability
 
-    from attncli.commands import progress
+    from attncli.cli import progress
 
     # The same examples on every machine and every run; there is no limit on the time of an example, or of drawing it.
     options: dict[str, Any] = {"derandomize": True, "database": None, "deadline": None, "max_examples": 25}

@@ -144,7 +144,7 @@ def written_anew(text: str, folder: Path, everything: bool) -> str:
 if __name__ == "__main__":
     import os
 
-    from attncli.commands import progress
+    from attncli.cli import progress
 
     progress.PATIENCE = 1e6  # no line of progress
     named = [name for name in sys.argv[1:] if not name.startswith("-")]

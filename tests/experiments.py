@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from attncli.config.scorer_entries import CATALOGUE, ScorerEntry
+from attncli.catalogue.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.config.tensors import Data
-from attncli.inputs.build import Inputs, build_inputs
+from attncli.models.inputs import Inputs
 from attncli.results import Result, Row
-from attncli.stopping import Progress
+from attncli.runtime import Progress
+from attncli.sources.build import build_inputs
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
 

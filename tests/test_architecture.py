@@ -18,49 +18,33 @@ PACKAGE = Path(attncli.__file__).parent
 TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
-# Parts from the bottom to the top. A part imports parts of lower layers only, and none of its own layer.
+# Parts from the bottom to the top, and from left to right. A part imports those before it; a config has entries, and an
+# entry is a validated model: config and catalogue import each other's modules.
 LAYERS = (
-    {"errors"},
-    {"modes", "numbers", "rounding", "stopping", "textbook"},
-    {"masks"},
-    {"attention", "results", "threads"},
-    {"metrics", "scorers", "normalizers"},
-    {"pooling"},
-    {"config", "models"},
-    {"guarding", "inputs", "show"},
-    {"building", "common", "engine.expect"},
-    {"studies", "swapping"},  # what a study promises, and the registry
-    {"common.pairs"},  # shared by variance and saturation
-    {f"studies.{name}" for name in STUDIES},
-    {"engine.runs"},
-    {"engine.sweeps"},
-    {"show.page"},
-    {"engine"},  # engine/experiment.py
-    {"interactive"},
-    {"api"},
-    {"commands"},
-    {"cli"},
-    {"__main__"},
+    ("errors", "runtime"),
+    ("textbook", "core", "attention", "normalizers", "scorers", "pooling"),
+    ("results",),
+    ("config", "catalogue"),
+    ("models",),
+    ("sources", "show"),
+    ("studies",),
+    ("engine", "api", "cli", "__main__"),
 )
-LAYER = {"__init__": -1} | {part: index for index, parts in enumerate(LAYERS) for part in parts}
+PLACE = {part: (index, across) for index, parts in enumerate(LAYERS) for across, part in enumerate(parts)}
+PLACE["__init__"] = (-1, 0)
 # Each library with the only places that may import it.
 LIBRARIES = {
-    "rich": ("show/", "commands/", "engine/*/tables.py", "studies/study.py", "studies/*/tables.py"),
-    "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "engine/sweeps/figure.py"),
-    "typer": ("cli.py", "commands/"),
+    "rich": ("show/", "cli/", "engine/*/tables.py", "studies/study.py", "studies/*/tables.py"),
+    "matplotlib": ("show/", "studies/*/figure.py", "engine/sweeps/figure.py"),
+    "typer": ("cli/",),
     "jinja2": ("show/page/",),
     "markdown_it": ("show/page/",),
 }
 
 
-INNER = [("common", "pairs"), ("show", "page")]
-
-
 def part_of(path: Path) -> str:
-    """Return `studies.train` for studies/train/task.py, and `errors` for errors.py."""
-    inner = path.relative_to(PACKAGE).with_suffix("").parts
-    is_part = (inner[0] in ("studies", "engine") and len(inner) > 2) or inner[:2] in INNER
-    return ".".join(inner[:2]) if is_part else inner[0]
+    """Return `studies` for studies/train/task.py, and `errors` for errors.py."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
 def file_of(module: str) -> Path:
@@ -107,14 +91,28 @@ def shown(path: Path) -> str:
 
 
 def test_every_part_has_its_place() -> None:
-    assert {part_of(path) for path in SOURCES} == set(LAYER)
+    assert {part_of(path) for path in SOURCES} == set(PLACE)
+    assert len(LAYERS) == 8
+    assert len([*PACKAGE.glob("*.py")]) <= 10
 
 
 def test_arrows_point_one_way() -> None:
     """`attncli/__init__.py` has the version, and loads what it names when it is used."""
     parts = [(path, other, part_of(path), part_of(other)) for path, other in arrows() if part_of(path) != "__init__"]
-    wrong = [(path, other) for path, other, part, below in parts if part != below and LAYER[below] >= LAYER[part]]
+    wrong = [
+        (path, other)
+        for path, other, part, below in parts
+        if part != below and {part, below} != {"config", "catalogue"} and PLACE[below] >= PLACE[part]
+    ]
     assert [f"{shown(path)} imports {shown(other)}" for path, other in wrong] == []
+
+
+def test_studies_do_not_import_each_other() -> None:
+    """Nor does what they share, such as studies/study.py, import a study."""
+    inner = {path: path.relative_to(PACKAGE / "studies").parts[0] for path in SOURCES if part_of(path) == "studies"}
+    pairs = [(path, other) for path, other in arrows() if path in inner and inner.get(other) in STUDIES]
+    assert pairs
+    assert [f"{shown(path)} imports {shown(other)}" for path, other in pairs if inner[path] != inner[other]] == []
 
 
 @pytest.mark.parametrize("folder", ["scorers", "normalizers"])
@@ -125,7 +123,7 @@ def test_those_of_a_catalogue_do_not_import_each_other(folder: str) -> None:
 
 
 def test_options_of_studies_are_free_of_torch_and_so_is_config() -> None:
-    places = [path for path in SOURCES if path.name == "options.py" or part_of(path) in ("config", "errors", "cli")]
+    places = [path for path in SOURCES if path.name == "options.py" or part_of(path) in ("config", "errors", "runtime")]
     assert {path for path, name in imports() if name.partition(".")[0] == "torch"} & set(places) == set()
 
 
@@ -171,30 +169,30 @@ def callers(names: set[str]) -> set[str]:
 
 
 def test_only_the_command_line_prints() -> None:
-    printing = {path for path in callers({"print"}) if not path.startswith(("cli.py", "commands/"))}
+    printing = {path for path in callers({"print"}) if not path.startswith("cli/")}
     assert printing == {"show/terminal/tables.py"}, "which prints into a text"
 
 
 READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "safe_open"}
-OPEN_OWN_FILES = {"commands/init.py", "show/page/page.py", "engine/sweeps/work.py", "studies/bench/study.py"}
+OPEN_OWN_FILES = {"cli/init.py", "show/page/page.py", "engine/sweeps/work.py", "studies/bench/study.py"}
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
-    *("models/loading.py", "config/fitted.py", "inputs/captured.py", "inputs/files.py", "engine/runs/loading.py"),
+    *("models/loading.py", "catalogue/fitted.py", "sources/captured.py", "core/files.py", "engine/runs/loading.py"),
 }
 OPEN_WHAT_THEY_WRITE = {
     "engine/runs/saving.py",
     "engine/sweeps/journal.py",
-    "commands/streams.py",
+    "cli/streams.py",
 }
 
 
 def test_one_function_opens_the_files_that_users_name() -> None:
-    """Opening a file elsewhere may wait forever or take all memory: see tests/config/test_opening.py."""
+    """Opening a file elsewhere may wait forever or take all memory: see tests/core/test_opening.py."""
     others = {*OPEN_OWN_FILES, *OPEN_BY_NAME, *OPEN_WHAT_THEY_WRITE}
-    assert callers(READS) == {"config/opening.py", *others}
+    assert callers(READS) == {"core/opening.py", *others}
 
 
 def test_only_runs_write_files() -> None:
-    assert {path for path in callers(WRITES) if not path.startswith("engine/runs/")} <= {"commands/init.py"}
+    assert {path for path in callers(WRITES) if not path.startswith("engine/runs/")} <= {"cli/init.py"}
 
 
 def test_folders_can_be_taken_in() -> None:

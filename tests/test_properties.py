@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Bias, Rules, attend, weighted_sum
-from attncli.masks import Valid
+from attncli.core.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import yaml
 
 from attncli import errors
+from attncli.catalogue.entries import options_in
 from attncli.config.builtin import similar_experiment
 from attncli.config.files import CAPTURED
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.opening import UnfitFileError, read_config
 from attncli.config.overrides import Override, as_yaml
-from attncli.config.short_forms import options_in
 from attncli.config.short_paths import SCORER, SCORERS, applied
 from attncli.config.strict import OPTIONS, validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
+from attncli.core.opening import UnfitFileError, read_config
 from attncli.errors import InputError, Problem, below, dotted, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs

@@ -8,10 +8,10 @@ from pydantic import ConfigDict, Field, field_validator
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli import errors
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.catalogue.short_forms import expand_short_forms
 from attncli.config.expectations import Expectation
 from attncli.config.looks import Look, is_default
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.short_forms import expand_short_forms
 from attncli.config.strict import Model, problem, worded
 from attncli.config.sweep import Sweep
 from attncli.config.values import Name, Sentence

@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from attncli import errors
-from attncli.config.normalizer_entries import KEY as KEY_OF_NORMALIZER
-from attncli.config.normalizer_entries import as_mapping
+from attncli.catalogue.normalizer_entries import KEY as KEY_OF_NORMALIZER
+from attncli.catalogue.normalizer_entries import as_mapping
 from attncli.config.tensors import GivenTensor
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import LONGEST_VALUE, InputError, dotted, shortened

@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attncli.catalogue.entries import is_known, keeps, option_paths
+from attncli.catalogue.short_forms import scorer_of
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, changed
-from attncli.config.short_forms import is_known, keeps, option_paths, scorer_of
 from attncli.config.strict import Model
 from attncli.config.tensors import Data, Mask
 from attncli.errors import Collector, InputError, dotted

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo
 
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.files import StoredAs
 from attncli.config.models import DType
-from attncli.config.opening import read_config
-from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.strict import Flag, Model, problem
 from attncli.config.tensors import Layer
 from attncli.config.values import FileName, Indices, as_list, each_once
+from attncli.core.opening import read_config
 from attncli.errors import got, refusal
 
 RUN = Flag(panel="The model")

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from attncli.building import parameter_notes
+from attncli.catalogue.building import parameter_notes
 from attncli.config.document import REPORT, Document, read_document
 from attncli.config.looks import Look, is_default
 from attncli.config.models import Experiment
@@ -21,10 +21,10 @@ from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, free_place, new_folder, writer_of
 from attncli.engine.runs.saving import FinishedRun, how_made, save_run
 from attncli.engine.runs.stored import StoredResult
-from attncli.engine.sweeps.views import columns_of, drawers_of
+from attncli.engine.views import columns_of, drawers_of
 from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.results import Comparison, Explanation, Result, SweepResult
-from attncli.stopping import Mode, Progress, signals
+from attncli.runtime import Mode, Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
 
@@ -34,7 +34,7 @@ NO_QUERIES = "only experiments of the study attention have queries to explain"
 @contextmanager
 def isolated(document: Document) -> Iterator[None]:
     """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
-    from attncli.modes import torch_isolated  # loads torch
+    from attncli.core.modes import torch_isolated  # loads torch
 
     with torch_isolated(), document.locating():
         yield
@@ -110,7 +110,7 @@ class LoadedExperiment:
                 made = how_made(verdicts, options.seed, prepared.device, to)
                 stored = StoredResult.of(result, **made)
                 if to.report:
-                    from attncli.show.page.report import report as page_of  # loads jinja2
+                    from attncli.engine.report import report as page_of  # loads jinja2
 
                     run = StoredRun(folder.target, result, stored, self_contained(options, result))
                     files = {REPORT: lambda path: writer_of(page_of([run], look=options.figure))(path), **files}

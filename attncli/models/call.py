@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Bias, EmptyRow, Rules, at_least_float32, weighted_sum
-from attncli.masks import ALL, Valid
-from attncli.modes import outside_autocast
+from attncli.core.masks import ALL, Valid
+from attncli.core.modes import outside_autocast
 from attncli.pooling import TILE_SHARE, WORKSPACE_BYTES, pool_by_rules, tiles
 from attncli.scorers.scaled_dot import ScaledDot
 

@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from attncli.core.numbers import ranges_in
 from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.selection import calls_of, choice_of, picks
 from attncli.models.watching import Missed, Site, Watch
-from attncli.numbers import ranges_in
 
 Calls = Literal["first", "all"]
 

@@ -17,10 +17,10 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor, nn
 
+from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
 from attncli.models.tokens import Names, check_tokens, of_tokenizer, padding_of, read_tokens
-from attncli.numbers import several
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

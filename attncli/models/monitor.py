@@ -24,11 +24,11 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import CheckpointFunction
 
+from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
 from attncli.models.call import AttentionCall, best_candidate
 from attncli.models.reading import Heads, UnreadableError, candidates, flexible, fused, scorable
 from attncli.models.trail import VIEWS, Trail, UnfusedAttention
-from attncli.modes import outside_autocast
 
 if TYPE_CHECKING:
     from attncli.models.watching import Watch

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from attncli.core.numbers import ranges_in, several
 from attncli.errors import InputError, did_you_mean, got
-from attncli.numbers import ranges_in, several
 
 Choice = int | str | list[range]  # of layers
 WILD = re.compile(r"[*?\[]")

@@ -10,7 +10,8 @@ states the facts of `Scorer` that differ from the defaults.
 
 from typing import TypeGuard
 
-from attncli.scorers._base import Scorer
+from attncli.core.modes import outside_autocast
+from attncli.scorers._base import Scorer, require_equal_sizes
 from attncli.scorers.additive import Additive
 from attncli.scorers.cosine import Cosine
 from attncli.scorers.dot import Dot
@@ -20,7 +21,7 @@ from attncli.scorers.kernel import Kernel
 from attncli.scorers.scaled_dot import ScaledDot
 from attncli.scorers.vector_sum import VectorSum
 
-__all__ = ["SCORERS", "Scorer", "is_built_in"]
+__all__ = ["SCORERS", "Scorer", "is_built_in", "outside_autocast", "require_equal_sizes"]
 
 SCORERS: dict[str, type[Scorer]] = {
     "additive": Additive,

@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from attncli.attention import computing_dtype
+from attncli.core.modes import outside_autocast
+from attncli.core.threads import in_order, on_threads, share
 from attncli.errors import InputError
-from attncli.modes import outside_autocast
 from attncli.textbook import additive_scores as textbook_scores
-from attncli.threads import in_order, on_threads, share
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs, scores and gradients
 TILE_BYTES = 2 * 2**20  # at most

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
-from attncli.modes import outside_autocast
 from attncli.scorers._theory import Moments, Theory
 
 POSITIVE, REAL = (0.0, math.inf), (-math.inf, math.inf)  # ranges of learnable options

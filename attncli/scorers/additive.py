@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import at_least_float32
-from attncli.modes import outside_autocast
+from attncli.core.modes import outside_autocast
 from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
 from attncli.scorers._base import Scorer
 from attncli.scorers._theory import Moments, Theory, normal_rule

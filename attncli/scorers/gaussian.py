@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attncli.attention import at_least_float32
-from attncli.modes import outside_autocast
+from attncli.core.modes import outside_autocast
 from attncli.scorers._base import POSITIVE, Scorer, require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 

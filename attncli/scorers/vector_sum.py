@@ -1,7 +1,7 @@
 from torch import Tensor
 
 from attncli.attention import at_least_float32
-from attncli.modes import outside_autocast
+from attncli.core.modes import outside_autocast
 from attncli.scorers._base import Scorer, require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 

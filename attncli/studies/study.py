@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attncli.results import Column, Explanation, Facts, Result, Row, RowKind
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 
 if TYPE_CHECKING:
     import torch

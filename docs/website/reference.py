@@ -11,11 +11,11 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
+from attncli.catalogue import normalizer_entries, scorer_entries
+from attncli.catalogue.normalizer_entries import KEY
+from attncli.catalogue.scorer_entries import ENTRY_KEYS
 from attncli.cli import app
-from attncli.config import normalizer_entries, scorer_entries
 from attncli.config.builtin import builtin_names, builtin_path
-from attncli.config.normalizer_entries import KEY
-from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.errors import plain
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attncli.attention import Bias, alibi_slopes
-from attncli.masks import ALL
+from attncli.core.masks import ALL
 from tests import reference
 from tests.experiments import result_of
 from tests.scorers.catalogue import normal

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from attncli.attention import masked_softmax
+from attncli.core.masks import ALL, Valid
 from attncli.errors import InputError
-from attncli.masks import ALL, Valid
 
 
 def read_only(array: Any) -> Any:

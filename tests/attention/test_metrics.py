@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from attncli.metrics import entropy, js_divergence, shares, top1_agreement, top_keys
+from attncli.core.metrics import entropy, js_divergence, shares, top1_agreement, top_keys
 from tests import reference
 
 EPS = torch.finfo(torch.float64).eps

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from tests.inputs.broken import NPY, SAFE, array, call, pickled, pt, zipped
+from tests.sources.broken import NPY, SAFE, array, call, pickled, pt, zipped
 
 MINE = """
 from torch import complex64, nn

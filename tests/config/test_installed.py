@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attncli as package
-from attncli.commands.scorers import catalogue_names, scorer_names
+from attncli.cli.scorers import catalogue_names, scorer_names
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.show.pictures.looks import looks_of

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from attncli.catalogue.scorer_entries import ENTRY_KEYS
 from attncli.config.document import read_document
 from attncli.config.models import json_schema
-from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model
 from tests.cli import good

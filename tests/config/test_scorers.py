@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from torch import nn
 
-from attncli.config.scorer_entries import CATALOGUE, ENTRY_KEYS
-from attncli.config.short_forms import scorer_of
-from attncli.config.signatures import formula_of
+from attncli.catalogue.scorer_entries import CATALOGUE, ENTRY_KEYS
+from attncli.catalogue.short_forms import scorer_of
+from attncli.catalogue.signatures import formula_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options

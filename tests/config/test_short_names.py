@@ -9,7 +9,7 @@ import yaml
 
 import attncli
 from attncli.config.models import Experiment
-from attncli.swapping import Swap, entry_of
+from attncli.models.swap import Swap, entry_of
 from tests.cli import experiment, good, refusal
 
 pytestmark = pytest.mark.usefixtures("here")

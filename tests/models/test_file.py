@@ -20,8 +20,8 @@ from torch.testing import assert_close
 import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
-from attncli.inputs.captured import is_captured, read_calls, read_captured
 from attncli.models.tokens import padding_of
+from attncli.sources.captured import is_captured, read_calls, read_captured
 from tests.models.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
 
 PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
@@ -203,8 +203,8 @@ def test_reading_takes_as_many_steps_as_there_are_calls(here: Path, monkeypatch:
     def count(frame: FrameType, event: str, function: object) -> None:
         steps[layers] += event in ("call", "c_call")
 
-    for module in ("files", "captured"):
-        monkeypatch.setattr(f"attncli.inputs.{module}.safe_open", noted)
+    for module in ("core.files", "sources.captured"):
+        monkeypatch.setattr(f"attncli.{module}.safe_open", noted)
     heads = [each[:1, :1, :2] for each in (QUERIES, KEYS, VALUES)]
     for layers in (1, 4, 40):  # the first warms up: some work is done once per process
         seen = attncli.capture(lambda: F.scaled_dot_product_attention(heads[0], heads[1], heads[2]))

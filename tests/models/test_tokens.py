@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
-from attncli.inputs.captured import read_calls
+from attncli.sources.captured import read_calls
 from tests.models.test_file import metadata
 from tests.models.written import KEYS, QUERIES, VALUES, B
 

@@ -17,13 +17,14 @@ from pytest import MonkeyPatch  # noqa: PT013
 from torch import Tensor, nn
 
 import attncli
-from attncli import attention, masks, textbook
-from attncli.building import inputs_of_entry, rules_of
-from attncli.common.pairs.entries import Entries
-from attncli.config.scorer_entries import ScorerEntry
+from attncli import attention, textbook
+from attncli.catalogue.building import inputs_of_entry, rules_of
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core import masks
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
+from attncli.studies.pairs.entries import Entries
 from attncli.studies.train.task import seeds_of
 
 Mistake = Callable[[MonkeyPatch], None]

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.catalogue.guarding import OwnNormalizer
 from attncli.engine.runs.resolved import config_of
-from attncli.guarding import OwnNormalizer
 from attncli.normalizers import NORMALIZERS
 from attncli.studies.attention.options import AttentionOptions
 from tests.cli import attncli, swept
-from tests.common.pairs.samples import swept as paired
 from tests.experiments import result_of
 from tests.scorers.catalogue import normal, same_bits
+from tests.studies.pairs.samples import swept as paired
 
 MODULE = '''
 import torch

@@ -12,8 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
 from attncli.attention import Bias, Rules, alibi_slopes, attend, softcap, valid_mask, weighted_sum
+from attncli.core.masks import Valid
 from attncli.errors import InputError
-from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.core.threads import on_threads
 from attncli.scorers import _additive
 from attncli.scorers._additive import additive_scores
 from attncli.scorers.additive import Additive
-from attncli.threads import on_threads
 from tests.combinations import others_slow, varied
 from tests.scorers.catalogue import make, needs_compiler, normal
 from tests.scorers.peaks import peak_of

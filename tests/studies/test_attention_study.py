@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from attncli.results import Result
+from attncli.runtime import Progress
 from attncli.scorers import SCORERS
-from attncli.stopping import Progress
 from attncli.studies.attention import study as attention
 from tests import reference
 from tests.experiments import options_of, result_of, runs_of

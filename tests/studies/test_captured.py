@@ -17,8 +17,8 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.config.tensors import CapturedData
-from attncli.inputs.captured import read_calls
 from attncli.results import CaptureFacts, Result
+from attncli.sources.captured import read_calls
 from attncli.studies.attention.layers import most_changed
 from tests.cli import good, kept, names_in, refusal
 from tests.models.families import BOTH, EAGER_ONLY, of_transformers

@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 from rich.cells import cell_len
 
-from attncli.engine.sweeps.views import tables_of
+from attncli.engine.views import tables_of
 from attncli.results import Column, Result, Row
+from attncli.runtime import Progress
 from attncli.show.terminal.tables import SCREEN, findings, recorded
-from attncli.stopping import Progress
 from attncli.studies import STUDIES, load_study, options_model
 from tests.studies.bench.small import hurry
 from tests.test_python import STUDIES as SMALL

@@ -11,18 +11,18 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.attention import at_least_float32
-from attncli.building import build_scorer, rules_of, rules_of_inputs
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.inputs.build import Inputs
+from attncli.catalogue.building import build_scorer, rules_of
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.models.inputs import Inputs, rules_of_inputs
 from attncli.pooling import pool_by_rules
 from attncli.results import Result
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
 from tests import reference
-from tests.common.pairs.samples import swept
 from tests.experiments import entry_of, inputs_of, result_of
 from tests.scorers.catalogue import normal
+from tests.studies.pairs.samples import swept
 
 NORMS = ["layer", "rms"]
 DATA: dict[str, Any] = {

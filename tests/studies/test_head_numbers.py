@@ -17,11 +17,11 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.config.looks import HeatmapLook
+from attncli.engine.interactive import InteractiveResult as Result
 from attncli.errors import InputError
-from attncli.inputs.captured import read_captured
-from attncli.interactive import InteractiveResult as Result
 from attncli.results import Row
 from attncli.show.page.matrices import described, views
+from attncli.sources.captured import read_captured
 from tests.cli import good, kept, refusal
 from tests.reference import for_each_matrix, masked_softmax, rounding
 from tests.show.page.reading import numbers

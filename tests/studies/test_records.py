@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.masks import Valid
+from attncli.core.masks import Valid
 from attncli.studies.attention.columns import FIGURES
 from attncli.studies.attention.rows import pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS

@@ -10,17 +10,17 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from attncli.building import inputs_of_entry, rules_of, scoring_of
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.masks import Valid
+from attncli.catalogue.building import inputs_of_entry, rules_of, scoring_of
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.masks import Valid
+from attncli.core.rounding import DTYPES, Rounding
 from attncli.pooling import pool_by_rules
-from attncli.rounding import DTYPES, Rounding
 from attncli.scorers import SCORERS
-from tests.common.pairs.samples import swept
 from tests.docs import ROOT
 from tests.experiments import entry_of, result_of
 from tests.margins import sampled
 from tests.scorers.catalogue import make, normal, same_bits
+from tests.studies.pairs.samples import swept
 
 HALF = ["float16", "bfloat16"]
 FLOAT8 = ["float8_e4m3", "float8_e5m2"]

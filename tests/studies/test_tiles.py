@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Bias, Rules, weighted_sum
+from attncli.core.masks import Valid
 from attncli.errors import InputError
-from attncli.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attncli
-from attncli.numbers import finite
+from attncli.core.numbers import finite
 from attncli.results import Result
 
 ROUNDING, TIE = 1e-4, 1e-5  # ten times that of the findings; of weights that share the first place

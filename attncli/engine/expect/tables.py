@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.config.values import sizes_of
+from attncli.core.numbers import MISSING, number
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.selecting import described
 from attncli.errors import plain, printable, show
-from attncli.numbers import MISSING, number
 from attncli.show.terminal.tables import STRONG, length_of
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attncli.core.numbers import distinct, row_name, several
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.errors import dotted, plain
-from attncli.numbers import distinct, row_name, several
 from attncli.results import (
     LABEL,
     LAYER,

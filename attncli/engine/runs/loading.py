@@ -13,9 +13,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attncli.config.files import TENSORS
-from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.config.strict import validated
 from attncli.config.yaml_loader import parse_yaml
+from attncli.core.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.engine.runs.run_folder import JOURNAL, OUTPUTS
 from attncli.engine.runs.stored import StoredConfig, StoredResult
 from attncli.errors import InputError, below, did_you_mean, got, os_errors_as_input_errors, shortened

@@ -18,9 +18,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from attncli.config.opening import open_file
+from attncli.core.opening import open_file
 from attncli.errors import InputError, refusal
-from attncli.stopping import signals
+from attncli.runtime import signals
 
 OUTPUTS = Path("outputs")
 OLD, NEW = "old", "new"  # folders inside a hidden folder: for the replaced run, and the new run

@@ -35,7 +35,7 @@ from attncli.engine.runs.run_folder import (
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.results import PARAMETERS, STAGES, Result, Row, SweepResult, single_numbers
-from attncli.stopping import signals
+from attncli.runtime import signals
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors

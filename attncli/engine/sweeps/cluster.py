@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attncli.engine.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
 from attncli.errors import InputError, got, os_errors_as_input_errors, printable
 from attncli.results import Row
-from attncli.stopping import signals
+from attncli.runtime import signals
 
 if TYPE_CHECKING:
     from distributed import Client, Future

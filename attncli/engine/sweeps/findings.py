@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from attncli.common.intervals import student_t
-from attncli.common.trends import trend
-from attncli.config.short_forms import option_paths
+from attncli.catalogue.entries import option_paths
+from attncli.core.intervals import student_t
+from attncli.core.numbers import finite, number
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.columns import (
     REPLICATES,
@@ -20,8 +20,8 @@ from attncli.engine.sweeps.columns import (
     is_number,
     names_of,
 )
-from attncli.numbers import finite, number
 from attncli.results import Finding, Row, SweepResult, by_label, group, in_sentence
+from attncli.studies.trends import trend
 
 MOST_FAILURES = 3  # kinds of failures that are listed
 OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer

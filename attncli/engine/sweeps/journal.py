@@ -11,8 +11,8 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
-from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, indices_of
+from attncli.core.opening import open_file
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
 from attncli.results import Row

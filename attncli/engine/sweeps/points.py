@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from attncli import errors
+from attncli.catalogue.scorer_entries import refuse_objects
 from attncli.config.document import Document
 from attncli.config.files import marked_files
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
-from attncli.config.scorer_entries import refuse_objects
 from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_of
@@ -22,7 +22,7 @@ from attncli.engine.sweeps.columns import in_words, renamed, swept_column
 from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
 from attncli.errors import InputError, Problem, below, did_you_mean, dotted, got, show
 from attncli.results import INTERVAL, Column, Row
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 from attncli.studies import STUDIES, load_study, options_model
 
 MOST_POINTS = 100_000

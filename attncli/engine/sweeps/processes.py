@@ -18,7 +18,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from attncli.engine.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 from attncli.results import Row
-from attncli.stopping import signals
+from attncli.runtime import signals
 
 PATIENCE = 0.5  # seconds between checks for a signal to stop
 PRELOADED = ["attncli.engine.sweeps.work", "attncli.studies.attention.study"]

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from attncli.config.document import Document
 from attncli.config.models import Experiment
 from attncli.config.sweep import as_data
+from attncli.core.numbers import several
 from attncli.engine.expect.judging import judge
 from attncli.engine.runs.run_folder import JOURNAL, Destination
 from attncli.engine.runs.saving import FinishedRun, begin_sweep, how_made, save_config, save_sweep
@@ -23,12 +24,11 @@ from attncli.engine.sweeps.journal import STATES, Journal, PointRow, rows_of
 from attncli.engine.sweeps.points import GridPoint, SweepPlan
 from attncli.engine.sweeps.processes import can_import_script, in_this_process, on_processes
 from attncli.engine.sweeps.summary import summary
-from attncli.engine.sweeps.views import drawers_of
 from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_version
+from attncli.engine.views import drawers_of
 from attncli.errors import InputError
-from attncli.numbers import several
 from attncli.results import Row, SweepResult
-from attncli.stopping import Mode, Progress, keep_finished, signals
+from attncli.runtime import Mode, Progress, keep_finished, signals
 
 MISSING = "missing"  # the status of a point that was not computed
 GUARD = "they need `if __name__ == '__main__':` around attncli.sweep"

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
-from attncli.common.intervals import student_t
+from attncli.core.intervals import student_t
+from attncli.core.numbers import short
 from attncli.engine.sweeps.columns import columns_of, figures_of, names_of, renamed
-from attncli.numbers import short
 from attncli.results import Column, Row, SweepResult, group
 
 FIGURES = ("mean", "std", "low", "high", "count")

@@ -7,6 +7,7 @@ from statistics import fmean
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.core.numbers import finite, several, short
 from attncli.engine.sweeps.columns import (
     REPLICATES,
     axes_of,
@@ -18,7 +19,6 @@ from attncli.engine.sweeps.columns import (
     names_of,
 )
 from attncli.engine.sweeps.summary import spread, summary, summary_columns
-from attncli.numbers import finite, several, short
 from attncli.results import Row, SweepResult, group
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks

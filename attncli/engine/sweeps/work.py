@@ -16,12 +16,12 @@ from typing import Any
 
 import attncli
 from attncli.config.document import document_of_data
+from attncli.core.modes import torch_isolated
+from attncli.core.threads import on_threads
 from attncli.errors import InputError, printable, ran_out, shortened
-from attncli.modes import torch_isolated
 from attncli.results import Row, nan_to_null
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 from attncli.studies import STUDIES, load_study, options_model
-from attncli.threads import on_threads
 
 # A point to compute: its `key`, its resolved `config`, the required version of the `code`, and under `heads` the most
 # rows by head that are kept.

@@ -35,9 +35,9 @@ import torch
 from torch import Tensor
 
 from attncli.config.looks import HeatmapLook
+from attncli.core.numbers import cell_decimals, exact
 from attncli.errors import printable, shortened
 from attncli.models.call import four_axes
-from attncli.numbers import cell_decimals, exact
 from attncli.results import STAGES, Names, Result, Row, tensor_name
 from attncli.show.pictures.matrices import block_means, unmasked
 from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, ColourScale, colour_scale, difference_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from attncli.config.opening import open_file
+from attncli.core.opening import open_file
 from attncli.errors import InputError, printable
 
 LONGEST = 100_000  # bytes

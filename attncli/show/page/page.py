@@ -14,12 +14,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib import colormaps
 
-from attncli.engine.runs.loading import StoredRun
-from attncli.engine.runs.resolved import dump_yaml
-from attncli.engine.sweeps.views import listings_of
+from attncli.core.numbers import MISSING
 from attncli.errors import plain, printable_lines
-from attncli.numbers import MISSING, number
-from attncli.results import Column, Comparison, Row, SweepResult, nan_to_null
+from attncli.results import Column, Comparison, Row, nan_to_null
 from attncli.show.page.matrices import COLOURS
 from attncli.show.page.note import as_html
 from attncli.show.page.pictures import PAGE_THEMES
@@ -29,24 +26,11 @@ from attncli.show.terminal.comparison import Section, sections
 MOST_ROWS = 2000  # of a table
 DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
-FACTS = ("study", "seed", "attncli")  # of results.json
 NAN = (0, 180, 216, 255)  # red, green, blue and opacity
 HERE = Path(__file__).parent
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 )
-EXPECTATIONS = [
-    Column("claim", "claim", "What is claimed.", text=True),
-    Column("where", "of", "The rows in question.", format=lambda value: _words(value), text=True),
-    Column("metric", "metric", "The column in question.", text=True),
-    Column("expected", "expected", "The expected values.", format=lambda value: _words(value), text=True),
-    Column("got", "measured", "The value of the run.", format=lambda value: _measured(value)),
-    Column(
-        "holds", "holds", "Whether the value is as expected.", format=lambda value: "yes" if value else "no", text=True
-    ),
-    Column("reason", "reason", "The reason if it does not hold.", text=True),
-    Column("source", "source", "The source of the claim.", text=True),
-]
 
 
 class Cell(NamedTuple):
@@ -132,30 +116,6 @@ def embedded(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
-    """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures."""
-    result, stored = run.result, run.stored
-    tables = [_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
-    tables.append(_table("Expectations", EXPECTATIONS, stored.expectations))
-    title = [] if name == result.name else [result.name]
-    swept = result.swept if isinstance(result, SweepResult) else ()
-    facts = [key for key in FACTS if getattr(stored, key) is not None and key not in swept]
-    return {
-        "name": name,
-        "created": stored.created[:19].replace("T", " "),
-        "facts": [*title, *(f"{key} {getattr(stored, key)}" for key in facts)],
-        "about": result.about or "",
-        "is_interrupted": result.interrupted,
-        "findings": [finding.text for finding in result.findings],
-        "tables": [table for table in tables if table.rows],
-        "command": stored.command,
-        "formulas": result.formulas,
-        "config": "" if run.config is None else dump_yaml(run.config),
-        "environment": stored.environment,
-        **drawn,
-    }
-
-
 def _compared(comparison: Comparison) -> Row:
     """Return the variables of the template for a comparison; runs have their names in place of A and B."""
     names = {"A": comparison.a, "B": comparison.b}
@@ -191,7 +151,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _table(title: str, columns: Sequence[Column], records: Sequence[Row]) -> Table:
+def records_table(title: str, columns: Sequence[Column], records: Sequence[Row]) -> Table:
     """Return a table of records, without empty columns."""
     stated = {column.key: column for column in columns}
     keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
@@ -220,18 +180,14 @@ def _cell(column: Column, value: Any) -> Cell:
     return Cell(column.format(value), ends[0] if is_number else None)
 
 
-def _words(value: Mapping[str, Any]) -> str:
+def in_words(value: Mapping[str, Any]) -> str:
     """Return words such as `label dot, d 64` or `between 0.9 and 1.1`."""
-    return ", ".join(f"{key} {_plain(part)}" for key, part in value.items())
+    return ", ".join(f"{key} {plain_words(part)}" for key, part in value.items())
 
 
-def _plain(value: Any) -> str:
+def plain_words(value: Any) -> str:
     is_pair = isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list)
-    return " and ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
-
-
-def _measured(value: object) -> str:
-    return number(value, DIGITS) if isinstance(value, float) else plain(value)
+    return " and ".join(map(plain, value)) if is_pair else in_words(value) if isinstance(value, dict) else plain(value)
 
 
 def _colour_maps() -> dict[str, list[str]]:

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, to_rgb
 
 from attncli.config.looks import HeatmapLook
+from attncli.core.numbers import cell_decimals, number
 from attncli.errors import InputError, did_you_mean, got
-from attncli.numbers import cell_decimals, number
 from attncli.show.pictures.matrices import Heatmap, Panel
 from attncli.show.pictures.panels import Size
 from attncli.show.pictures.scales import ColourScale

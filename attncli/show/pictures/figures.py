@@ -18,7 +18,7 @@ from matplotlib.font_manager import FontProperties, findfont, fontManager, get_f
 from matplotlib.text import Text
 
 from attncli.config.looks import Look
-from attncli.config.opening import check_regular
+from attncli.core.opening import check_regular
 from attncli.errors import InputError, got, printable, shortened
 from attncli.show.pictures.themes import Settings, Sheet, most_dpi, sheet_of
 

@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attncli.config.normalizer_entries import NormalizerEntry
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.signatures import formula_of, options_of
+from attncli.catalogue.normalizer_entries import NormalizerEntry
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.catalogue.signatures import formula_of, options_of
 
 
 def catalogue(

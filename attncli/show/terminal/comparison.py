@@ -7,8 +7,8 @@ from functools import partial
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.core.numbers import MISSING, distinct, row_name, several
 from attncli.errors import plain, printable
-from attncli.numbers import MISSING, distinct, row_name, several
 from attncli.results import Comparison, Row
 from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
 

@@ -8,8 +8,8 @@ from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.core.numbers import number, several
 from attncli.errors import listed, printable, ranges_of, shortened
-from attncli.numbers import number, several
 from attncli.results import Explanation, Row
 from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, fit, titled
 

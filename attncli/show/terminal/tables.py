@@ -15,9 +15,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from attncli.core.numbers import MISSING, TIE, finite, number, several
 from attncli.errors import printable
-from attncli.numbers import MISSING, finite, number, several
-from attncli.results import TIE, Column, Finding, Result, Row, by_label, tensor_name
+from attncli.results import Column, Finding, Result, Row, by_label, tensor_name
 from attncli.show.terminal.console import SafeConsole
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from attncli.core.numbers import MISSING, TIE, number
 from attncli.errors import printable
-from attncli.numbers import MISSING, number
-from attncli.results import TIE, Names, Tokens
+from attncli.results import Names, Tokens
 from attncli.show.terminal.tables import FAINT, Cells, blocks, ends, ink, remark
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.masks import Valid
+from attncli.core.masks import Valid
 from attncli.results import Result, Row, tensor_name
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.building import formulas_of, inputs_of_entry, scoring_of
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.building import formulas_of, inputs_of_entry, scoring_of
+from attncli.catalogue.guarding import calling, raw_scores
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.numbers import exact
+from attncli.core.seeding import generator, seeded
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
-from attncli.guarding import calling, raw_scores
-from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import Normalizer
-from attncli.numbers import exact
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.attention.parts import LayerPart, PreparedAttention

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from attncli.config.looks import HeatmapLook
+from attncli.core.numbers import number
 from attncli.errors import printable
-from attncli.numbers import number
 from attncli.results import Result, Row, tensor_name
 from attncli.show.pictures.figures import Note, Picture, ignore_note
 from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_figure

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from attncli.inputs.build import Inputs
-from attncli.numbers import finite, number, percent
-from attncli.results import TIE, Finding, Row, in_sentence
+from attncli.core.numbers import TIE, finite, number, percent
+from attncli.models.inputs import Inputs
+from attncli.results import Finding, Row, in_sentence
 
 SAME = 1e-6  # bits; smaller divergences are rounding
 

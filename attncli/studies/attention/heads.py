@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from attncli.core.numbers import finite
 from attncli.errors import listed
-from attncli.numbers import finite
 from attncli.results import STAGES, Column, Result, Row, tensor_name
 from attncli.studies.attention.columns import AGREEMENT, JS_DIVERGENCE, OUTPUT_DIFFERENCE, AttentionFacts
 from attncli.studies.attention.findings import SAME

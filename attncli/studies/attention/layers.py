@@ -6,13 +6,12 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from attncli.building import with_model_defaults
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.numbers import finite, number, several
 from attncli.errors import printable
-from attncli.inputs.build import Inputs
 from attncli.models.call import AttentionCall
-from attncli.numbers import finite, number, several
+from attncli.models.inputs import Inputs, with_model_defaults
 from attncli.results import (
     CallFacts,
     CaptureFacts,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from attncli.numbers import number
-from attncli.results import TIE, Finding
+from attncli.core.numbers import TIE, number
+from attncli.results import Finding
 
 EXCERPT = 8  # queries of the first matrix that are looked at first: most rules fail there already
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from attncli.catalogue.entries import Scorers
 from attncli.config.looks import HeatmapLook, is_default
 from attncli.config.models import STUDY, Experiment
-from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
 from attncli.config.values import Indices, as_list, each_once

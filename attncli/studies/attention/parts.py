@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from attncli.attention import Rules
-from attncli.inputs.build import Inputs
-from attncli.inputs.captured import Captured
+from attncli.models.inputs import Inputs
 from attncli.results import Row
 from attncli.scorers import Scorer
+from attncli.sources.captured import Captured
 from attncli.studies.attention.options import AttentionOptions
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.metrics import entropy, js_divergence, shares, top1_agreement, top_keys
+from attncli.core.metrics import entropy, js_divergence, shares, top1_agreement, top_keys
+from attncli.core.threads import on_threads, share
 from attncli.pooling import Tile, tiles
-from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**19  # numbers of a tile, which is converted to float64
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules, dropped
-from attncli.building import (
-    build_for_inputs,
+from attncli.catalogue.building import (
     compile_scorer,
     formulas_of,
     inputs_of_entry,
@@ -21,21 +20,22 @@ from attncli.building import (
     scale_of,
     scoring_of,
 )
+from attncli.catalogue.guarding import raw_scores
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.looks import check_ranges
-from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData
+from attncli.core.device import resolve_device
+from attncli.core.numbers import several
+from attncli.core.seeding import generator, seeded
 from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
-from attncli.guarding import raw_scores
-from attncli.inputs.build import Inputs, build_inputs, check_tokens, saved_inputs
-from attncli.inputs.captured import read_calls
-from attncli.inputs.device import resolve_device
-from attncli.inputs.fitted import check_fitted
-from attncli.inputs.seeding import generator, seeded
-from attncli.numbers import several
+from attncli.models.fitted import check_fitted
+from attncli.models.inputs import Inputs, build_for_inputs
 from attncli.pooling import is_softmax
 from attncli.results import Finding, Result, Row, signed_weights, tensor_name
+from attncli.runtime import Progress, keep_finished, signals
 from attncli.scorers import SCORERS, Scorer
-from attncli.stopping import Progress, keep_finished, signals
+from attncli.sources.build import build_inputs, check_tokens, saved_inputs
+from attncli.sources.captured import read_calls
 from attncli.studies.attention.between import between
 from attncli.studies.attention.columns import (
     OF_CALLS,

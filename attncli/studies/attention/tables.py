@@ -8,11 +8,11 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import default_label
+from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.catalogue.scorer_entries import default_label
+from attncli.core.numbers import MISSING, TIE, exact, finite, number, several
 from attncli.errors import printable
-from attncli.numbers import MISSING, exact, finite, number, several
-from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, STAGES, TIE, Column, Result, Row, tensor_name
+from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, STAGES, Column, Result, Row, tensor_name
 from attncli.show.terminal.tables import (
     STRONG,
     Cells,

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32
+from attncli.catalogue.guarding import OwnNormalizer
+from attncli.core.threads import on_threads, share
 from attncli.errors import InputError
-from attncli.guarding import OwnNormalizer
 from attncli.pooling import Tile, is_softmax, tiles
 from attncli.scorers import is_built_in
 from attncli.studies.attention.rows import ScorerRows, rows_of_tile
-from attncli.threads import on_threads, share
 
 AT_A_TIME = 2**18  # scores of a tile, which fit into a processor's cache
 TILE_SHARE = 12  # a tile is one part of the workspace, beside its stages and metrics

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
+from attncli.core.numbers import duration, short
 from attncli.errors import in_bytes
-from attncli.numbers import duration, short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Kind, Result, Row
 
 AXES = ("n", "m", "d", "batch", "heads")  # equal for all implementations in a comparison

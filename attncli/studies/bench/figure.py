@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from attncli.config.looks import Look
+from attncli.core.numbers import duration, several
 from attncli.errors import in_bytes
-from attncli.numbers import duration, several
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from attncli import textbook
 from attncli.attention import Bias, Rules, alibi_slopes, at_least_float32, computing_dtype, weighted_sum
-from attncli.building import compile_scorer
+from attncli.catalogue.building import compile_scorer
+from attncli.catalogue.guarding import raw_scores
+from attncli.core.masks import Valid
 from attncli.errors import InputError
-from attncli.guarding import raw_scores
-from attncli.masks import Valid
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.pooling import pool_by_rules

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from attncli.common.intervals import student_t
-from attncli.inputs.seeding import generator
+from attncli.core.intervals import student_t
+from attncli.core.seeding import generator
 from attncli.studies.bench.implementations import Inputs
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case

@@ -4,8 +4,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from attncli.catalogue.entries import Scorers
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.models import STUDY, About, Experiment
-from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import Flag
 from attncli.config.values import Sizes, as_list, each_once, powers
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
-from attncli.building import outline
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.building import outline
+from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.errors import Collector, InputError, got
 from attncli.scorers import Scorer
 from attncli.studies.bench.options import HIDDEN, IMPLEMENTATIONS, BenchOptions

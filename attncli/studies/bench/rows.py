@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from attncli.core.numbers import duration, number, several
 from attncli.errors import in_bytes, listed, printable
-from attncli.numbers import duration, number, several
 from attncli.results import Finding, Result, Row, by_label, in_sentence
 from attncli.studies.bench.columns import AXES, SIZES, BenchFacts
 from attncli.studies.bench.options import IMPLEMENTATIONS

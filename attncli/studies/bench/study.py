@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attncli.building import (
+from attncli.catalogue.building import (
     build_normalizer,
     build_scorer,
     formulas_of,
@@ -22,13 +22,14 @@ from attncli.building import (
     random_labels,
     stored_parameters,
 )
+from attncli.catalogue.guarding import raw_scores
+from attncli.core.device import resolve_device, too_large
+from attncli.core.threads import on_threads
 from attncli.errors import Collector, InputError, ran_out
-from attncli.guarding import raw_scores
-from attncli.inputs.device import resolve_device, too_large
 from attncli.results import Result, Row
+from attncli.runtime import Counter, Progress, keep_finished, signals
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.stopping import Counter, Progress, keep_finished, signals
 from attncli.studies.bench.columns import AXES, COLUMNS, COMPARISONS, BenchFacts, raw_name
 from attncli.studies.bench.implementations import BenchTask, Call, Inputs, disagreement, make_call
 from attncli.studies.bench.measure import (
@@ -50,7 +51,6 @@ from attncli.studies.bench.plan import Case, Contender, baseline_of, cases_of, o
 from attncli.studies.bench.rows import findings_of, is_larger, mark_noisy, size_words
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Study
-from attncli.threads import on_threads
 
 
 @dataclass(frozen=True)

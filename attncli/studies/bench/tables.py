@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.core.numbers import MISSING, duration
 from attncli.errors import listed, printable
-from attncli.numbers import MISSING, duration
 from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables

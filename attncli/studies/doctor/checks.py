@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from attncli.numbers import number
+from attncli.core.numbers import number
 from attncli.results import Column
 
 FEWEST_KEYS = 8  # layers with fewer keys are only checked for faults: chance alone would reach the limits

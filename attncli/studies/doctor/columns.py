@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.numbers import short
+from attncli.core.numbers import short
 from attncli.results import LABEL, LAYER, SCORER, Column, Facts, Result
 from attncli.studies.doctor.checks import CHECKS
 

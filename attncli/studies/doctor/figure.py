@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch, Rectangle
 
 from attncli.config.looks import Look
+from attncli.core.numbers import number
 from attncli.errors import printable
-from attncli.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE

@@ -3,8 +3,8 @@
 import itertools
 import math
 
+from attncli.core.numbers import number, several
 from attncli.errors import listed
-from attncli.numbers import number, several
 from attncli.results import Finding, Result, by_label, group, in_sentence
 from attncli.studies.doctor.checks import CHECKS, FEWEST_IN_SIGHT, FEWEST_KEYS, FEWEST_QUERIES
 from attncli.studies.doctor.columns import DoctorFacts

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.masks import Valid
-from attncli.metrics import entropy, js_divergence, shares, top_keys
+from attncli.core.masks import Valid
+from attncli.core.metrics import entropy, js_divergence, shares, top_keys
 from attncli.studies.doctor.checks import (
     CHECKS,
     EVEN,

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from attncli.catalogue.entries import Scorers
+from attncli.catalogue.scorer_entries import MODEL
+from attncli.catalogue.short_forms import model_entry
 from attncli.config.files import StoredAs
 from attncli.config.models import STUDY, About, DType, Experiment
-from attncli.config.scorer_entries import MODEL, Scorers
-from attncli.config.short_forms import model_entry
 from attncli.config.strict import problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
 from attncli.config.texts import MODEL_NAME, ModelName, Revision, Texts, Way

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Rules
-from attncli.building import (
-    build_for_inputs,
+from attncli.catalogue.building import (
     formulas_of,
     inputs_of_entry,
     random_labels,
@@ -18,23 +17,24 @@ from attncli.building import (
     scoring_of,
     stored_parameters,
 )
-from attncli.common.requests import request_of
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.guarding import raw_scores
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
+from attncli.core.device import resolve_device
+from attncli.core.seeding import seeded
 from attncli.errors import below, in_ranges
-from attncli.guarding import raw_scores
-from attncli.inputs.build import Inputs, build_inputs, saved_inputs
-from attncli.inputs.captured import inputs_of, read_calls
-from attncli.inputs.device import resolve_device
-from attncli.inputs.fitted import check_fitted
-from attncli.inputs.seeding import seeded
 from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
+from attncli.models.fitted import check_fitted
+from attncli.models.inputs import Inputs, build_for_inputs, inputs_of
 from attncli.models.loading import load
+from attncli.models.requests import request_of
 from attncli.models.tokens import padding_in
 from attncli.results import CaptureFacts, Result, Row, signed_weights
+from attncli.runtime import Progress, keep_finished
 from attncli.scorers import Scorer
-from attncli.stopping import Progress, keep_finished
+from attncli.sources.build import build_inputs, saved_inputs
+from attncli.sources.captured import read_calls
 from attncli.studies.doctor.checks import CHECKS, OVERFLOW
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import findings_of

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.style import Style
 from rich.text import Text
 
+from attncli.core.numbers import several
 from attncli.errors import printable
-from attncli.numbers import several
 from attncli.results import Result
 from attncli.show.terminal.tables import (
     FAINT,

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncli.attention import Bias, Rules
-from attncli.building import inputs_of_entry, rules_of_inputs
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.building import inputs_of_entry
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.masks import Valid
 from attncli.errors import InputError
-from attncli.inputs.build import Inputs
-from attncli.masks import Valid
+from attncli.models.inputs import Inputs, rules_of_inputs
 
 MOST_QUERIES = 8  # of each text in a step of descent
 FEWEST_KEYS = 2  # of a query that counts: with one key there is nothing to choose

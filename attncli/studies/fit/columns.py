@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import ClassVar
 
-from attncli.common.outputs import HEAD, LANGUAGE_COLUMNS, LAYER, OF_KIND, OutputKind, output_columns
-from attncli.config.fitted import FITTED, METADATA, FittedFacts
-from attncli.numbers import short
+from attncli.catalogue.fitted import FITTED, METADATA, FittedFacts
+from attncli.core.numbers import short
+from attncli.models.outputs import HEAD, LANGUAGE_COLUMNS, LAYER, OF_KIND, OutputKind, output_columns
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 BEFORE = "_before"  # the end of the names of columns of unfitted scorers

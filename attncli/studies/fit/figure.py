@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from attncli.catalogue.scorer_entries import MODEL
 from attncli.config.looks import Look
-from attncli.config.scorer_entries import MODEL
 from attncli.errors import printable
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture

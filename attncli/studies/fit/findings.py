@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from attncli.core.numbers import finite, number, several
 from attncli.errors import listed
-from attncli.numbers import finite, number, several
 from attncli.results import Finding, Result, Row, by_label, label_finding
 from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.options import KEYS_ALONE, REFERENCES

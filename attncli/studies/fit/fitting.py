@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from attncli.building import build_normalizer, build_scorer, with_model_defaults
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.building import build_normalizer, build_scorer
+from attncli.catalogue.guarding import calling, raw_scores
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.metrics import top1_agreement, top_keys
 from attncli.errors import InputError, show
-from attncli.guarding import calling, raw_scores
-from attncli.metrics import top1_agreement, top_keys
+from attncli.models.inputs import with_model_defaults
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer

@@ -4,11 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from attncli.catalogue.entries import Scorers
+from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER, KEY, NormalizerEntry
+from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
+from attncli.catalogue.short_forms import model_entry
 from attncli.config.files import StoredAs
 from attncli.config.models import STUDY, About, Experiment
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, NormalizerEntry
-from attncli.config.scorer_entries import MODEL, ScorerEntry, Scorers
-from attncli.config.short_forms import model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.tensors import CapturedData
 from attncli.config.texts import (

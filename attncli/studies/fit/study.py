@@ -8,23 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.building import formulas_of, names_of
-from attncli.common.changes import Changes
-from attncli.common.outputs import OutputKind, Outputs, Runner
-from attncli.common.requests import chosen_calls, request_of
-from attncli.config.fitted import FittedFacts, FittedLayer, text_hashes
-from attncli.config.scorer_entries import MODEL, ScorerEntry
+from attncli.catalogue.building import formulas_of, names_of
+from attncli.catalogue.fitted import FittedFacts, FittedLayer, text_hashes
+from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
+from attncli.core.device import resolve_device
+from attncli.core.numbers import several
+from attncli.core.seeding import generator
 from attncli.errors import InputError, below, got
-from attncli.inputs.build import Inputs
-from attncli.inputs.captured import inputs_of, read_calls
-from attncli.inputs.device import resolve_device
-from attncli.inputs.fitted import FittedScorers
-from attncli.inputs.seeding import generator
 from attncli.models.capture import Capture, evaluating
+from attncli.models.changes import Changes
+from attncli.models.fitted import FittedScorers
+from attncli.models.inputs import Inputs, inputs_of
 from attncli.models.loading import LoadedModel, Request, load
-from attncli.numbers import several
+from attncli.models.outputs import OutputKind, Outputs, Runner
+from attncli.models.requests import chosen_calls, request_of
+from attncli.models.swap import Swap, entry_of
 from attncli.results import CaptureFacts, Column, Result, Row
-from attncli.stopping import Progress, keep_finished
+from attncli.runtime import Progress, keep_finished
+from attncli.sources.captured import read_calls
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
 from attncli.studies.fit.findings import findings_of
@@ -32,7 +33,6 @@ from attncli.studies.fit.fitting import Best, KeysAlone, LayerFit, descend, fact
 from attncli.studies.fit.options import KEYS_ALONE, REFERENCES, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
-from attncli.swapping import Swap, entry_of
 
 CPU = torch.device("cpu")  # everything is fitted there
 

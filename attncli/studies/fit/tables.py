@@ -6,8 +6,8 @@ from dataclasses import replace
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.core.numbers import finite, several
 from attncli.errors import printable
-from attncli.numbers import finite, several
 from attncli.results import LABEL, Result, Row, by_label
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks

@@ -3,10 +3,10 @@
 import math
 from functools import partial
 
-from attncli.common.pairs.entries import PairsFacts
-from attncli.common.pairs.study import PLACE
-from attncli.numbers import number, short
+from attncli.core.numbers import number, short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column
+from attncli.studies.pairs.entries import PairsFacts
+from attncli.studies.pairs.study import PLACE
 
 
 def _quartiles(

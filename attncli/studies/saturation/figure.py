@@ -1,12 +1,12 @@
 """saturation.png: entropy, largest weight and the Jacobian's norm against d, medians with quartiles."""
 
-from attncli.building import all_softmax
-from attncli.common.pairs.figure import Points
-from attncli.numbers import sizes
+from attncli.catalogue.building import all_softmax
+from attncli.core.numbers import sizes
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import legend, one_figure, panels, reference
 from attncli.show.pictures.themes import Sheet
+from attncli.studies.pairs.figure import Points
 from attncli.studies.saturation.columns import SaturationFacts
 
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from attncli.common.pairs.findings import change, head_words, numbers_of, power_law
-from attncli.numbers import finite, number
+from attncli.core.numbers import finite, number
 from attncli.results import Finding, Row, by_label, in_sentence, label_finding
+from attncli.studies.pairs.findings import change, head_words, numbers_of, power_law
 
 NORM, WEIGHT = "jacobian_median", "max_weight_median"
 SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from attncli.common.pairs.options import DOTS, PairsOptions
+from attncli.catalogue.entries import Scorers
 from attncli.config.models import STUDY, About
-from attncli.config.scorer_entries import Scorers
+from attncli.studies.pairs.options import DOTS, PairsOptions
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
+from attncli.catalogue.guarding import calling
+from attncli.core.metrics import entropy, shares
 from attncli.errors import InputError
-from attncli.guarding import calling
-from attncli.metrics import entropy, shares
 from attncli.normalizers import Normalizer
 from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax

@@ -8,26 +8,19 @@ from functools import partial
 import numpy as np
 import torch
 
-from attncli.common.pairs.study import (
-    PreparedPairs,
-    SizePoint,
-    prepare_pairs,
-    result_of,
-    scores_of,
-    working,
-)
+from attncli.core.seeding import generator
+from attncli.core.threads import in_order
 from attncli.errors import InputError, below
-from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
 from attncli.results import Result, Row, signed_weights
-from attncli.stopping import Counter, Progress, keep_finished
+from attncli.runtime import Counter, Progress, keep_finished
+from attncli.studies.pairs.study import PreparedPairs, SizePoint, prepare_pairs, result_of, scores_of, working
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
-from attncli.threads import in_order
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 OF_SHARES = ("entropy", "effective_keys")  # undefined with negative weights

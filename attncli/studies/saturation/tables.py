@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.building import all_softmax
-from attncli.common.pairs.entries import PairsFacts
-from attncli.common.pairs.study import PLACE
-from attncli.numbers import sizes
+from attncli.catalogue.building import all_softmax
+from attncli.core.numbers import sizes
 from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal.tables import formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
+from attncli.studies.pairs.entries import PairsFacts
+from attncli.studies.pairs.study import PLACE
 from attncli.studies.saturation.columns import COLUMNS
 
 PIVOTS = pick(COLUMNS, ["jacobian_median", "max_weight_median"])

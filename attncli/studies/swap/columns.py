@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from attncli.common.outputs import ALL, HEAD, LAYER, OutputKind, output_columns
-from attncli.numbers import duration, several
+from attncli.core.numbers import duration, several
+from attncli.models.outputs import ALL, HEAD, LAYER, OutputKind, output_columns
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 BY = Column(

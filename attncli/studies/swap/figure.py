@@ -6,10 +6,11 @@ from statistics import fmean
 
 from matplotlib.ticker import MaxNLocator
 
+from attncli.catalogue.scorer_entries import MODEL
 from attncli.config.looks import Look
-from attncli.config.scorer_entries import MODEL
+from attncli.core.numbers import finite, number, several
 from attncli.errors import printable
-from attncli.numbers import finite, number, several
+from attncli.models.swap import UNIFORM, ZERO
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
@@ -19,7 +20,6 @@ from attncli.show.pictures.scales import CHANGE
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.tables import TITLES
-from attncli.swapping import UNIFORM, ZERO
 
 CURVES = ("layer", "up_to", "from")
 REFERENCES = {UNIFORM: (0.85, (0, (4, 2))), ZERO: (0.6, (0, (1, 1.3)))}  # shares of the text colour, and dashes

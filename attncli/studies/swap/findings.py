@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from attncli.config.plans import PLAN
+from attncli.catalogue.plans import PLAN
+from attncli.core.numbers import finite, number, several
 from attncli.errors import listed
-from attncli.numbers import finite, number, several
+from attncli.models.swap import UNIFORM, ZERO
 from attncli.results import Finding, Result, Row, by_label, in_sentence, label_finding
 from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.options import REFERENCES
-from attncli.swapping import UNIFORM, ZERO
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
 MOST_NAMED = 5

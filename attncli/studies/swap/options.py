@@ -4,10 +4,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from attncli.catalogue.entries import Scorers
+from attncli.catalogue.scorer_entries import MODEL
+from attncli.catalogue.short_forms import model_entry
 from attncli.config.files import StoredAs
 from attncli.config.models import STUDY, About, Experiment
-from attncli.config.scorer_entries import MODEL, Scorers
-from attncli.config.short_forms import model_entry
 from attncli.config.strict import Flag, problem
 from attncli.config.texts import (
     MODEL_NAME,

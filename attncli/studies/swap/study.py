@@ -9,28 +9,28 @@ from pathlib import Path
 
 import torch
 
-from attncli.building import formulas_of, names_of, random_labels
-from attncli.common.changes import Changes
-from attncli.common.outputs import Metric, Outputs, Runner
-from attncli.common.requests import calls_in, chosen_calls, request_of
-from attncli.config.plans import PlanEntry
-from attncli.config.scorer_entries import MODEL, ScorerEntry
+from attncli.catalogue.building import formulas_of, names_of, random_labels
+from attncli.catalogue.plans import PlanEntry
+from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
+from attncli.core.device import resolve_device
+from attncli.core.numbers import number, several
 from attncli.errors import Collector, InputError, below
-from attncli.inputs.device import resolve_device
-from attncli.inputs.fitted import check_fitted
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
+from attncli.models.changes import Changes
+from attncli.models.fitted import check_fitted
 from attncli.models.loading import LoadedModel, load
-from attncli.numbers import number, several
+from attncli.models.outputs import Metric, Outputs, Runner
+from attncli.models.requests import calls_in, chosen_calls, request_of
+from attncli.models.swap import UNIFORM, ZERO, Swap, entry_of, layer_of
 from attncli.results import Result, Row
+from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import Scorer
-from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import findings_of
 from attncli.studies.swap.options import REFERENCES, By, SwapOptions
 from attncli.studies.swap.tables import tables
-from attncli.swapping import UNIFORM, ZERO, Swap, entry_of, layer_of
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.config.scorer_entries import MODEL
+from attncli.catalogue.scorer_entries import MODEL
+from attncli.core.numbers import several
 from attncli.errors import printable
-from attncli.numbers import several
 from attncli.results import LABEL, Result
 from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from attncli.numbers import number, several, short
+from attncli.core.numbers import number, several, short
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
 
 D = Column("d", "d", "Size of queries and keys.", kind="place")

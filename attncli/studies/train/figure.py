@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from attncli.numbers import several
+from attncli.core.numbers import several
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import draw_line, legend, name, one_figure, panels, reference, sizes_axis, unit_axis

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
-from attncli.building import build_normalizer, build_scorer, inputs_of_entry
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.building import build_normalizer, build_scorer, inputs_of_entry
+from attncli.catalogue.guarding import calling, raw_scores
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.metrics import entropy, shares
+from attncli.core.seeding import derived_seed, seeded
 from attncli.errors import InputError
-from attncli.guarding import calling, raw_scores
-from attncli.inputs.seeding import derived_seed, seeded
-from attncli.metrics import entropy, shares
 from attncli.scorers import SCORERS, Scorer
 from attncli.scorers.additive import Additive
 from attncli.studies.train.options import TrainOptions

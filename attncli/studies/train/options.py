@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from attncli.catalogue.entries import Scorers
 from attncli.config.models import STUDY, About, Experiment
-from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
 from attncli.config.values import Sizes, powers
 

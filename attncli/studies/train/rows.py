@@ -7,12 +7,12 @@ from statistics import fmean, median, stdev
 import numpy as np
 from torch import Tensor
 
-from attncli.building import names_of
-from attncli.common.trends import trend
-from attncli.numbers import finite, number
+from attncli.catalogue.building import names_of
+from attncli.core.numbers import finite, number
 from attncli.results import Finding, Row, by_label, group, label_finding, signed_weights
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
+from attncli.studies.trends import trend
 
 LEARNT = 0.9  # target accuracy
 SAME = 0.02  # mean accuracies that differ by no more count as equal

@@ -9,18 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.building import (
-    build_normalizer,
-    build_scorer,
-    formulas_of,
-    is_own,
-    stored_parameters,
-)
+from attncli.catalogue.building import build_normalizer, build_scorer, formulas_of, is_own, stored_parameters
+from attncli.core.device import resolve_device
+from attncli.core.threads import on_threads
 from attncli.errors import Collector, InputError, below
-from attncli.inputs.device import resolve_device
 from attncli.results import Result, Row, by_label
+from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import SCORERS
-from attncli.stopping import Counter, Progress, keep_finished
 from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
 from attncli.studies.train.model import Configuration, Learnt, Recall, learn, points_of
@@ -28,7 +23,6 @@ from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import findings_of, rows_of, summary
 from attncli.studies.train.tables import tables
 from attncli.studies.train.task import chance_level
-from attncli.threads import on_threads
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # building scorers seeds torch's global generator and draws parameters from it

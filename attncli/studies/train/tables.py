@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.building import all_softmax
+from attncli.catalogue.building import all_softmax
+from attncli.core.numbers import MISSING, number
 from attncli.errors import printable
-from attncli.numbers import MISSING, number
 from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal import tables as show
 from attncli.studies.train.columns import ACCURACY, COMPARISONS, ENTROPY, GRADIENT, KEYS, LOSS, START, D, TrainFacts

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from attncli.inputs.seeding import derived_seed, generator
+from attncli.core.seeding import derived_seed, generator
 from attncli.studies.train.options import TrainOptions
 
 NUMBERS_AT_A_TIME = 2**20  # random numbers to draw at once for a seed

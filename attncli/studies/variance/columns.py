@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from attncli.common.pairs.entries import PairsFacts
-from attncli.common.pairs.study import PLACE
-from attncli.numbers import MISSING, short
+from attncli.core.numbers import MISSING, short
 from attncli.results import LABEL, SCORER, Column, Result
+from attncli.studies.pairs.entries import PairsFacts
+from attncli.studies.pairs.study import PLACE
 
 signed = partial(Column, signed=True)
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it

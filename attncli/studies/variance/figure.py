@@ -8,9 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from attncli.common.pairs.entries import PairsFacts
-from attncli.common.pairs.figure import Curve, Points
-from attncli.numbers import number
+from attncli.core.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.panels import (
@@ -28,6 +26,8 @@ from attncli.show.pictures.panels import (
     reference,
 )
 from attncli.show.pictures.themes import THIN, Sheet, mixed
+from attncli.studies.pairs.entries import PairsFacts
+from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.variance.columns import density
 
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from attncli.common.pairs.entries import Entries
-from attncli.common.pairs.findings import change, numbers_of, over_sizes, power_law
-from attncli.common.pairs.study import PreparedPairs
-from attncli.numbers import exact, finite, number
+from attncli.core.numbers import exact, finite, number
 from attncli.results import Finding, Row, by_label, in_sentence, label_finding
+from attncli.studies.pairs.entries import Entries
+from attncli.studies.pairs.findings import change, numbers_of, over_sizes, power_law
+from attncli.studies.pairs.study import PreparedPairs
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # a deviation less probable than this is reported as significant

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attncli.common.pairs.parts import Pairs
+from attncli.studies.pairs.parts import Pairs
 
 BINS = np.linspace(-5.0, 5.0, 101)  # in standard deviations around the mean
 NORMAL_95 = 1.959963984540054  # the normal distribution's 97.5 % point

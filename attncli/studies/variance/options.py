@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.common.pairs.options import DOTS, PairsOptions
+from attncli.catalogue.entries import Scorers
 from attncli.config.models import STUDY, About
-from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import problem
+from attncli.studies.pairs.options import DOTS, PairsOptions
 
 
 class VarianceOptions(PairsOptions):

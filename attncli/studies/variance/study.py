@@ -7,19 +7,13 @@ from functools import partial, reduce
 
 import torch
 
-from attncli.building import scale_of
-from attncli.common.pairs.entries import Entries, PairsFacts
-from attncli.common.pairs.study import (
-    PreparedPairs,
-    SizePoint,
-    prepare_pairs,
-    result_of,
-    scores_of,
-    working,
-)
+from attncli.catalogue.building import scale_of
+from attncli.core.threads import in_order
 from attncli.errors import below
 from attncli.results import Result, Row
-from attncli.stopping import Counter, Progress, keep_finished
+from attncli.runtime import Counter, Progress, keep_finished
+from attncli.studies.pairs.entries import Entries, PairsFacts
+from attncli.studies.pairs.study import PreparedPairs, SizePoint, prepare_pairs, result_of, scores_of, working
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
@@ -27,7 +21,6 @@ from attncli.studies.variance.moments import Edges, MomentTally
 from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.tables import tables
 from attncli.studies.variance.theory import theory_of
-from attncli.threads import in_order
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default

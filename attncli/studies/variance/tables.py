@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.pairs.entries import PairsFacts
-from attncli.common.pairs.study import PLACE
-from attncli.numbers import exact, number
+from attncli.core.numbers import exact, number
 from attncli.results import LABEL, Result, by_label
 from attncli.show.terminal.tables import formulas, formulas_if, heading, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
+from attncli.studies.pairs.entries import PairsFacts
+from attncli.studies.pairs.study import PLACE
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = (

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from attncli.common.pairs.entries import Entries
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.guarding import calling
+from attncli.catalogue.guarding import calling
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.scorers import Scorer
+from attncli.studies.pairs.entries import Entries
 
 
 @dataclass(frozen=True)

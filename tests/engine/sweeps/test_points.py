@@ -17,7 +17,7 @@ from attncli.engine.sweeps import points
 from attncli.engine.sweeps.points import SweepPlan, plan_of
 from attncli.engine.sweeps.work import code_version, key_of
 from attncli.errors import MOST_PROBLEMS, InputError
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 from attncli.studies import load_study, options_model
 from tests.cli import experiment
 

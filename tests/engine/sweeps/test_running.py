@@ -9,7 +9,7 @@ from attncli.engine.sweeps.journal import Journal, rows_of
 from attncli.engine.sweeps.running import journal_rows
 from attncli.engine.sweeps.work import EngineLostError
 from attncli.results import Row
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 
 
 class Told(Progress):

@@ -12,12 +12,12 @@ from matplotlib.colors import PowerNorm
 from rich.console import Console
 
 from attncli.config.looks import Look
+from attncli.engine.report import report
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
 from attncli.engine.sweeps.tables import heading, tables
 from attncli.results import Result, SweepResult
-from attncli.show.page.report import report
 from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.show.pictures.looks import looks_of
 from tests.engine.sweeps.test_summary import NOISE, attention, swept

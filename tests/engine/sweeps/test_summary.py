@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from attncli.common.intervals import student_t
+from attncli.core.intervals import student_t
 from attncli.engine.sweeps.columns import axes_of, default_metric, figures_of, names_of
 from attncli.engine.sweeps.summary import FIGURES, spread, summary
 from attncli.results import Row, SweepResult

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 import attncli
 from attncli.config.looks import HeatmapLook
-from attncli.numbers import cell_decimals, number
+from attncli.core.numbers import cell_decimals, number
 from attncli.show.pictures.heatmaps import heatmap_figure
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import attention, choose, point

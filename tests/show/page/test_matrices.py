@@ -11,10 +11,10 @@ from matplotlib import colormaps
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
 
+from attncli.core.numbers import number
+from attncli.engine.report import report as page_of
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.stored import StoredResult
-from attncli.numbers import number
-from attncli.show.page.report import report as page_of
 from attncli.show.pictures.scales import colour_scale
 from tests.cli import good
 from tests.margins import sampled
@@ -241,7 +241,7 @@ def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch:
     """The names beside the matrix, in the box, and above the row follow the layer and the batch element."""
     words, shape = {"encoder": "cat", "decoder": "chat"}, (2, 1, 3, 3)
     names = {layer: [["[CLS]", f"{word}{batch}", "."] for batch in "01"] for layer, word in words.items()}
-    monkeypatch.setattr("attncli.show.page.report.pictures", lambda *_: [])
+    monkeypatch.setattr("attncli.engine.report.pictures", lambda *_: [])
     result = over_layers(dict.fromkeys(words, shape), {layer: {"queries": names[layer]} for layer in words})
     (tmp_path / "report.html").write_text(
         page_of([StoredRun(Path(), result, StoredResult.of(result))]), encoding="utf-8"

@@ -9,9 +9,9 @@ import torch
 from playwright.sync_api import Page, expect
 
 import attncli
+from attncli.core.numbers import number
+from attncli.engine.report import report
 from attncli.engine.runs.loading import read_run
-from attncli.numbers import number
-from attncli.show.page.report import report
 from tests.show.page.conftest import Open
 from tests.show.page.pages import box_of, choose, pixels, point, tip_has
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from safetensors.numpy import load_file
 
-from attncli.numbers import number
+from attncli.core.numbers import number
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, attention, box_of, choose, point, study
 from tests.show.page.reading import Read

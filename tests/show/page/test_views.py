@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 import attncli
-from attncli.numbers import number
+from attncli.core.numbers import number
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, attention, box_of, open_all, point, settles, study
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import attncli
+from attncli.core.numbers import MISSING
+from attncli.engine.report import names_of, report
 from attncli.engine.runs.loading import StoredRun, read_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import printable
-from attncli.numbers import MISSING
 from attncli.results import Result
 from attncli.show.page.page import embedded
-from attncli.show.page.report import names_of, report
 from attncli.studies import STUDIES, load_study
 from attncli.studies.attention.columns import AttentionFacts
 from tests.margins import last_digit

@@ -20,8 +20,8 @@ from attncli.show.pictures.panels import draw_line, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import figures_of
-from tests.common.pairs.samples import swept
 from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
+from tests.studies.pairs.samples import swept
 
 pytestmark = pytest.mark.usefixtures("sketches")
 

@@ -14,8 +14,8 @@ from pypdf import PdfReader
 
 import attncli
 from attncli.config.looks import HeatmapLook, Look
+from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.sweeps.figure import figures as sweep_figures
-from attncli.interactive import InteractiveResult as Result
 from attncli.show.pictures.figures import as_png, save_figure, unknown_words
 from tests.cli import attncli as attncli_command
 from tests.cli import good, refusal

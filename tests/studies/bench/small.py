@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attncli.results import Result, Row
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 from attncli.studies.bench import measure
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions

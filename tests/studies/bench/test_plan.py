@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from attncli.building import outline
-from attncli.config.scorer_entries import CATALOGUE, ScorerEntry
+from attncli.catalogue.building import outline
+from attncli.catalogue.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.bench.plan import Case, baseline_of, cases_of, operations, plan_of, traffic, variants_of
 from tests.studies.bench.small import options_of

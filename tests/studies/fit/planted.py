@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.inputs.captured import inputs_of
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.call import AttentionCall
+from attncli.models.inputs import inputs_of
+from attncli.models.swap import entry_of
 from attncli.scorers import Scorer
 from attncli.studies.fit import fitting
 from attncli.studies.fit.calls import LayerCalls, Part
 from attncli.studies.fit.fitting import LayerFit, starts
 from attncli.studies.fit.options import Per
-from attncli.swapping import entry_of
 
 HEADS, SIZE = 4, 6
 

@@ -13,12 +13,12 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 import attncli
-from attncli.building import build_scorer
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.inputs.seeding import generator
-from attncli.numbers import number
+from attncli.catalogue.building import build_scorer
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.core.numbers import number
+from attncli.core.seeding import generator
+from attncli.models.swap import entry_of
 from attncli.scorers import SCORERS
-from attncli.swapping import entry_of
 from tests.reference import ORACLES, normed, weighted_sum, weights_of
 
 HEADS, SIZE, WIDTH, MOST = 2, 4, 8, 7

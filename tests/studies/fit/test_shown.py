@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from matplotlib.colors import to_hex
 
-from attncli.common.outputs import OutputKind
-from attncli.config.fitted import FittedFacts, FittedLayer
+from attncli.catalogue.fitted import FittedFacts, FittedLayer
 from attncli.config.looks import HeatmapLook
+from attncli.models.outputs import OutputKind
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.studies.fit.columns import BEFORE, FitFacts

@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import attncli
+from attncli.core.seeding import generator
 from attncli.errors import InputError
-from attncli.inputs.seeding import generator
 from attncli.normalizers import Normalizer
-from attncli.stopping import Interrupted, Progress
+from attncli.runtime import Interrupted, Progress
 from attncli.studies.fit import study
 from attncli.studies.fit.columns import FitFacts
 from attncli.studies.fit.options import FitOptions

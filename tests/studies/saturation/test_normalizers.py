@@ -13,9 +13,9 @@ from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, Normalizer
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
 from tests import reference
-from tests.common.pairs.samples import swept
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of, within_reach
 from tests.scorers.catalogue import normal
+from tests.studies.pairs.samples import swept
 from tests.studies.saturation.test_study import slow_norm
 
 EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)

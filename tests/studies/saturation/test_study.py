@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.common.pairs import parts
-from attncli.inputs.seeding import generator
+from attncli.core.seeding import generator
 from attncli.results import Row
+from attncli.runtime import Progress
 from attncli.scorers import SCORERS
-from attncli.stopping import Progress
+from attncli.studies.pairs import parts
 from attncli.studies.saturation import study as saturation
 from attncli.studies.saturation.study import run
-from tests.common.pairs.samples import by_place, prepared, swept
 from tests.normalizers.catalogue import VARIANTS, scorer_of
 from tests.reference import NORMALIZERS, ORACLES, Vector, entropy, slopes, softmax
+from tests.studies.pairs.samples import by_place, prepared, swept
 from tests.studies.saturation.test_rows import exact_norm, slow_gradient
 
 D, KEYS, ROWS = 4, 3, 7

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import attncli
-from attncli.common.outputs import outputs_of
 from attncli.errors import InputError
+from attncli.models.outputs import outputs_of
 from tests.models.families import of_transformers
 from tests.studies.swap.models import Mixed, Relu, Strides, Written, tower
 

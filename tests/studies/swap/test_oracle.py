@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import attncli
 from tests.models.families import of_transformers
-from tests.swapping.oracle import TEXTBOOK, attention, softmax
+from tests.models.swap.oracle import TEXTBOOK, attention, softmax
 
 TEXTS = [
     "Attention weights are computed with a softmax.",

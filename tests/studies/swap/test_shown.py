@@ -11,8 +11,8 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-from attncli.common.outputs import OutputKind
 from attncli.config.looks import Look
+from attncli.models.outputs import OutputKind
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.show.pictures.themes import sheet_of

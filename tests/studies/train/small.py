@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attncli.results import Result
-from attncli.stopping import Progress
+from attncli.runtime import Progress
 from attncli.studies.train import study as train
 from attncli.studies.train.model import Learnt, Recall, learn
 from attncli.studies.train.options import TrainOptions

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import softcap
-from attncli.building import build_scorer
+from attncli.catalogue.building import build_scorer
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import OneByOne, Recall, losses, mean_entropy
 from attncli.studies.train.task import Batch, seeds_of

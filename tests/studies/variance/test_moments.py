@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.studies.variance.moments import ScoreMoments
-from tests.common.pairs.samples import Array, standard
 from tests.margins import sampled
 from tests.reference import rounding
+from tests.studies.pairs.samples import Array, standard
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), max_size=30)
 POINT = 1.9599639845400545  # of the normal distribution, where 97.5 % lie below

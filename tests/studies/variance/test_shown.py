@@ -10,17 +10,17 @@ import scipy.stats
 import torch
 from matplotlib.colors import to_rgb
 
-from attncli.common.pairs.entries import PairsFacts
 from attncli.config.looks import Look, Theme
-from attncli.numbers import number
+from attncli.core.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.looks import looks_of
 from attncli.show.pictures.themes import THEMES
+from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.variance.figure import MOST_PANELS, figures
 from attncli.studies.variance.study import _with_densities
-from tests.common.pairs.samples import swept
 from tests.margins import sampled
+from tests.studies.pairs.samples import swept
 
 pytestmark = pytest.mark.usefixtures("sketches")
 

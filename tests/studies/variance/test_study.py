@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.runtime import Progress
 from attncli.scorers import SCORERS
-from attncli.stopping import Progress
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.study import run
 from tests.combinations import others_slow
-from tests.common.pairs.samples import DISTRIBUTIONS, Array, by_place, prepared, swept
 from tests.margins import last_digit, sampled
 from tests.reference import ORACLES
+from tests.studies.pairs.samples import DISTRIBUTIONS, Array, by_place, prepared, swept
 
 SEEDS = 200
 SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 
 import attncli
-from attncli.common.pairs.entries import Entries
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.scorers import Scorer
 from attncli.scorers._theory import Moments
+from attncli.studies.pairs.entries import Entries
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
 from tests.combinations import varied
-from tests.common.pairs.samples import Array, standard
 from tests.margins import sampled
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make
+from tests.studies.pairs.samples import Array, standard
 
 SCORERS: list[tuple[str, dict[str, Any]]] = [
     ("dot", {}),

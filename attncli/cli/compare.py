@@ -1,0 +1,151 @@
+"""`attncli compare`: show the differences between runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attncli.cli.options import Full, OverwriteFile, Quiet, naming_options
+from attncli.cli.progress import Terminal
+from attncli.cli.streams import DIFFERENT, print_note, print_notes
+from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
+from attncli.config.looks import HeatmapLook
+from attncli.config.strict import validated
+from attncli.engine.runs.run_folder import check_file, save_file_at
+from attncli.errors import Collector, InputError
+from attncli.results import nan_to_null
+from attncli.show.terminal.comparison import tables
+from attncli.show.terminal.tables import SCREEN
+
+if TYPE_CHECKING:
+    from attncli.engine.runs.loading import StoredRun
+    from attncli.results import Row
+
+MOST_HEADS = 8  # pairs of batch element and head in the picture
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN", help="Run folders, or results.json alone; each is compared with the first."),
+]
+Fail = Annotated[bool, typer.Option("--fail", help="End with exit code 1 if a run differs by more than rounding.")]
+Tolerance = Annotated[
+    float | None,
+    typer.Option("--tolerance", metavar="X", help="Relative difference that --fail accepts, in place of rounding."),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the comparison as JSON, a list of several, and nothing else.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Draw the difference of the weights: .png, .svg or .pdf."),
+]
+
+
+def compare(
+    values: Mapping[StudyFlag, Any],
+    runs: Runs,
+    tolerance: Tolerance = None,
+    fail: Fail = False,
+    json: Json = False,
+    out: Out = None,
+    overwrite: OverwriteFile = False,
+    full: Full = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print the differences of runs from the first one."""
+    from attncli.cli.experiments import print_json  # load torch
+    from attncli.engine.experiment import compare_stored
+    from attncli.engine.runs.loading import read_run
+
+    look = _check(runs, tolerance, fail, out, overwrite, values)
+    collector, stored = Collector(), []
+    for path in runs:
+        with collector.under():
+            stored.append(read_run(path))
+    collector.check()
+    comparisons = [compare_stored(stored[0], other) for other in stored[1:]]
+    if out is not None:
+        _draw(stored, comparisons[0].weights, out, look, quiet)
+    if json:
+        contents = [nan_to_null(asdict(comparison)) for comparison in comparisons]
+        print_json(contents if len(contents) > 1 else contents[0])
+    elif not quiet:
+        console = Terminal()
+        for index, comparison in enumerate(comparisons):
+            if index:
+                console.rule(characters="=")
+            for part in tables(comparison, console.width, None if full else SCREEN // len(comparisons) - 1):
+                console.print(part)
+    refused = [comparison for comparison in comparisons if fail and comparison.verdict == "different"]
+    if tolerance is not None:
+        refused = [comparison for comparison in comparisons if comparison.largest > tolerance]
+    for comparison in refused:
+        print_note(f"{comparison.b}: {comparison.sentence}")
+        if tolerance is not None:
+            most = "infinite" if comparison.largest == float("inf") else f"{comparison.largest:.2g}"
+            print_note(f"the largest relative difference is {most} ({comparison.largest_of}), beyond {tolerance:g}")
+    if refused:
+        raise typer.Exit(DIFFERENT)
+
+
+def _check(
+    runs: list[Path],
+    tolerance: float | None,
+    fail: bool,
+    out: Path | None,
+    overwrite: bool,
+    values: Mapping[StudyFlag, Any],
+) -> HeatmapLook:
+    """Return the look that flags describe; raise InputError for wrong or contradictory flags."""
+    overrides = overrides_of_flags(values)
+    if len(runs) < 2:
+        raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
+    if tolerance is not None and not 0 <= tolerance < float("inf"):
+        raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
+    if tolerance is not None and not fail:
+        raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
+    if out is None:
+        if overrides:
+            raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
+        return HeatmapLook()
+    from attncli.show.pictures.figures import picture_ending  # load matplotlib
+    from attncli.show.pictures.heatmaps import check_look
+
+    if len(runs) > 2:
+        raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
+    with naming_options():
+        look = validated(HeatmapLook, {override.path[-1]: override.value for override in overrides}, {})
+        check_look(look)
+        picture_ending(out)
+    check_file(out, overwrite)
+    return look
+
+
+def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look: HeatmapLook, quiet: bool) -> None:
+    """Draw the difference of the weights of two runs, at the batch elements and heads that differ most.
+
+    `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
+    """
+    from attncli.engine.report import names_of  # load torch and matplotlib
+    from attncli.show.pictures.figures import save_figure, unknown_words
+    from attncli.show.pictures.heatmaps import runs_figure
+
+    rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
+    if not rows:
+        raise InputError.of(f'got "{out}"; the runs share no weights to draw the difference of', where="--out")
+    rows = [row for row in rows if row["max_abs_difference"]] or rows
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    rows.sort(key=lambda row: -row["js_divergence"])
+    heads = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_HEADS]
+    notes: list[str] = []
+    a, b = (run.result.matrices("weights") for run in runs)
+    first, second = names_of([run.path for run in runs])
+    with naming_options():
+        figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
+    save_file_at(out, lambda path: save_figure(figure, path))
+    print_notes([*notes, *unknown_words(look, [figure])], quiet)
+
+
+COMMAND = with_flags("compare", compare, look_flags(HeatmapLook, without=("format", "minus")))

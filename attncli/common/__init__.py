@@ -1,1 +1,0 @@
-"""Code that several studies share: pairs of queries and keys, requests for models, intervals and trends."""

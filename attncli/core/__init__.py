@@ -1,0 +1,1 @@
+"""Pure torch below attention: masks, metrics, rounding, modes; numbers in words and files of tensors."""

@@ -1,0 +1,67 @@
+"""The request for a model that the options of a study describe, and the layers and heads that they choose."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attncli.config.texts import NO_TEXTS
+from attncli.core.numbers import several
+from attncli.errors import Collector, InputError, below, got
+from attncli.models.loading import Request
+from attncli.models.selection import calls_of, choice_of, picks
+
+
+def request_of(model: str, texts: Sequence[str], attn: str, **others: Any) -> Request:
+    """Return the request for a model; `others` are fields of the Request.
+
+    Raises:
+        InputError: a function, which brings its own inputs, has texts; another model has none; or it is a file.
+    """
+    request = Request(model, tuple(texts), attention=None if attn == "auto" else attn, **others)
+    if request.is_function and texts:
+        message = f"{several(len(texts), 'text')} for a function, which brings its own inputs; leave them out"
+        raise InputError.of(f"got {message}", ["texts"])
+    with below("model"):
+        request.refuse_file()
+    if not request.is_function and not texts:
+        raise InputError.of(NO_TEXTS, ["texts"])
+    return request
+
+
+def chosen_calls(
+    layers: Sequence[int | str] | None,
+    heads: Sequence[int] | None,
+    counts: Mapping[str, int],
+    problems: Mapping[str, str],
+) -> list[str]:
+    """Return the names of the attention calls that layers choose (None: all), in the order of the calls.
+
+    `counts` has the number of heads of each call by name, and `problems` why other attention is not recognised.
+
+    Raises:
+        InputError: layers choose no call, or a chosen call lacks one of the heads.
+    """
+    names, collector, chosen = list(counts), Collector(), set[str]()
+    for index, layer in enumerate(layers or ()):
+        with collector.under("layers", index):
+            chosen |= {*calls_in(layer, names, problems)}
+    in_order = [name for name in names if layers is None or name in chosen]
+    for index, head in enumerate(heads or ()):
+        with collector.under("heads", index):
+            for name in in_order:
+                if head >= counts[name]:
+                    raise InputError.of(got(head, f"expected 0 to {counts[name] - 1}, of the heads of {name}"))
+    collector.check()
+    return in_order
+
+
+def calls_in(layer: int | str, names: Sequence[str], problems: Mapping[str, str]) -> list[str]:
+    """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
+
+    Raises:
+        InputError: it chooses none, or one whose attention is not recognised.
+    """
+    choice = choice_of(layer)
+    for name, problem in problems.items():
+        if isinstance(choice, str) and picks(choice, name, -1):
+            raise InputError.of(f"got {name}, whose attention is not recognised: {problem}")
+    return calls_of(layer, names)

@@ -1,0 +1,310 @@
+"""Other scorers inside a model: the outputs of attention calls by an entry of a config."""
+
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from pydantic import AfterValidator, BeforeValidator, Field
+from torch import Tensor, nn
+
+from attncli.attention import computing_dtype
+from attncli.catalogue.building import Learnt, build_scorer, inputs_of_entry, scorer_of_module, scoring_of
+from attncli.catalogue.entries import Entry
+from attncli.catalogue.guarding import raw_scores
+from attncli.catalogue.plans import PLAN, PlanEntry, is_plan
+from attncli.catalogue.plans import ZERO as ZERO
+from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.catalogue.short_forms import model_entry
+from attncli.config.models import Experiment
+from attncli.config.strict import Model, validated
+from attncli.config.tensors import Layer
+from attncli.config.values import Indices, as_list, each_once
+from attncli.errors import InputError, below, got, show
+from attncli.models.call import AttentionCall
+from attncli.models.fitted import FittedScorers
+from attncli.models.inputs import Inputs, inputs_of, learnt_numbers, rules_of_inputs, with_model_defaults
+from attncli.models.selection import calls_of, choice_of, picks
+from attncli.models.watching import Site, Watch
+from attncli.pooling import pool_by_rules
+from attncli.scorers import Scorer, is_built_in
+
+UNIFORM = "uniform"
+MOST_NAMED = 3  # calls in a message
+Part = tuple[str, list[int] | None, ScorerEntry | str]  # layers and heads (None: all) of a plan, and their entry
+
+
+class Swap(Watch):
+    """Context manager in which models attend with another scorer, in this thread.
+
+    with attncli.Swap("sparsemax", layers=[3]), torch.no_grad():
+        evaluate(model)
+
+    With gradients, outputs carry them to queries, keys and values, and to the parameters of the scorer. Inside another
+    `Swap`, this one decides for its calls.
+
+    A call has the name of its layer. Further calls of a layer in one run of the model have a number, as `layer#1`. A
+    run ends when a top-level module that ran in it is called again. Each layer must be called in the same way in every
+    run.
+
+    Args:
+        entry: an entry of `scorers`, as text or mapping; a function of queries and keys, a class, or a torch module,
+            which learns with the model; the name of a normaliser, which is applied to the model's own scores; `model`,
+            the model's own scorer; `uniform`, equal weights; or `zero`, no output at all. Or a plan, which maps layers
+            to entries: `{0: "sparsemax", "3-5": "cosine:scale=16", "decoder.*": {"heads": {0: "uniform"}}}`. Layers and
+            heads that it does not name stay the model's own.
+        model: the module, or part of a model, to replace the attention of; by default everything in this thread. With
+            it, layers have the names of its `named_modules`.
+        layers: numbers of attention calls in the order of their execution, ranges of numbers such as `5-7`, names of
+            calls, or patterns of names such as `decoder.*`; None for all.
+        heads: numbers of heads; None for all.
+        seed: the seed of the parameters that attncli draws.
+        known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
+            again.
+        fitted: the numbers that the entry learnt for each layer; by default those of the file that it names.
+
+    Attributes:
+        swapped: how often each call was replaced, by name.
+        missed: modules and operations like attention that were not recognised, and are not replaced.
+
+    Raises:
+        InputError: the entry is wrong; two models have calls of one name; or at the end of the `with`, a chosen layer
+            was not replaced.
+    """
+
+    replaces: ClassVar = True
+
+    def __init__(
+        self,
+        entry: Any,
+        model: nn.Module | None = None,
+        layers: Collection[str | int] | None = None,
+        heads: Collection[int] | None = None,
+        *,
+        seed: int = 0,
+        known: Mapping[str, int] | None = None,
+        fitted: FittedScorers | None = None,
+    ) -> None:
+        chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": listed(seed)}, {})
+        super().__init__(model)
+        self.layers, self.heads, self._known = chosen.layers, chosen.heads, known or {}
+        self.entry = None if isinstance(entry, str) and entry == ZERO else entry_of(entry)
+        self.swapped = dict[str, int]()
+        self.problems = dict[str, str]()  # by call
+        self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
+        self._seed, self._fitted, self._scorers = seed, fitted, dict[Any, Scorer]()
+        self._handled = set[str]()  # calls that were replaced, by this one or by one inside of it
+        self._numbers = dict[str, int]()  # of calls, in the order of their first runs
+        self._owners = dict[str, int]()  # number of the model of each layer
+        self._called = WeakSet[nn.Module]()  # top-level modules of this run
+        self._run = WeakSet[nn.Module]()  # these and their parts
+
+    @property
+    def scorers(self) -> list[Scorer]:
+        """The scorers that were built so far: one for each size of queries and keys, and scale."""
+        return [*self._scorers.values()]
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the scorers that were built so far, and of torch modules that are entries."""
+        modules = [entry.module for entry in (self.entry.entries if self.entry else ()) if entry.module is not None]
+        yield from nn.ModuleList([*modules, *self._scorers.values()]).parameters()
+
+    def __enter__(self) -> Self:
+        """Start watching, without the counts and problems of earlier uses."""
+        if self.monitor is None:  # else it is active already, which is an error
+            for kept in (self.swapped, self.problems, self._handled, self._numbers, self._owners):
+                kept.clear()
+            self._begin_run()
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        """Stop watching; raise an InputError if a chosen call was not replaced, unless the `with` block failed."""
+        super().__exit__(*raised)
+        if raised[0] is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raise an InputError if no call was replaced, or if a chosen call was not."""
+        problems = {missed.layer: missed.problem for missed in self.missed} | self.problems
+        key, layers = "layers", self.layers or ()
+        if self._plan is not None and self.layers is None:
+            key, layers = "plan", [layer_of(layers) for layers, *_ in self._plan]
+        for layer in layers:
+            names = [*self._numbers, *(problems if isinstance(choice_of(layer), str) else ())]
+            with below(key):
+                chosen = calls_of(layer, list(dict.fromkeys(names)))
+            for name in chosen:
+                if name not in self._handled and self._wants(name, self._numbers.get(name, -1)):
+                    why = problems.get(name, "it did not run")
+                    raise InputError.of(f"{name}: its attention was not replaced: {why}")
+        if self.layers is None and (not self._handled or self.problems):
+            reasons = [f"{name}: {problem}" for name, problem in (self.problems or problems).items()]
+            raise InputError.of(f"attention was not replaced: {'; '.join(reasons[:MOST_NAMED]) or 'none ran'}")
+
+    def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
+        """Start a new run if the top-level module, or a part of it, ran in this one."""
+        super().begins(module, is_recomputed=is_recomputed)
+        parts = set(module.modules())
+        if self.model is not None and not any(map(self.knows, parts)):
+            return
+        if is_recomputed or module in self._run or not parts.isdisjoint(self._called):
+            self._begin_run()
+        self._called.add(module)
+        self._run |= parts
+
+    def _begin_run(self) -> None:
+        for kept in (self._calls, self._called, self._run):
+            kept.clear()
+
+    def _wants(self, name: str, number: int) -> bool:
+        """Whether the call with this name and number is chosen by the layers, and has an entry in the plan."""
+        is_chosen = self.layers is None or any(picks(choice_of(layer), name, number) for layer in self.layers)
+        return is_chosen and bool(self._parts(name, number))
+
+    def chooses(self, site: Site) -> bool:
+        """Whether to replace a call.
+
+        Raises:
+            InputError: another model has a layer with the same name.
+        """
+        owner = self.owner
+        if self._owners.setdefault(site.layer, owner) != owner:
+            message = f"got two modules with attention of the name {site.layer}; name the one to replace"
+            raise InputError.of(f"{message}, or the whole model, as model=")
+        return self._wants(site.name, self._numbers.setdefault(site.name, len(self._numbers)))
+
+    def candidate(self, site: Site) -> int | None:
+        """Return the number of the candidate that is right for a call, if known from an earlier run."""
+        return self._known.get(site.name)
+
+    def replaced(self, call: AttentionCall) -> Tensor:
+        """Return the new output (b, h, n, v) of the chosen heads, and the model's own of all others."""
+        new = with_heads(self.compute(call), call.output, self.heads, call.name)
+        self.swapped[call.name] = self.swapped.get(call.name, 0) + 1
+        return new
+
+    def keep(self, call: AttentionCall, output: Tensor) -> None:
+        """Note the problem of a call that was not replaced, or that it was, by this one or by one inside of it."""
+        if call.problem is None:
+            self._handled.add(call.name)
+        else:
+            self.problems[call.name] = call.problem
+
+    def _parts(self, name: str, number: int) -> list[Part]:
+        """Return the parts of the plan for a call.
+
+        Raises:
+            InputError: two layers of the plan choose it.
+        """
+        if self._plan is None:
+            return [("", None, self.entry or ZERO)]
+        parts = [part for part in self._plan if picks(choice_of(layer_of(part[0])), name, number)]
+        keys = list(dict.fromkeys(layers for layers, *_ in parts))
+        if len(keys) > 1:
+            raise InputError.of(got(keys[1], f"it has {name}, as {show(keys[0])} does; expected each once"), ["plan"])
+        return parts
+
+    def compute(self, call: AttentionCall) -> Tensor:
+        """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
+        new = call.output
+        for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
+            made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
+            new = with_heads(made, new, heads, call.name, ("plan", layer_of(layers)))
+        return new
+
+    def _output(self, layers: str, heads: list[int] | None, entry: Any, call: AttentionCall) -> Tensor:
+        chosen = self.heads if heads is None else heads
+        is_fitted = self._fitted is not None or entry.fitted is not None
+        if is_fitted and chosen is not None and len(call.head_numbers) > len(chosen):
+            some, new = [head for head in chosen if head in call.head_numbers], call.output.clone()
+            made = self._output(layers, heads, entry, call.of_heads(some))  # nothing may be fitted to the others
+            new[:, some] = made.to(new.dtype)
+            return new
+        inputs = inputs_of(call, call.queries.dtype, call.queries.device)
+        gradient = call.scale_gradient if entry.has_models_scale else None
+        learnt = learnt_numbers(entry, call) if self._fitted is None else self._fitted.of_call(entry.label, call)
+        entry = with_model_defaults(entry, call)
+        sizes = inputs.queries.shape[-1], inputs.keys.shape[-1]
+        key: tuple[Any, ...] = (layers, entry.label, *sizes, str(entry.options))
+        key += (call.name, *call.head_numbers) if is_fitted else ()
+        if key not in self._scorers:
+            self._scorers[key] = self._built(entry, inputs, learnt).to(inputs.queries.device)
+        rules = rules_of_inputs(entry, inputs, call.empty_row, learnt)
+        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, call.pre_scale)
+        queries = queries if gradient is None else queries * gradient
+        scorer = scoring_of(entry, self._scorers[key])
+        if not is_built_in(scorer):
+            scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
+        return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
+
+    @torch.inference_mode(False)
+    def _built(self, entry: ScorerEntry, inputs: Inputs, learnt: Learnt) -> Scorer:
+        if entry.module is not None:  # with the user's own parameters
+            return scorer_of_module(entry.module)
+        queries, keys = inputs.queries, inputs.keys
+        dtype = computing_dtype(queries.dtype)
+        return build_scorer(entry, queries.shape[-1], keys.shape[-1], self._seed, dtype, learnt)
+
+
+def with_heads(
+    new: Tensor, own: Tensor, heads: Collection[int] | None, name: str, plan: Sequence[str | int] = ()
+) -> Tensor:
+    """Return the output `new` (b, h, n, v) of the chosen heads, and the output `own` of all other heads.
+
+    Raises:
+        InputError: the call with this name has no such head. For heads of a plan, `plan` is the path of the layer.
+    """
+    if heads is None:
+        return new
+    count = new.shape[1]
+    for head in heads:
+        if not 0 <= head < count:
+            path = (*plan, "heads", head) if plan else ("heads",)
+            raise InputError.of(got(head, f"expected 0 to {count - 1}, of the {count} heads of {name}"), path)
+    chosen = torch.zeros(count, dtype=torch.bool, device=new.device)
+    chosen[list(heads)] = True
+    return torch.where(chosen[:, None, None], new, own.to(new.dtype))  # b h n v
+
+
+class _Holder(Model):
+    entry: Entry
+
+
+class _Chosen(Model):
+    layers: Annotated[list[Layer], Field(min_length=1), BeforeValidator(as_list), AfterValidator(each_once)] | None
+    heads: Indices | None
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def listed(value: Any) -> Any:
+    """Return a collection as a list; numbers of NumPy become numbers, and anything else, such as text, is unchanged."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping | Tensor):
+        return value
+    return [item.item() if isinstance(item, np.generic) else item for item in value]
+
+
+def entry_of(value: Any) -> ScorerEntry:
+    """Return the validated entry for a scorer or a plan given in Python, as `Swap` takes it.
+
+    Raises:
+        InputError: the entry is wrong.
+    """
+    if isinstance(value, ScorerEntry):
+        return value
+    (entry,) = Experiment.normalised({"scorers": [model_entry({PLAN: value} if is_plan(value) else value)]})["scorers"]
+    made = validated(_Holder, {"entry": entry}, {}).entry
+    for part in made.entries:
+        if part.dropout:
+            raise InputError.of(
+                got(part.dropout, "models run without dropout inside of a Swap", "leave it out"), ["dropout"]
+            )
+    return made
+
+
+def layer_of(key: str) -> str | int:
+    """Return the layer for a key of a plan, which is text: digits are a number."""
+    return int(key) if key.isdecimal() else key

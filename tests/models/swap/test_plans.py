@@ -1,0 +1,183 @@
+"""Plans: other entries in other layers and heads, with functions of transformers' registry as the oracle."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+import attncli
+from attncli.errors import InputError
+from tests.cli import refusal
+from tests.models.families import of_transformers
+from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, main_output, passed, softmax
+from tests.studies.swap.models import tower
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
+
+
+def of_heads(**heads: Any) -> Any:
+    """Return weights that differ by head: of `h0`, `h1` and so on; the model's own for others."""
+
+    def weights(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+        per_head = [
+            heads.get(f"h{head}", softmax)(queries[:, head], keys[:, head], scale, valid[:, head])
+            for head in range(queries.shape[1])
+        ]
+        return torch.stack(per_head, 1)
+
+    return weights
+
+
+PLANS: dict[str, tuple[Any, Any]] = {
+    "a number": ({1: "sparsemax"}, {1: TEXTBOOK["sparsemax"]}),
+    "two numbers": ({0: "uniform", 1: "sparsemax"}, {0: TEXTBOOK["uniform"], 1: TEXTBOOK["sparsemax"]}),
+    "a range": ({"0-1": "softmax_plus_one"}, dict.fromkeys(range(2), TEXTBOOK["softmax_plus_one"])),
+    "names": ({"model.layers.0.self_attn": "cosine", "1": "uniform"}, {0: TEXTBOOK["cosine"], 1: TEXTBOOK["uniform"]}),
+    "a pattern": ({"*.1.*": "uniform"}, {1: TEXTBOOK["uniform"]}),
+    "heads": (
+        {0: {"heads": {0: "sparsemax", 3: "uniform"}}, 1: "cosine"},
+        {0: of_heads(h0=TEXTBOOK["sparsemax"], h3=TEXTBOOK["uniform"]), 1: TEXTBOOK["cosine"]},
+    ),
+    "ranges of heads": ({1: {"heads": {"1-2": "cosine"}}}, {1: of_heads(h1=TEXTBOOK["cosine"], h2=TEXTBOOK["cosine"])}),
+    "functions": (
+        {0: lambda q, k: q @ k.mT, 1: {"scorer": lambda q, k: q @ k.mT, "label": "other"}},
+        dict.fromkeys(range(2), lambda q, k, scale, valid: softmax(q, k, 1.0, valid)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("way", ["sdpa", "eager"])
+def test_outputs_and_gradients_are_those_of_the_textbook(way: str, name: str) -> None:
+    plan, weights = PLANS[name]
+    model, inputs = of_transformers("gqa", way)
+    assert_same(passed(model, inputs, attncli.Swap(plan)), passed(model, inputs, attention(model, weights)))
+
+
+def test_a_plan_inside_a_swap_leaves_the_other_layers_to_it() -> None:
+    model, inputs = of_transformers("gqa", "sdpa")
+    with torch.no_grad(), attention(model, {0: TEXTBOOK["sparsemax"], 1: TEXTBOOK["uniform"]}):
+        expected = main_output(model, inputs)
+    with torch.no_grad(), attncli.Swap("uniform", model=model), attncli.Swap({0: "sparsemax"}, model=model):
+        assert_close(main_output(model, inputs), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_entries_of_a_plan_have_parameters_of_their_own() -> None:
+    model, inputs = of_transformers("llama", "sdpa")
+    with attncli.Swap({0: "additive", 1: "additive"}) as swap:
+        main_output(model, inputs).sum().backward()  # type: ignore[no-untyped-call]
+    assert [each.grad is not None for each in swap.parameters()] == [True] * 6
+    with attncli.Swap({"0-1": "additive"}) as swap:
+        main_output(model, inputs)
+    assert len([*swap.parameters()]) == 3
+
+
+def test_layers_and_heads_beside_a_plan_limit_it() -> None:
+    model, inputs = of_transformers("gqa", "sdpa")
+    with torch.no_grad():
+        with attention(model, {1: of_heads(h2=TEXTBOOK["uniform"])}):
+            expected = main_output(model, inputs)
+        with attncli.Swap({0: "zero", 1: "uniform"}, layers=[1], heads=[2]) as swap:
+            assert_close(main_output(model, inputs), expected, rtol=1e-4, atol=1e-4)
+    assert list(swap.swapped) == ["model.layers.1.self_attn"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({0: "uniform", "0-1": "zero"}, r'got "0-1", which has 0 as "0" does; expected each once'),
+        ({0: "uniform", "f*": "zero"}, 'plan: got "f\\*"; it has first, as "0" does; expected each once'),
+        ({5: "zero"}, "plan: got 5; expected 0 to 1, of 2 layers with attention"),
+        ({"third": "zero"}, 'plan: got "third"; no layer with attention; known: first, second'),
+        ({0: "dott"}, r"plan\[0\].scorer: got \"dott\"; unknown scorer; did you mean `dot`"),
+        ({0: {"heads": {"x": "zero"}}}, 'plan\\[0\\].heads.x: got "x"; expected numbers of heads, such as 0 or 4-7'),
+        ({1: {"heads": {9: "zero"}}}, r"^plan\[1\].heads\[9\]: got 9; expected 0 to 3, of the 4 heads of second"),
+        ({0: "zero", "0": "uniform"}, r'plan\[0\]: got "0", which has 0 as 0 does; expected each once'),
+        ({0: {"heads": {2: "zero", "2": "dot"}}}, r'plan\[0\].heads\[2\]: got "2", which has 2 as 2 does'),
+        ({0: {"heads": {0: "zero", "0-3": "dot"}}}, 'got "0-3", which has 0 as "0" does'),
+        ({0: {"plan": {0: "zero"}}}, "got a plan inside of a plan; expected an entry"),
+        ({"plan": {0: "zero"}, "window": 3}, "window: got 3; expected in the entries of the plan"),
+        ({0: {"scorer": "dot", "dropout": 0.5}}, "dropout: got 0.5; models run without dropout inside of a Swap"),
+        ({}, "the key `scorer` is missing"),
+        (torch.ones(2), "entry: got .*; expected NAME, NAME:KEY=VALUE,... or a mapping"),
+    ],
+    ids=str,
+)
+def test_what_is_no_plan(plan: Any, message: str) -> None:
+    model, x = tower()
+    with pytest.raises(InputError, match=message), attncli.Swap(plan):
+        model(x)
+
+
+def test_a_plan_in_yaml(tmp_path: Path) -> None:
+    config = tmp_path / "a.yaml"
+    plan = "{0: sparsemax, second: {heads: {0: zero, 1-2: {scorer: cosine, scale: 16}}}}"
+    config.write_text(
+        f"study: swap\nmodel: tests.studies.swap.models:tower\nscorers: [sparsemax, {{label: mixed, plan: {plan}}}]\n"
+    )
+    result = attncli.run(config)
+    rows = {(row["label"], row["layer"]): row for row in result.records}
+    assert (rows["mixed", None]["scorer"], rows["mixed", None]["normalizer"]) == ("plan", "several")
+    assert rows["mixed", "first"]["relative_l2"] == rows["sparsemax", "first"]["relative_l2"]
+    assert result.formulas["mixed"] == "0: sparsemax; second, heads 0: zero; second, heads 1 to 2: cosine"
+    model, x = tower()
+    cosine = {"scorer": "cosine", "scale": 16.0}
+    with torch.no_grad():
+        own = model(x)
+        with attncli.Swap({0: "sparsemax", "second": {"heads": {0: "zero", "1-2": cosine}}}):
+            change = float((model(x) - own).norm() / own.norm())
+    assert rows["mixed", None]["relative_l2"] == pytest.approx(change)
+    same = attncli.swap(model, x, scorers=[{0: "sparsemax", 1: {"heads": {0: "zero", "1-2": cosine}}}], by="all")
+    assert same.records[1]["relative_l2"] == pytest.approx(change)
+    attncli.run(config, out=tmp_path / "out")
+    again = attncli.run(tmp_path / "out" / "config.yaml")
+    assert [row["relative_l2"] for row in again.records] == [row["relative_l2"] for row in result.records]
+
+
+def test_layers_and_heads_may_be_numbers_of_numpy() -> None:
+    model, x = tower()
+    with torch.no_grad(), attncli.Swap("zero", layers=np.array([1]), heads=[*np.arange(2)]) as swap:
+        model(x)
+    assert (list(swap.swapped), swap.heads) == (["second"], [0, 1])
+    with torch.no_grad(), attncli.Swap({np.int64(1): {"heads": {np.int64(0): "zero"}}}) as swap:
+        model(x)
+    assert list(swap.swapped) == ["second"]
+    with torch.no_grad(), attncli.Swap("additive", layers=np.int64(1), seed=np.int64(2)) as swap:  # type: ignore[arg-type]
+        model(x)
+    assert list(swap.swapped) == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (5, "scorers[0].plan[5]: got 5; expected 0 to 1, of 2 layers with attention"),
+        ("x*", 'scorers[0].plan.x*: got "x*"; no layer with attention; known: first, second'),
+    ],
+)
+@pytest.mark.parametrize("by", ["all", "layer"])
+def test_each_layer_of_a_plan_is_one_of_the_model(by: str, layer: str | int, message: str) -> None:
+    model, x = tower()
+    with pytest.raises(InputError) as error:
+        attncli.swap(model, x, scorers=[{0: "zero", layer: "uniform"}], by=by)
+    assert str(error.value) == f"attncli.swap: {message}"
+
+
+def test_findings_say_what_a_plan_replaced() -> None:
+    model, x = tower()
+    result = attncli.swap(model, x, scorers=[{"label": "mixed", "plan": {1: {"heads": {"1-2": "zero"}}}}])
+    (mixed,) = [each for each in result.findings if each.label == "mixed"]
+    change = max(row["relative_l2"] for row in result.records if row["label"] == "mixed")
+    assert mixed.text.startswith("mixed (1, heads 1 to 2: zero): changes the output by ")
+    assert mixed.text.endswith(f"; one layer at a time most in layer 1 ({100 * change:.2g} %).")
+    assert "all layers" not in mixed.text
+
+
+def test_other_studies_have_no_layers(tmp_path: Path) -> None:
+    config = tmp_path / "a.yaml"
+    config.write_text("data: {queries: {shape: [2, 3]}, keys: {shape: [4, 3]}}\nscorers: [{plan: {0: dot}}]\n")
+    expected = "scorers[0].plan: got a plan, which is for the layers of a whole model: study swap"
+    assert expected in refusal("check", config)

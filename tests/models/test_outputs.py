@@ -1,0 +1,312 @@
+"""The columns of a whole model's outputs against loops in float64, closed forms and resampling."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli.errors import InputError
+from attncli.models.changes import Changes
+from attncli.models.outputs import IGNORED, OutputKind, Outputs, is_language_model, output_columns, outputs_of
+from attncli.results import Row
+
+LENGTHS = (100, 3, 3, 3, 3)
+
+
+def language(lengths: tuple[int, ...], words: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return logits before and after a change, valid tokens and targets, for texts of these numbers of predictions."""
+    torch.manual_seed(0)
+    shape = len(lengths), max(lengths) + 1
+    own, valid = torch.randn(*shape, words), torch.arange(shape[1]) <= torch.tensor(lengths)[:, None]
+    targets = torch.randint(words, shape).masked_fill(~torch.cat([valid[:, 1:], valid[:, :1] & False], 1), IGNORED)
+    return own, own + torch.randn(*shape, words) + torch.randn(len(lengths), 1, 1), valid, targets
+
+
+def losses(logits: Tensor, targets: Tensor) -> list[list[float]]:
+    """Return the losses of each text, prediction by prediction in Python."""
+    texts = []
+    for rows, tokens in zip(logits.tolist(), targets.tolist(), strict=True):
+        pairs = [(row, token) for row, token in zip(rows, tokens, strict=True) if token != IGNORED]
+        texts.append([math.log(math.fsum(math.exp(x) for x in row)) - row[token] for row, token in pairs])
+    return texts
+
+
+def changed(kind: OutputKind, own: Tensor, new: Tensor, valid: Tensor, targets: Tensor | None = None) -> Row:
+    """Return the row of a change."""
+    return record(*(Outputs(kind, main, valid, targets) for main in (own, new)))
+
+
+def record(own: Outputs, new: Outputs) -> Row:
+    """Return the row of a change; its reference changes nothing."""
+    changes, reference = Changes(), Changes()
+    changes.add(own, new)
+    reference.add(own, own)
+    return changes.record(reference)
+
+
+def ratio_error(sums: list[float], counts: list[int]) -> float:
+    """Return the standard error of sum(sums) / sum(counts) by its influence function, in numpy."""
+    values, sizes = np.array(sums), np.array(counts)
+    influences = (values - values.sum() / sizes.sum() * sizes) / sizes.mean()
+    return float(influences.std(ddof=1) / math.sqrt(len(sums)))
+
+
+def test_loss_and_its_standard_error_are_of_the_mean_over_tokens() -> None:
+    own, new, valid, targets = language(LENGTHS)
+    before, after = losses(own, targets), losses(new, targets)
+    row, count = changed("language", own, new, valid, targets), sum(LENGTHS)
+    assert [len(text) for text in after] == [*LENGTHS]
+    changes = [math.fsum(b) - math.fsum(a) for a, b in zip(before, after, strict=True)]
+    assert row["loss"] == pytest.approx(math.fsum(map(math.fsum, after)) / count, rel=1e-6)
+    assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+    assert row["loss_change"] == pytest.approx(math.fsum(changes) / count, abs=1e-6)
+    assert row["loss_change_se"] == pytest.approx(ratio_error(changes, [*LENGTHS]), rel=1e-5)
+    of_means = np.std([change / size for change, size in zip(changes, LENGTHS, strict=True)], ddof=1) / math.sqrt(5)
+    assert row["loss_change_se"] < of_means / 2, "four short texts weigh little"
+
+
+def test_texts_in_batches_count_as_in_one_batch() -> None:
+    batch = language(LENGTHS)
+    parts, reference = Changes(), Changes()
+    for part in (slice(0, 2), slice(2, 5)):
+        own, new, valid, targets = (each[part] for each in batch)
+        parts.add(*(Outputs("language", main, valid, targets) for main in (own, new)))
+        reference.add(*(Outputs("language", own, valid, targets) for _ in range(2)))
+    assert parts.record(reference) == pytest.approx(changed("language", *batch))
+
+
+def test_one_text_has_no_standard_error_and_the_models_own_scorer_no_change() -> None:
+    own, new, valid, targets = language((5,))
+    assert changed("language", own, new, valid, targets)["loss_change_se"] is None
+    changes = Changes()
+    changes.add(*(Outputs("language", main, valid, targets) for main in (own, new)))
+    assert changes.record()["loss_change"] == 0
+
+
+def predictions(own: Tensor, new: Tensor) -> tuple[float, float]:
+    """Return the mean KL divergence and the share of equal predictions, in Python."""
+    divergences, equal = [], []
+    for p, q in zip(own.tolist(), new.tolist(), strict=True):
+        a, b = (math.log(math.fsum(math.exp(x) for x in row)) for row in (p, q))
+        divergences.append(math.fsum(math.exp(x - a) * ((x - a) - (y - b)) for x, y in zip(p, q, strict=True)))
+        equal.append(p.index(max(p)) == q.index(max(q)))
+    return math.fsum(divergences) / len(divergences), sum(equal) / len(equal)
+
+
+def test_divergence_and_agreement_of_predictions_that_count() -> None:
+    own, new, valid, targets = language(LENGTHS)
+    counted = targets != IGNORED
+    for row, expected in (
+        (changed("language", own, new, valid, targets), predictions(own[counted], new[counted])),
+        (changed("logits", own, new, valid), predictions(own[valid], new[valid])),
+    ):
+        assert (row["kl"], row["top1_agreement"]) == pytest.approx(expected, rel=1e-6)
+    assert "loss" not in row
+
+
+@pytest.mark.parametrize("batches", [(math.nan, 2.0), (2.0, math.nan)])
+def test_nan_stays_nan(batches: tuple[float, float]) -> None:
+    changes = Changes()
+    for number in batches:
+        own, new = (torch.full((1, 3, 2), value) for value in (1.0, 2.0))
+        new[0, 1, 0] = number
+        changes.add(*(Outputs("logits", main, torch.ones(1, 3) > 0) for main in (own, new)))
+    row = changes.record()
+    assert all(math.isnan(row[key]) for key in ("relative_l2", "largest", "kl", "top1_agreement"))
+
+
+def test_nan_of_states_stays_nan_and_padding_does_not_count() -> None:
+    torch.manual_seed(0)
+    own, valid = torch.randn(4, 3, 2), torch.ones(4, 3) > 0
+    valid[0, 2] = False
+    new = own.clone()
+    new[0, 2] = math.nan
+    assert changed("states", own, new, valid)["largest"] == 0
+    new[1, 1, 0] = math.nan
+    row = changed("states", own, new, valid)
+    assert {key for key, value in row.items() if math.isnan(value)} == {*row}
+
+
+def test_equal_infinities_agree() -> None:
+    own, new, *others = language((6, 4))
+    expected = changed("language", own, new, *others)
+    own, new = (torch.cat([each, torch.full((*own.shape[:2], 5), -math.inf)], -1) for each in (own, new))  # never used
+    assert changed("language", own, new, *others) == pytest.approx(expected)
+    new[0, 0, -1] = 0.0
+    row = changed("language", own, new, *others)
+    assert row["largest"] == row["relative_l2"] == math.inf
+    assert math.isfinite(row["kl"])
+
+
+def test_a_target_that_is_impossible_before_and_after_changes_no_loss() -> None:
+    own, new, valid, targets = language((6, 4))
+    for logits in (own, new):
+        logits[0, 2, targets[0, 2]] = -math.inf
+    row = changed("language", own, new, valid, targets)
+    assert row["loss"] == row["perplexity"] == math.inf
+    assert math.isfinite(row["loss_change"])
+
+
+def test_large_losses_have_different_perplexities() -> None:
+    own, _, valid, targets = language((4,))
+    index = targets.clamp(min=0)[..., None]
+    first, second = (
+        changed("language", own, torch.zeros_like(own).scatter(-1, index, size), valid, targets)
+        for size in (-702.0, -705.0)
+    )
+    assert second["perplexity"] == pytest.approx(first["perplexity"] * math.exp(3))
+
+
+def test_outputs_of_zeros() -> None:
+    zeros, ones, valid = torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2) > 0
+    assert changed("other", zeros, zeros, valid) == {"relative_l2": 0.0, "largest": 0.0}
+    assert changed("other", zeros, ones, valid) == {"relative_l2": None, "largest": 1.0}
+
+
+def test_an_output_of_another_shape_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the output has the shape \[2, 4\]; expected \[2, 3\], as the model's own"):
+        changed("other", torch.ones(2, 3), torch.ones(2, 4), torch.ones(2) > 0)
+
+
+@pytest.mark.parametrize("kind", ["language", "logits", "states", "other"])
+@pytest.mark.parametrize("metric", [None, 1.0])
+def test_rows_have_the_columns_of_their_kind(kind: Any, metric: float | None) -> None:
+    shape, targets = (4, 3, 5), torch.zeros(4, 3, dtype=torch.long) if kind == "language" else None
+    outputs = Outputs(kind, torch.randn(shape), torch.ones(shape[:2]) > 0, targets, metric)
+    assert [*record(outputs, outputs)] == [column.key for column in output_columns(kind, metric is not None)]
+
+
+class Returns(nn.Module):
+    """A model that returns an output of any form."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, x: Tensor) -> Any:
+        return self.output
+
+
+LOGITS = torch.randn(2, 3, 4)
+FORMS: dict[str, tuple[Any, str, Tensor]] = {
+    "a number": (3.5, "other", torch.tensor([3.5], dtype=torch.float64)),
+    "a tensor without axes": (torch.tensor(2.0), "other", torch.tensor([2.0])),
+    "logits beside a loss": ({"loss": torch.tensor(2.0), "logits": LOGITS}, "logits", LOGITS),
+    "a loss alone": ({"loss": torch.tensor(2.0)}, "other", torch.tensor([2.0])),
+    "classes of texts": ({"logits": LOGITS[:, 0]}, "logits", LOGITS[:, :1]),
+    "one class": ({"logits": LOGITS[..., :1]}, "other", LOGITS[..., :1]),
+    "sparse": (LOGITS.relu().to_sparse(), "other", LOGITS.relu()),
+    "states": ({"last_hidden_state": LOGITS}, "states", LOGITS),
+    "integers before numbers": ((torch.ones(2, dtype=torch.long), [LOGITS]), "other", LOGITS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_of_every_form(form: str) -> None:
+    output, kind, main = FORMS[form]
+    outputs = outputs_of(Returns(output), (torch.ones(2, 3),), {}, output)
+    assert outputs.kind == kind
+    torch.testing.assert_close(outputs.main, main)
+    assert [*record(outputs, outputs).values()][:2] == [0, 0]
+
+
+@pytest.mark.filterwarnings("ignore")  # torch: support for them is in beta or a prototype
+def test_outputs_in_rows_of_different_layouts() -> None:
+    dense = LOGITS[0].relu()
+    sparse, nested = dense.to_sparse_csr(), torch.nested.nested_tensor([dense, dense[:2]])
+    padded = torch.stack([dense, torch.cat([dense[:2], torch.zeros(1, 4)])])
+    for output, main in ((sparse, dense), (nested, padded)):
+        torch.testing.assert_close(outputs_of(Returns(output), (), {}, output).main, main)
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "message"),
+    [
+        (torch.ones(2, 3, dtype=torch.long), None, "gives Tensor of int64; expected floating-point logits or states"),
+        ({"ids": torch.ones(2, dtype=torch.int32)}, None, r"gives dict \(ids\) of int32; expected"),
+        (None, None, "gives NoneType without numbers; expected"),
+        (torch.ones(0, 3), None, "gives Tensor without numbers; expected"),
+        ({"logits": LOGITS}, "states", r"dict \(logits\) of float32; `outputs: states` needs states \(..., d\) as"),
+        (LOGITS, "language", r"`outputs: language` needs logits \(b, n, vocabulary\), and the tokens"),
+    ],
+)
+def test_outputs_that_cannot_be_measured(output: Any, kind: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        outputs_of(Returns(output), (torch.ones(2, 3),), {}, output, kind)
+    assert "\n" not in str(caught.value)
+
+
+class Config:
+    """A config as of transformers."""
+
+    def __init__(self, **keys: Any) -> None:
+        self.__dict__.update(keys)
+
+
+class TinyForCausalLM(Returns):
+    """A language model by its class."""
+
+
+class Tiny(Returns):
+    """A model whose class says nothing."""
+
+
+class TinyForMaskedLM(Returns):
+    """A model with another task."""
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "expected"),
+    [
+        (TinyForCausalLM, None, True),
+        (Tiny, None, False),
+        (Tiny, Config(architectures=["LlamaForCausalLM"]), True),
+        (Tiny, Config(architectures=["BertForMaskedLM"], is_decoder=False), False),
+        (Tiny, Config(architectures=None, is_decoder=True), True),
+        (TinyForMaskedLM, Config(architectures=["LlamaForCausalLM"]), False),
+    ],
+)
+def test_a_language_model_by_class_or_config(model: type[Returns], config: Any, expected: bool) -> None:
+    made = model(LOGITS)
+    if config is not None:
+        made.config = config
+    assert is_language_model(made) is expected
+    tokens = torch.randint(4, (2, 3))
+    output = outputs_of(made, (tokens,), {}, {"logits": LOGITS})
+    assert output.kind == ("language" if expected else "logits")
+    if expected:
+        torch.testing.assert_close(output.targets[:, :-1], tokens[:, 1:])  # type: ignore[index]
+    if config is None:
+        assert is_language_model(nn.Sequential(made)) is expected, "a wrapper does not matter"
+
+
+def test_the_next_token_counts_if_neither_is_padding() -> None:
+    tokens, mask = torch.tensor([[3, 1, 2], [3, 1, 2]]), torch.tensor([[0, 1, 1], [1, 1, 0]])
+    outputs = outputs_of(TinyForCausalLM(LOGITS), (tokens, mask), {"attention_mask": mask}, LOGITS)
+    assert outputs.targets is not None
+    assert outputs.targets.tolist() == [[IGNORED, 2, IGNORED], [1, IGNORED, IGNORED]]
+    assert outputs.valid.tolist() == [[False, True, True], [True, True, False]]
+
+
+def test_a_decoder_has_tokens_and_padding_of_its_own() -> None:
+    tokens, mask = torch.tensor([[3, 1, 2], [3, 1, 2]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    inputs = {"input_ids": tokens * 0, "attention_mask": mask * 0 + 1}
+    inputs |= {"decoder_input_ids": tokens, "decoder_attention_mask": mask}
+    outputs = outputs_of(TinyForCausalLM(LOGITS), (), inputs, LOGITS)
+    assert outputs.targets is not None
+    assert outputs.targets.tolist() == [[1, 2, IGNORED], [1, IGNORED, IGNORED]]
+    assert torch.equal(outputs.valid, mask.bool())
+    states = outputs_of(Tiny(LOGITS), (), inputs, {"last_hidden_state": LOGITS})
+    assert torch.equal(states.valid, mask.bool())
+
+
+def test_tokens_of_another_vocabulary_are_no_targets() -> None:
+    tokens = torch.full((2, 3), 4)
+    assert outputs_of(TinyForCausalLM(LOGITS), (tokens,), {}, LOGITS).kind == "other"
+    assert outputs_of(TinyForCausalLM(LOGITS), (tokens - 1,), {}, LOGITS).kind == "language"
+    model = Tiny(LOGITS)  # without its head
+    model.config = Config(architectures=["GPT2LMHeadModel"], vocab_size=5)  # type: ignore[assignment]
+    assert outputs_of(model, (tokens - 1,), {}, (LOGITS,)).kind == "other"

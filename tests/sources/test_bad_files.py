@@ -1,0 +1,255 @@
+"""Files that are missing, wrong, damaged or dangerous: each gives its message and does no harm."""
+
+import os
+import random
+import struct
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from attncli.core.files import read_tensor, read_tensors
+from attncli.errors import InputError
+from tests.sources.broken import (
+    AGAIN,
+    FLOATS,
+    LFS,
+    NPY,
+    NPZ,
+    PT,
+    SAFE,
+    array,
+    call,
+    integer,
+    npy,
+    npy_with,
+    objects,
+    pickled,
+    pt,
+    refusal,
+    safetensors,
+    short,
+    tensor,
+    text,
+    zipped,
+)
+
+CODE = (
+    "holds Python objects, which are not loaded, as they may run code; save tensors alone, such as model.state_dict()"
+)
+ENDINGS = "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"
+ARRAY = "expected real numbers; save an array of numbers"
+DENSE = "expected real numbers; save it dense, as float32"
+NOTHING = "holds no tensors of real numbers; expected at least one"
+
+OTHER_KINDS = [
+    ("q.npz", PT, NOTHING),
+    ("q.npz", zipped({"notes.txt": b"-", "words.npy": array(np.array(["the"]))}), NOTHING),
+    ("q.safetensors", safetensors({}), NOTHING),
+    ("q.bin", PT, ENDINGS),
+    ("q", NPY, ENDINGS),
+    (
+        "q.pt",
+        zipped({"a/data.pkl": b"\x80\x02N."}, zipfile.ZIP_DEFLATED),
+        "a PyTorch file that was packed again; save it again with torch.save",
+    ),
+]
+NO_NUMBERS = [
+    ("q.npy", array(np.array(["2024"], "M8[D]")), f"holds entries of type datetime64[D]; {ARRAY}"),
+    ("q.npy", array(np.zeros(2, [("x", "f4"), ("\x1b[31m", "f4")])), f"holds entries of type void64; {ARRAY}"),
+    (
+        "q.safetensors",
+        safetensors({"q": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
+        f'its tensor "q" holds entries of type complex64; {DENSE}',
+    ),
+    (
+        "q.safetensors",
+        safetensors({"\x1b[2Jq": {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [0, 1]}}, bytes(1)),
+        f'its tensor "\\u001b[2Jq" holds entries of type float8_e5m2; {DENSE}',
+    ),
+    ("q.pt", pt(torch.eye(2).to_sparse()), f"holds a tensor that is not dense (float32); {DENSE}"),
+    ("q.pt", pt(torch.ones(2, device="meta")), f"holds a tensor that is not dense (float32); {DENSE}"),
+    ("q.pt", pt(torch.ones(2) * 1j), f"holds entries of type complex64; {DENSE}"),
+]
+DANGEROUS = [
+    ("q.pt", pt(nn.Linear(1, 1)), CODE),
+    ("q.pt", pickled(call("os", "system", text("touch harm"))), CODE),
+    ("q.npy", objects(), CODE),
+    ("q.pt", pickled(b"]" * 100 + b"a" * 99), NOTHING),
+    ("q.pt", pickled(b"]" + b"q\x00h\x00\x86" * 30), NOTHING),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), OTHER_KINDS + NO_NUMBERS + DANGEROUS, ids=short)
+def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    assert refusal(Path(name)) == f'got "{name}"; {message}'
+    assert list(tmp_path.iterdir()) == [tmp_path / name]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"# a\n\n1,2\n3,4x\n", "could not convert string '4x' to float64"),
+        (b",d0,d1\n0,1,2\n", "could not convert string '' to float64"),
+        (b"#\n1,2\n3,4,5\n", "the number of columns changed from 2 to 3"),
+        (LFS, "could not convert string 'version' to float64"),
+        (NPY, "'utf-8' codec can't decode"),
+    ],
+)
+def test_a_csv_that_is_no_matrix(tmp_path: Path, content: bytes, reason: str) -> None:
+    """The reason is the library's."""
+    (tmp_path / "q.csv").write_bytes(content)
+    message = refusal(tmp_path / "q.csv")
+    assert message.startswith(f'got "q.csv"; no matrix ({reason}')
+    assert message.endswith("expected one matrix row per line, in UTF-8; header lines begin with #")
+
+
+DAMAGED = [
+    *[("q.npy", other) for other in (SAFE, NPY[:9], NPY[:-1])],
+    *[("q.npz", other) for other in (NPY, NPZ[:-30], zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}))],
+    *[("q.pth", other) for other in (SAFE, PT[:-30])],
+    ("q.npz", NPZ.replace(FLOATS.tobytes(), FLOATS.tobytes()[::-1])),  # the checksum is another
+    ("q.npz", zipped({"q.npy": npy_with(b" " * (1 << 22), version=2)}, zipfile.ZIP_DEFLATED)),  # a small file
+    ("q.npy", npy("<f4", (-1, -6), bytes(24))),
+    ("q.npy", npy("<f4", (1,) * 70, bytes(4))),
+    ("q.pt", pickled(tensor(1 << 40, (1 << 40,), (1,)))),
+    ("q.pt", pickled(tensor(4, (1 << 62, 1 << 62), (0, 0)))),
+    *[("q.pt", pickled(call("torch", "FloatTensor", integer(1 << bits)))) for bits in (16, 45)],
+    ("q.pt", pickled(b"]" * 5000 + b"a" * 4999)),
+    ("q.safetensors", SAFE[:-1]),
+    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [1 << 62] * 2, "data_offsets": [0, 4]}}, bytes(4))),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGED, ids=short)
+def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
+    """The libraries' messages on damage differ between versions; ours is always one short printable line."""
+    (tmp_path / name).write_bytes(content)
+    message = refusal(tmp_path / name)
+    assert message.startswith(f'got "{name}"; damaged, or not a {Path(name).suffix} file (')
+    assert message.endswith(f"); {AGAIN}")
+    assert message.isprintable()
+    assert len(message) < 220
+
+
+def damage(content: bytes, draw: random.Random) -> bytes:
+    """Return the content with some bytes changed, removed or cut off."""
+    damaged = bytearray(content)
+    for _ in range(draw.choice([1, 1, 4, 20])):
+        near_start = min(int(draw.expovariate(1 / 60)), len(damaged) - 1)
+        place = near_start if draw.random() < 0.5 else draw.randrange(len(damaged))
+        damaged[place] = draw.choice([0, 1, 0x7F, 0xFF, draw.randrange(256)])
+    if draw.random() < 0.2:
+        del damaged[draw.randrange(len(damaged)) :]
+    return bytes(damaged)
+
+
+CONTENTS = {"q.npy": NPY, "q.npz": NPZ, "q.safetensors": SAFE, "q.pt": PT, "q.csv": b"0,1,2\n"}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_damage_gives_an_error_or_a_tensor(tmp_path: Path, name: str) -> None:
+    draw = random.Random(name)
+    outcomes = set()
+    for _ in range(150):
+        (tmp_path / name).write_bytes(damage(CONTENTS[name], draw))
+        try:
+            tensors = read_tensors(tmp_path / name)
+        except InputError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("read")
+            assert all(type(tensor) is Tensor and tensor.numel() < 1000 for tensor in tensors.values())
+    assert outcomes == {"refused", "read"}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).write_bytes(CONTENTS[name])
+    memory = SimpleNamespace(available=20, total=1 << 40)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    needs = {"q.csv": "360", "q.npz": "152"}.get(name, "24")
+    assert refusal(tmp_path / name) == (
+        f'got "{name}"; needs {needs} bytes; 20 bytes of memory is available; save only what is needed'
+    )
+    memory.available = 1 << 30
+    assert read_tensor(tmp_path / name).numel() in (3, 6)
+
+
+@pytest.mark.parametrize("name", ["q.npy", "q.npz", "q.pt"])
+def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A sparse file, an archive that claims a gigabyte, and a single number broadcast to a gigabyte."""
+    path = tmp_path / name
+    header = npy("<f4", (1 << 28,))
+    if name == "q.npy":
+        path.write_bytes(header)
+        os.truncate(path, len(header) + (1 << 30))
+    elif name == "q.npz":
+        archive = bytearray(zipped({"q.npy": header}))
+        struct.pack_into("<I", archive, archive.find(b"PK\x01\x02") + 24, len(header) + (1 << 30))
+        path.write_bytes(archive)
+    else:
+        torch.save(torch.ones(1).expand(1 << 28), path)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20, total=1 << 40))
+    needs = "needs 1.0 GiB; 1.0 MiB of memory is available"
+    assert refusal(path) == f'got "{name}"; {needs}; save only what is needed'
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
+        (MemoryError(), "needs more memory than is available; save only what is needed"),
+    ],
+)
+def test_what_the_system_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    (tmp_path / "q.npy").write_bytes(NPY)
+    monkeypatch.setattr(np, "load", Mock(side_effect=error))
+    assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
+
+
+@pytest.mark.parametrize("name", ["q.pt", "q.safetensors"])
+def test_no_more_axes_than_torch_computes_with(tmp_path: Path, name: str) -> None:
+    for axes in (64, 65):
+        tensors = {"q": torch.ones([1] * axes)}
+        (tmp_path / name).write_bytes(pt(tensors) if name == "q.pt" else save(tensors))
+        if axes == 64:
+            assert read_tensor(tmp_path / name).ndim == 64
+    expected = "holds a tensor of 65 axes; expected 64 at most, with which torch can compute"
+    assert refusal(tmp_path / name) == f'got "{name}"; {expected}'
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("queries", 'got "queries"; no such file; did you mean `queries.npy`?'),
+        ("data/q.pt", 'got "q.pt"; no such file in data'),
+        ("queries.npy/q.pt", 'got "q.pt"; no such folder: queries.npy'),
+        ("zeros.npy", 'got "zeros.npy"; a pipe or a device; expected a file'),
+        ("loop.npy", 'got "loop.npy"; cannot be read (Too many levels of symbolic links)'),
+        ("lost.npy", 'got "lost.npy"; a link to a file that is not there; expected a file'),
+        ("a\0b.npy", 'got "a\\u0000b.npy"; no such file'),
+        ("a" * 300, f'got "{"a" * 58}…; cannot be read (File name too long)'),
+    ],
+)
+def test_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("queries.npy").write_bytes(NPY)
+    Path("data").mkdir()
+    Path("zeros.npy").symlink_to("/dev/zero")
+    Path("loop.npy").symlink_to("loop.npy")
+    Path("lost.npy").symlink_to("nowhere.npy")
+    assert refusal(Path(wanted)) == message
+    assert refusal(tmp_path / wanted) == message
+    assert refusal(tmp_path.parent / "q.npy") == f'got "q.npy"; no such file in {tmp_path.parent}'

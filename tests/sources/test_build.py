@@ -1,0 +1,162 @@
+"""From a config to tensors: shapes, files, nested lists, correlations, tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from attncli.core.device import resolve_device
+from attncli.errors import InputError
+from tests.experiments import inputs_of, result_of
+
+ROLES = ("queries", "keys", "values")
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "values", "leading"),
+    [
+        ([3, 4], [5, 6], [5, 7], [1]),
+        ([3, 4], [2, 5, 6], [1, 5, 7], [2]),
+        ([2, 8, 3, 4], [2, 1, 5, 6], [1, 8, 5, 7], [2, 8]),
+        ([1, 1, 3, 4], [2, 1, 5, 6], [1, 8, 5, 7], [2, 8]),
+        ([2, 3, 4, 3, 4], [1, 3, 1, 5, 6], [5, 7], [2, 3, 4]),
+    ],
+)
+def test_leading_axes(queries: list[int], keys: list[int], values: list[int], leading: list[int]) -> None:
+    shapes = dict(zip(ROLES, (queries, keys, values), strict=True))
+    inputs = inputs_of(data={role: {"shape": shape, "fill": "arange"} for role, shape in shapes.items()})
+    for role, shape in shapes.items():
+        counted = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        repeated = np.broadcast_to(counted, (*leading, *shape[-2:]))
+        np.testing.assert_array_equal(getattr(inputs, role).numpy(), repeated, strict=True)
+    assert inputs.valid.shape == (*leading, queries[-2], keys[-2])
+
+
+def test_values_that_are_left_out_are_drawn_like_the_keys() -> None:
+    shape = [2, 5, 4]
+    keys = {"shape": shape, "fill": "uniform", "low": 5.0, "high": 6.0}
+    left_out = inputs_of(data={"queries": {"shape": [1, 3, 4]}, "keys": keys})
+    written = inputs_of(data={"queries": {"shape": [1, 3, 4]}, "keys": keys, "values": keys})
+    assert torch.equal(left_out.values, written.values)
+    assert not torch.equal(left_out.values, left_out.keys)
+    assert 5 <= float(left_out.values.min()) <= float(left_out.values.max()) <= 6
+
+
+def test_values_are_normal_where_the_keys_are_not_drawn() -> None:
+    keys = [[[100.0, 101.0]] * 5]
+    left_out = inputs_of(data={"queries": {"shape": [1, 3, 2]}, "keys": keys})
+    normal = {"shape": [1, 5, 2], "fill": "normal"}
+    written = inputs_of(data={"queries": {"shape": [1, 3, 2]}, "keys": keys, "values": normal})
+    assert torch.equal(left_out.values, written.values)
+    assert float(left_out.values.abs().max()) < 6
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_written_out(dtype: str) -> None:
+    inputs = inputs_of(
+        data={"queries": [[1, 2.5], [-3, 0.1]], "keys": [[[1e-3, 10**30]], [[0, 7]]], "values": [[[NAN]], [[-INF]]]},
+        dtype=dtype,
+    )
+    stored = getattr(torch, dtype)
+    queries = torch.tensor([[1, 2.5], [-3, 0.1]], dtype=torch.float64).to(stored)
+    assert torch.equal(inputs.queries, queries.expand(2, 2, 2))
+    assert torch.equal(inputs.keys, torch.tensor([[[1e-3, 1e30]], [[0, 7]]], dtype=torch.float64).to(stored))
+    torch.testing.assert_close(inputs.values, torch.tensor([[[NAN]], [[-INF]]], dtype=stored), equal_nan=True)
+    with pytest.raises(ValueError, match="got an integer that no floating-point number can hold"):
+        inputs_of(data={"queries": [[1, 10**400]], "keys": {"shape": [1, 2]}})
+
+
+def test_files(tmp_path: Path) -> None:
+    """Tensors of files are rounded to the dtype and repeated over the batch; integers are converted, too."""
+    keys = torch.randn(1, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    save_file({"keys": keys, "values": torch.arange(5)[:, None]}, tmp_path / "kv.safetensors")
+    data = {role: {"file": "kv.safetensors", "tensor": role} for role in ("keys", "values")}
+    inputs = inputs_of(tmp_path, data={"queries": {"shape": [2, 3, 4]}, **data})
+    assert torch.equal(inputs.keys, keys.float().expand(2, 5, 4))
+    assert torch.equal(inputs.values, torch.arange(5.0)[:, None].expand(2, 5, 1))
+
+
+def correlated(other: str, rho: float = 0.5, shape: list[int] | None = None) -> dict[str, Any]:
+    source: dict[str, Any] = {"fill": "correlated", "with": other, "rho": rho}
+    return source if shape is None else {**source, "shape": shape}
+
+
+def test_correlated_tensors_wait_for_each_other() -> None:
+    chain = inputs_of(
+        data={"queries": correlated("values", 1), "keys": correlated("queries", -1), "values": {"shape": [2, 5, 4]}}
+    )
+    assert torch.equal(chain.queries, chain.values)
+    assert torch.equal(chain.keys, -chain.values)
+
+
+def test_correlated_over_more_leading_axes() -> None:
+    data = {"queries": {"shape": [5, 4]}, "keys": correlated("queries", 1, [2, 3, 5, 4])}
+    inputs = inputs_of(data=data)
+    assert inputs.keys.shape == (2, 3, 5, 4)
+    assert torch.equal(inputs.keys, inputs.queries)
+
+
+def test_tokens_of_the_result_are_one_list_for_each_batch_element() -> None:
+    data = {"queries": {"shape": [2, 1, 4]}, "keys": {"shape": [2, 2, 4]}}
+    result = result_of(data=data, tokens={"queries": ["q"], "keys": [["a", "b"], ["c", "d"]]})
+    assert result.tokens_in().queries == [["q"], ["q"]]
+    assert result.tokens_in().keys == [["a", "b"], ["c", "d"]]
+    assert result_of(data=data).tokens_in().queries is None
+
+
+@pytest.mark.parametrize("tokens", [["a", "b"], [["a", "b"], ["a", "c"]]], ids=["one text", "two"])
+def test_a_list_of_tokens_names_queries_and_keys(tokens: list[Any]) -> None:
+    data = {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 2, 4]}}
+    rows = tokens if isinstance(tokens[0], list) else [tokens] * 2
+    found = result_of(data=data, tokens=tokens).tokens_in()
+    assert (found.queries, found.keys) == (rows, rows)
+
+
+def there(patch: pytest.MonkeyPatch, cuda: int, mps: bool) -> None:
+    """Pretend that the machine has these devices."""
+    patch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    patch.setattr(torch.cuda, "device_count", lambda: cuda)
+    patch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "names"),
+    [
+        (0, False, {"auto": "cpu", "cpu": "cpu"}),
+        (2, False, {"auto": "cuda", "cpu": "cpu", "cuda": "cuda", "cuda:1": "cuda:1"}),
+        (0, True, {"auto": "mps", "mps": "mps"}),
+    ],
+)
+def test_devices(cuda: int, mps: bool, names: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    there(monkeypatch, cuda, mps)
+    assert {name: str(resolve_device(name)) for name in names} == names
+    assert str(resolve_device("auto", torch.float64)) == ("cuda" if cuda else "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "cuda", "mps", "dtype", "known"),
+    [
+        ("cuda", 0, False, torch.float32, "cpu"),
+        ("cuda:2", 2, False, torch.float32, "cpu, cuda:0, cuda:1"),
+        ("mps", 1, False, torch.float32, "cpu, cuda:0"),
+        ("mps", 0, True, torch.float64, "cpu, mps"),
+    ],
+)
+def test_devices_that_are_not_there(
+    name: str, cuda: int, mps: bool, dtype: torch.dtype, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there(monkeypatch, cuda, mps)
+    with pytest.raises(InputError) as caught:
+        resolve_device(name, dtype)
+    lacking = "; mps has no float64" if mps else ""
+    assert str(caught.value) == f'device: got "{name}"{lacking}; expected auto or a device of this machine: {known}'
+
+
+def test_a_device_that_is_not_there_and_bad_inputs_are_reported_together() -> None:
+    with pytest.raises(InputError) as caught:
+        result_of(data={"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [3, 5, 4]}}, device="cuda:77")
+    assert [problem.path for problem in caught.value.problems] == [("device",), ("data", "queries")]

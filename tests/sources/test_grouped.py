@@ -1,0 +1,89 @@
+"""Heads of keys and values shared by several heads of queries, against slow loops and torch's kernel."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+
+import attncli
+from attncli.errors import InputError
+from attncli.sources.source import read_source
+from tests.cli import experiment, run
+from tests.experiments import inputs_of, result_of
+
+B, H, N, M, D = 2, 6, 3, 5, 4
+
+
+def data(keys: int) -> dict[str, Any]:
+    """Return a config with six heads of queries and `keys` heads of keys."""
+    return {"queries": {"shape": [B, H, N, D]}, "keys": {"shape": [B, keys, M, D]}, "grouped": True}
+
+
+@pytest.mark.parametrize(("keys", "values"), [(2, 2), (3, 3), (1, 1), (6, 6), (2, 3), (3, None)])
+def test_each_head_of_keys_is_for_consecutive_heads_of_queries(keys: int, values: int | None) -> None:
+    given = {} if values is None else {"values": {"shape": [B, values, M, 7]}}
+    inputs = inputs_of(data=data(keys) | given)
+    assert inputs.valid.shape == (B, H, N, M)
+    for name, count in (("keys", keys), ("values", values or keys)):
+        few = {"queries": {"shape": [B, 1, N, D]}, "keys": {"shape": [B, count, M, D]}}
+        few |= given if name == "values" else {}
+        drawn, full = getattr(inputs_of(data=few), name), getattr(inputs, name)
+        assert full.shape[:2] == (B, H)
+        assert drawn.shape[:2] == (B, count)
+        for head in range(H):
+            assert torch.equal(full[:, head], drawn[:, head * count // H])
+
+
+def test_weights_and_output_are_those_of_torch() -> None:
+    queries, keys, values = (torch.randn(B, h, n, D, dtype=torch.float64) for h, n in ((H, N), (2, M), (2, M)))
+    given = {"queries": queries.tolist(), "keys": keys.tolist(), "values": values.tolist(), "grouped": True}
+    result = result_of(data=given, scorers=[{"scorer": "scaled_dot"}], dtype="float64")
+    expected = scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+    assert_close(result.tensors["scaled_dot/output"], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_values_left_out_are_drawn_like_the_keys_as_given() -> None:
+    written = inputs_of(data=data(2) | {"values": {"shape": [B, 2, M, D]}})
+    assert torch.equal(inputs_of(data=data(2)).values, written.values)
+    numbers = np.ones((B, 2, M, D)).tolist()
+    written_keys = data(2) | {"keys": numbers}
+    normal = inputs_of(data=written_keys | {"values": {"shape": [B, 2, M, D]}})
+    assert torch.equal(inputs_of(data=written_keys).values, normal.values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keys": {"shape": [B, 12, M, D]}}, r"data.keys: got shape \[2, 12, 5, 4\]; .* the 6 of the queries"),
+        ({"values": {"shape": [B, 5, M, D]}}, r"data.values: got shape \[2, 5, 5, 4\]; .* divides"),
+        ({"keys": {"shape": [3, 2, M, D]}}, r"data.queries: got .* beside keys \[3, 2, 5, 4\]"),
+        ({"keys": {"fill": "correlated", "with": "queries", "rho": 1, "shape": [B, 2, N, D]}}, "the same shape"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        inputs_of(data=data(2) | changes)
+
+
+def test_the_cure_is_named_only_where_it_helps() -> None:
+    with pytest.raises(InputError) as caught:
+        inputs_of(data=data(4) | {"grouped": False})
+    assert "grouped" not in str(caught.value)
+
+
+def test_a_run_keeps_every_head_and_runs_again(tmp_path: Path) -> None:
+    keys = np.random.default_rng(1).normal(size=(B, 2, M, D))
+    np.save(tmp_path / "keys.npy", keys)
+    from_file = data(2) | {"keys": {"file": str(tmp_path / "keys.npy")}}
+    for number, given in enumerate((data(2), from_file)):
+        folder = tmp_path / str(number)
+        run(experiment(tmp_path / "own.yaml", data=given, scorers=["dot", "additive"]), folder)
+        first, again = attncli.load(folder), attncli.run(folder / "config.yaml")
+        assert first.inputs["keys"].shape == (B, H, M, D)
+        assert torch.equal(first.tensors["additive/weights"], again.tensors["additive/weights"])
+        assert torch.equal(read_source(folder, print)[None].keys, first.inputs["keys"])
+    assert_close(first.inputs["keys"].numpy(), np.repeat(keys, 3, axis=1).astype(np.float32))

@@ -1,0 +1,124 @@
+"""Masks as people save them: the meaning of their content and shapes, against slow loops, and the notes about it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.errors import InputError
+from attncli.sources.masks import read_mask
+from tests.experiments import Notes, inputs_of, result_of
+
+B, H, N, M = 2, 4, 3, 5
+ALLOWED = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 0, 1], [1, 0, 1, 0, 0]]).bool()  # n m
+
+
+def read(given: Tensor, scores: tuple[int, ...] = (B, N, M)) -> tuple[list[Any], list[str]]:
+    """Return the mask for every pair, and the notes about it."""
+    said: list[str] = []
+    mask = read_mask(given, scores, "m.npy", said.append)
+    assert mask.dtype == torch.bool
+    assert mask.ndim == len(scores)
+    return mask.expand(scores).tolist(), said
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.int8, torch.uint8, torch.uint16])
+def test_contents(dtype: torch.dtype) -> None:
+    expected = [[[bool(ALLOWED[q, k]) for k in range(M)] for q in range(N)] for _ in range(B)]
+    assert read(ALLOWED.to(dtype)) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    "wrong", [torch.zeros(N, M), torch.where(ALLOWED, 0.0, -torch.inf), torch.full((N, M), 2), -ALLOWED.long()], ids=str
+)
+def test_what_is_no_mask(wrong: Tensor) -> None:
+    content = "floats" if wrong.is_floating_point() else "integers other than 0 and 1"
+    with pytest.raises(
+        InputError, match=rf"^got {content}; expected True and False, or the integers 1 and 0, True = may attend"
+    ):
+        read(wrong)
+
+
+def some(*shape: int) -> Tensor:
+    return torch.from_numpy(np.asarray(np.random.default_rng(3).random(shape) < 0.5))
+
+
+Seen = Callable[[Tensor, int, int, int, int], Tensor]
+SHAPES: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Seen, str]] = {  # of the scores, and of the mask
+    ((B, N, M), (M,)): (lambda t, i, h, q, k: t[k], ""),
+    ((B, N, M), (1, M)): (lambda t, i, h, q, k: t[0, k], ""),
+    ((B, N, M), (N, 1)): (lambda t, i, h, q, k: t[q, 0], ""),
+    ((B, N, M), (B, N, M)): (lambda t, i, h, q, k: t[i, q, k], ""),
+    ((B, N, M), (B, 1, M)): (lambda t, i, h, q, k: t[i, 0, k], ""),
+    ((B, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
+    ((B, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
+    ((B, N, M), (B, M)): (lambda t, i, h, q, k: t[i, k], "shape [2, 5], read as (batch, keys)"),
+    ((N, N, M), (N, M)): (
+        lambda t, i, h, q, k: t[q, k],
+        "shape [3, 5], read as (queries, keys), the same for all batch elements",
+    ),
+    ((1, N, M), (1, M)): (lambda t, i, h, q, k: t[0, k], ""),
+    ((1, N, M), (1, 1, N, M)): (lambda t, i, h, q, k: t[0, 0, q, k], ""),
+    ((B, H, N, M), (N, M)): (lambda t, i, h, q, k: t[q, k], ""),
+    ((B, H, N, M), (B, H, 1, M)): (lambda t, i, h, q, k: t[i, h, 0, k], ""),
+    ((B, H, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
+    ((B, H, N, M), (1, H, N, 1)): (lambda t, i, h, q, k: t[0, h, q, 0], ""),
+    ((B, H, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
+    ((B, H, N, M), (B, M)): (lambda t, i, h, q, k: t[i, k], "shape [2, 5], read as (batch, keys)"),
+    ((B, H, N, M), (B, N, M)): (lambda t, i, h, q, k: t[i, q, k], "shape [2, 3, 5], read as (batch, queries, keys)"),
+    ((B, H, N, M), (B, 1, M)): (lambda t, i, h, q, k: t[i, 0, k], "shape [2, 1, 5], read as (batch, queries, keys)"),
+    ((B, H, N, M), (H, N, M)): (lambda t, i, h, q, k: t[h, q, k], "shape [4, 3, 5], read as (heads, queries, keys)"),
+}
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    seen, said = SHAPES[shapes]
+    scores, given = shapes[0], some(*shapes[1])
+    with_heads = scores if len(scores) == 4 else (scores[0], 1, *scores[1:])
+    expected = [
+        [
+            [[bool(seen(given, i, h, q, k)) for k in range(M)] for q in range(with_heads[2])]
+            for h in range(with_heads[1])
+        ]
+        for i in range(with_heads[0])
+    ]
+    mask, notes = read(given, scores)
+    assert torch.tensor(mask).reshape(with_heads).tolist() == expected
+    assert [text for text in notes if "invert" not in text] == ([f"m.npy: {said}"] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("scores", "shape", "message"),
+    [
+        ((B, N, M), (M, N), r"got shape \[5, 3\]; expected \[3, 5\], \[2, 3, 5\], or \[2, 5\] for the keys"),
+        ((B, N, M), (B, N), r"got shape \[2, 3\]"),
+        ((B, N, M), (N,), r"got shape \[3\]"),
+        ((B, N, M), (), r"got shape \[\]"),
+        ((B, N, M), (0, M), r"got shape \[0, 5\]"),
+        ((B, N, M), (B, H, N, M), r"got shape \[2, 4, 3, 5\]"),
+        ((B, H, N, M), (3, N, M), r"got shape \[3, 3, 5\]; expected"),
+        ((H, H, N, M), (H, N, M), r"both batch elements and heads; save it as \[4, 1, 3, 5\] .* \[1, 4, 3, 5\]"),
+    ],
+)  # fmt: skip
+def test_shapes_that_do_not_fit(scores: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(some(*shape), scores)
+
+
+def test_masks_of_a_config(tmp_path: Path) -> None:
+    within = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()  # b m
+    np.savez(tmp_path / "masks.npz", mine=ALLOWED.numpy(), keys=within.numpy())
+    data, progress = {"queries": {"shape": [B, N, 4]}, "keys": {"shape": [B, M, 4]}}, Notes()
+    for tensor, expected in (("mine", ALLOWED), ("keys", within[:, None])):
+        mask = {"file": "masks.npz", "tensor": tensor}
+        assert torch.equal(inputs_of(tmp_path, data=data, mask=mask).valid.whole, expected.expand(B, N, M))
+        result_of(tmp_path, progress, data=data, mask=mask)
+    assert progress.notes == [
+        "masks.npz: keys: shape [2, 5], read as (batch, keys)",
+        "masks.npz: keys: text 0 keeps keys 0 to 4, text 1 keys 0 to 2; if 1 means to ignore a key, add `invert: true`",
+    ]

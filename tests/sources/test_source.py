@@ -1,0 +1,161 @@
+"""Configs, run folders and tensor files give the same tensors. The tests of studies have wrong sources."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import Tensor
+from torch.testing import assert_close
+
+from attncli.engine.runs.saving import save_named
+from attncli.errors import InputError
+from attncli.models.inputs import Inputs
+from attncli.sources.source import read_source
+from tests.experiments import inputs_of, result_of
+
+
+def read(path: Path, notes: list[str] | None = None) -> Inputs:
+    """Return the inputs in a source without layers."""
+    (inputs,) = read_source(path, ([] if notes is None else notes).append).values()
+    return inputs
+
+
+DATA: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 4, 5]},
+    "keys": {"shape": [2, 3, 6, 5]},
+    "values": {"shape": [1, 6, 2]},
+    "valid_lens": [2, 6],
+}
+
+
+def written(kind: str, folder: Path) -> Path:
+    """Write the same inputs as a config, a run folder, or a file of a format with names."""
+    inputs = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"})
+    tensors = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    named = {name: tensor.contiguous() for name, tensor in (tensors | {"valid": inputs.valid.whole}).items()}
+    if kind == "config":
+        experiment = {"seed": 7, "data": DATA, "mask": {"causal": "top_left"}, "scorers": ["of no interest"]}
+        (folder / "own.yaml").write_text(yaml.safe_dump(experiment))
+        return folder / "own.yaml"
+    if kind == "run":
+        result = result_of(data=DATA, seed=7, mask={"causal": "top_left"})
+        save_named(folder / "tensors.safetensors", {**result.inputs, **result.tensors})
+        return folder
+    path = folder / f"qkv{kind}"
+    if kind == ".npz":
+        np.savez(path, allow_pickle=False, **{name: tensor.numpy() for name, tensor in named.items()})
+    elif kind == ".pt":
+        torch.save(named, path)
+    else:
+        save_named(path, named)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["config", "run", ".npz", ".pt", ".safetensors"])
+def test_every_kind_of_source_gives_the_same(kind: str, tmp_path: Path) -> None:
+    expected, got = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}), read(written(kind, tmp_path))
+    for role in ("queries", "keys", "values"):
+        assert_close(getattr(got, role), getattr(expected, role), rtol=0, atol=0)
+    assert torch.equal(got.valid.whole, expected.valid.whole)
+
+
+@pytest.mark.parametrize(
+    ("values", "shape"),
+    [({}, (1, 4, 0)), ({"values": torch.ones(4, 2)}, (1, 4, 2)), ({"values": torch.ones(2, 4, 2)}, (2, 4, 2))],
+)
+def test_values_may_be_left_out(values: dict[str, Tensor], shape: tuple[int, ...], tmp_path: Path) -> None:
+    save_named(tmp_path / "a.safetensors", {"queries": torch.ones(3, 5), "keys": torch.ones(4, 5), **values})
+    inputs = read(tmp_path / "a.safetensors")
+    assert inputs.values.shape == shape
+    assert inputs.queries.shape == (shape[0], 3, 5)
+    assert inputs.valid.is_full
+
+
+QK = {"queries": torch.ones(2, 3, 4), "keys": torch.ones(2, 5, 4)}
+CAUSAL = torch.ones(3, 5).tril().bool()
+NOT_THE_FIRST = torch.arange(5).expand(3, 5) > 0
+LENGTHS = torch.tensor([4, 2])
+WITHIN = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]).bool()[:, None]  # LENGTHS as a mask, b 1 m
+NAMES = "; a mask is named valid or mask, lengths are named valid_lens"
+READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
+    "nothing": ({}, torch.ones(1, 1, 1).bool(), []),
+    "valid": ({"valid": CAUSAL}, CAUSAL, []),
+    "valid keys": (
+        {"valid": WITHIN[:, 0].long()}, WITHIN, ["a.pt: valid: shape [2, 5], read as (batch, keys)"],
+    ),
+    "lengths": ({"valid_lens": LENGTHS}, WITHIN, []),
+    "several": (
+        {"valid_lens": LENGTHS, "valid": CAUSAL, "mask": NOT_THE_FIRST, "bias": torch.ones(3, 5)},
+        WITHIN & CAUSAL & NOT_THE_FIRST,
+        [
+            "a.pt: mask: each text keeps keys 1 to 4; if 1 means to ignore a key, "
+            "use a config with `mask: {file, tensor: mask, invert: true}`",
+            f"a.pt: not used: bias{NAMES}",
+        ],
+    ),
+    "other names": (
+        {f"x{index}": torch.ones(1) for index in range(27)},
+        torch.ones(1, 1, 1).bool(),
+        [f"a.pt: not used: {', '.join(f'x{index}' for index in range(25))} and 2 more{NAMES}"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_masks_lengths_and_whatever_else_a_file_has(name: str, tmp_path: Path) -> None:
+    beside, valid, said = READINGS[name]
+    torch.save(QK | beside, tmp_path / "a.pt")
+    notes: list[str] = []
+    inputs = read(tmp_path / "a.pt", notes)
+    assert torch.equal(inputs.valid.whole, valid.expand(2, 3, 5))
+    assert notes == said
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("valid", CAUSAL.float(), 'got "valid" of .*, floats; expected True and False'),
+        ("valid", CAUSAL.mT, r'got "valid" of .*, shape \[5, 3\]; expected'),
+        ("valid_lens", LENGTHS + 2, r"valid_lens\[0\]: got 6; expected an integer in 0..5"),
+    ],
+)
+def test_masks_that_are_none(name: str, tensor: Tensor, message: str, tmp_path: Path) -> None:
+    torch.save(QK | {name: tensor}, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "a.pt")
+
+
+def test_a_run_needs_no_notes(tmp_path: Path) -> None:
+    """The `valid` of a run, all its masks joined, is read without a note on the run's results in the same file."""
+    notes: list[str] = []
+    folder = written("run", tmp_path)
+    (folder / "results.json").write_text("{}")
+    expected = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole
+    for source in (folder, folder / "tensors.safetensors"):
+        assert torch.equal(read(source, notes).valid.whole, expected)
+    save_named(folder / "tensors.safetensors", {**QK, "dot/curve": torch.ones(2)})
+    for source in (folder, folder / "tensors.safetensors"):
+        assert read(source, notes).valid.is_full
+    assert notes == []
+    (folder / "results.json").unlink()  # then it is a file that only has the name
+    read(folder / "tensors.safetensors", notes)
+    assert notes == [f"tensors.safetensors: not used: dot/curve{NAMES}"]
+
+
+def test_a_bias_is_no_part_of_queries_and_keys(tmp_path: Path) -> None:
+    bias = [0.5, 0, -torch.inf, 0, 0, 0]
+    result = result_of(data=DATA | {"bias": bias})
+    save_named(tmp_path / "tensors.safetensors", result.inputs)
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"data": DATA | {"bias": bias}}))
+    notes: list[str] = []
+    for source in (tmp_path, tmp_path / "own.yaml"):
+        valid = read(source, notes).valid.whole
+        assert torch.equal(valid, result.inputs["valid"])
+        assert not bool(valid[..., 2].any())
+    assert notes[:2] == [
+        f"{tmp_path.name}: bias: a bias is added to scores, and is not used here",
+        "own.yaml: data.bias: a bias is added to scores, and is not used here",
+    ]

@@ -1,0 +1,113 @@
+"""Valid lengths and masks of a config against slow loops."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from attncli.models.inputs import Inputs
+from tests.experiments import inputs_of
+
+B, N, M = 2, 3, 5
+
+
+def inputs(
+    folder: Path | None = None, /, leading: tuple[int, ...] = (B,), n: int = N, m: int = M, **keys: Any
+) -> Inputs:
+    """Return inputs with scores of shape (*leading, n, m)."""
+    data = {"queries": {"shape": [*leading, n, 4]}, "keys": {"shape": [*leading, m, 4]}, **keys.pop("data", {})}
+    return inputs_of(folder, data=data, **keys)
+
+
+def valid(*args: Any, **keys: Any) -> list[Any]:
+    """Return the whole mask of the inputs."""
+    made = inputs(*args, **keys).valid
+    assert made.whole.dtype == torch.bool
+    assert torch.equal(made.empty_rows, ~made.whole.any(-1))
+    full: list[Any] = made.whole.tolist()
+    return full
+
+
+def lengths(*args: Any, **keys: Any) -> Tensor:
+    made = inputs(*args, **keys).valid.lengths
+    assert made is not None
+    return made
+
+
+def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list[list[bool]]]:
+    """Return the mask where key j is valid for query q of batch element i if j < length(i, q)."""
+    return [[[j < length(i, q) for j in range(m)] for q in range(n)] for i in range(B)]
+
+
+def test_without_lengths_and_mask_nothing_is_masked() -> None:
+    for made in (inputs().valid, inputs(mask={"causal": False}).valid):
+        assert made.is_full
+        assert made.joined is None
+        assert bool(made.whole.all())
+
+
+def test_lengths_per_example_or_per_query_for_all_heads() -> None:
+    given = [[1, 2, 3], [5, 0, 4]]
+    assert valid(data={"valid_lens": [0, 5]}) == seen(lambda i, q: [0, 5][i])
+    heads = valid(leading=(B, 2), data={"valid_lens": given})
+    assert heads == [[example, example] for example in seen(lambda i, q: given[i][q])]
+    assert valid(leading=(), data={"valid_lens": [[1, 2, 3]]}) == [[[j < k for j in range(M)] for k in (1, 2, 3)]]
+
+
+def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
+    data = {"queries": {"shape": [3000, 1, 1]}, "keys": {"shape": [1, 6, 1]}, "valid_lens": {"random": [2, 5]}}
+    drawn = inputs_of(data=data).valid.lengths
+    assert drawn is not None
+    assert drawn.shape == (3000,)
+    counts = drawn.bincount(minlength=7).tolist()
+    assert counts[:2] == [0, 0]
+    assert counts[6] == 0
+    assert all(abs(count - 750) < 5 * (3000 * 0.25 * 0.75) ** 0.5 for count in counts[2:6])
+    more_queries = {**data, "queries": {"shape": [3000, 7, 1]}}
+    assert torch.equal(drawn, torch.as_tensor(inputs_of(data=more_queries).valid.lengths))
+    assert not torch.equal(drawn, torch.as_tensor(inputs_of(data=data, seed=1).valid.lengths))
+
+
+LENGTH_FILES: dict[str, Callable[[Any, Path], object]] = {
+    "lens.npy": lambda given, path: np.save(path, np.array(given, dtype=np.int32)),
+    "lens.safetensors": lambda given, path: save_file({"lens": torch.tensor(given)}, path),
+    "lens.csv": lambda given, path: np.savetxt(path, np.atleast_2d(given), fmt="%d", delimiter=","),
+}
+
+
+@pytest.mark.parametrize("name", LENGTH_FILES)
+@pytest.mark.parametrize("given", [[2, 5], [[1, 2, 3], [5, 0, 4]]])
+def test_lengths_in_files(name: str, given: list[Any], tmp_path: Path) -> None:
+    LENGTH_FILES[name](given, tmp_path / name)
+    assert lengths(tmp_path, data={"valid_lens": {"file": name}}).tolist() == given
+
+
+@pytest.mark.parametrize(
+    ("text", "n", "expected"),
+    [
+        ("2,5\n", 3, [2, 5]),  # a row
+        ("2\n5\n", 3, [2, 5]),  # a column
+        ("2\n5\n", 1, [[2], [5]]),  # one for each of one query: the same lengths
+    ],
+)
+def test_a_row_or_a_column_of_lengths(text: str, n: int, expected: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "lens.csv").write_text(text)
+    assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
+
+
+def test_lengths_causal_and_file_are_joined(tmp_path: Path) -> None:
+    given, mask = [[1, 2, 3], [5, 0, 4]], np.random.default_rng(3).random((B, N, M)) < 0.5
+    np.save(tmp_path / "mask.npy", mask)
+    made = valid(tmp_path, data={"valid_lens": given}, mask={"causal": "bottom_right", "file": "mask.npy"})
+    joined = [
+        [[j < given[i][q] and j <= q + M - N and bool(mask[i, q, j]) for j in range(M)] for q in range(N)]
+        for i in range(B)
+    ]
+    assert made == joined
+    without = valid(data={"valid_lens": given}, mask={"causal": "top_left"})
+    assert without == [[[j < given[i][q] and j <= q for j in range(M)] for q in range(N)] for i in range(B)]
