@@ -54,7 +54,7 @@ class FittedFacts(BaseModel):
             message = f"{layer} has queries and keys of sizes {sizes[0]} and {sizes[1]}; expected {fitted}"
             raise InputError.of(message, ["fitted"])
         if missing := [head for head in heads if head not in known.heads]:
-            heads_of_layer = f"head{'s' * (len(missing) > 1)} {in_ranges(missing)} of {layer}"
+            heads_of_layer = f"{'heads' if len(missing) > 1 else 'head'} {in_ranges(missing)} of {layer}"
             message = f"nothing was fitted to {heads_of_layer}; expected {in_ranges(known.heads)}"
             raise InputError.of(message, ["fitted"])
         return [known.heads.index(head) for head in heads]

@@ -150,7 +150,7 @@ def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
         study = definition.get("properties", {}).get("study")
         if study is not None:
             required = [key for key in definition.get("required", []) if key != "name"]
-            definition["required"] = required + ["study"] * (study["const"] != DEFAULT_STUDY)
+            definition["required"] = required if study["const"] == DEFAULT_STUDY else [*required, "study"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "attncli experiment",

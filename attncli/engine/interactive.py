@@ -12,6 +12,7 @@ from attncli.config.document import Document, read_document
 from attncli.config.looks import PLAIN, Look
 from attncli.config.overrides import as_yaml
 from attncli.config.strict import validated
+from attncli.core.numbers import several
 from attncli.engine.experiment import NO_QUERIES, load_experiment
 from attncli.engine.runs.loading import StoredRun, read_run, reading
 from attncli.engine.runs.stored import StoredResult
@@ -143,7 +144,7 @@ class InteractiveResult(Result):
         return pandas.DataFrame([single_numbers(row) for row in frames[rows]()])
 
     def __repr__(self) -> str:
-        rows = f"{len(self.records)} record{'s' * (len(self.records) != 1)}"
+        rows = several(len(self.records), "record")
         return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
 
     def _repr_html_(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from attncli.core.numbers import ranges_in
+from attncli.core.numbers import ranges_in, several
 from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.selection import calls_of, choice_of, picks
@@ -73,7 +73,7 @@ class Capture(Watch):
         if self._heads is not None:
             chosen = [head for head in range(h) if any(head in numbers for numbers in self._heads)]
             if not chosen:
-                self.miss(f"it has {h} head{'s' * (h > 1)}, none of them chosen")
+                self.miss(f"it has {several(h, 'head')}, none of them chosen")
                 return
             call = call.of_heads(chosen)
         self.records.append(_copied(call))

@@ -41,7 +41,7 @@ def load_class(name: str, kind: str, listing: str = "", cure: str = "") -> type[
     if kind == "scorer" and callable(cls) and not isinstance(cls, type | nn.Module):
         return class_of_object(cls)
     if not _is_module(cls):
-        functions = ", or a function of queries and keys" * (kind == "scorer")
+        functions = ", or a function of queries and keys" if kind == "scorer" else ""
         raise InputError.of(f"got {shown}; expected a subclass of torch.nn.Module{functions}{cure and f'; {cure}'}")
     return cls
 

@@ -27,6 +27,7 @@ from attncli.config.tensors import (
 from attncli.core.device import too_large
 from attncli.core.files import read_tensor
 from attncli.core.masks import Corner, Valid, checked_lengths, without_infinities
+from attncli.core.numbers import several
 from attncli.core.seeding import generator
 from attncli.errors import Collector, InputError, Problem, below
 from attncli.models.inputs import Inputs
@@ -242,7 +243,7 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
             problems.append(Problem(f"got shape {list(shapes[role])} beside {others}; {expected}", (role,)))
     if full["keys"][-2] != full.get("values", full["keys"])[-2]:
         count = full["values"][-2]
-        message = f"got {count} value{'s' * (count != 1)}; expected {full['keys'][-2]}, one for each key"
+        message = f"got {several(count, 'value')}; expected {full['keys'][-2]}, one for each key"
         problems.append(Problem(message, ("values",)))
     if problems:
         raise InputError(problems)
@@ -321,11 +322,11 @@ def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, 
         nested = any(isinstance(name, list) for name in names or ())
         if nested and len(names or ()) != b:
             expected = f"expected {b}, one per batch element, or a single list"
-            problems.append(Problem(f"got {len(names or ())} list{'s' * (len(names or ()) != 1)}; {expected}", (side,)))
+            problems.append(Problem(f"got {several(len(names or ()), 'list')}; {expected}", (side,)))
             continue
         for index, row in enumerate([] if names is None else names if nested else [names]):
             if len(row) != rows:
-                message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {rows}, one per row{cure}"
+                message = f"got {several(len(row), 'name')}; expected {rows}, one per row{cure}"
                 problems.append(Problem(message, (side, index) if nested else (side,)))
                 break
     if problems:

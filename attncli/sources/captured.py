@@ -17,6 +17,7 @@ from torch import Tensor
 from attncli.attention import EmptyRow
 from attncli.config.tensors import CapturedData
 from attncli.core.files import TensorFile, broken, problem
+from attncli.core.numbers import several
 from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.inputs import Inputs, inputs_of
@@ -211,7 +212,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     for index, head in enumerate(data.heads or []):
         for name, call in calls.items():
             if head not in (heads := call.head_numbers):
-                expected = f"expected {in_ranges(heads)}, of the {len(heads)} head{'s' * (len(heads) > 1)} of {name}"
+                expected = f"expected {in_ranges(heads)}, of the {several(len(heads), 'head')} of {name}"
                 raise InputError.of(got(head, expected), ["heads", index])
     inputs = list[Inputs]()
     for call in calls.values():

@@ -72,7 +72,7 @@ def _kept_keys(mask: Tensor, scores: tuple[int, ...]) -> str:
         rows = text.flatten(0, -2).expand(-1, scores[-1]) if text.ndim > 1 else text[None]
         keys, empty = rows.any(0).nonzero().flatten().tolist(), int((~rows.any(-1)).sum())
         numbers = in_ranges(keys).replace(" or ", " and ")
-        kept = f"key{'s' * (len(keys) > 1)} {numbers}" if keys else "no key"
+        kept = f"{'keys' if len(keys) > 1 else 'key'} {numbers}" if keys else "no key"
         some = f" ({empty} of {several(len(rows), 'query')} none)" if keys and empty else ""
         name = f"text {index}" if len(mask) == scores[0] else "each text"
         texts.append(f"{name}{'' if index else ' keeps'} {kept}{some}")
@@ -97,7 +97,8 @@ def _shaped(mask: Tensor, scores: tuple[int, ...]) -> tuple[Tensor, str]:
             readings["(heads, queries, keys)"] = [1, *shape]
     elif fits:
         is_square = of_keys and b > 1
-        readings["(queries, keys), the same for all batch elements" * is_square] = [1] * (rank - len(shape)) + shape
+        name = "(queries, keys), the same for all batch elements" if is_square else ""
+        readings[name] = [1] * (rank - len(shape)) + shape
     if not readings:
         expected = f"expected {[n, m]}, {list(scores)}, or {[b, m]} for the keys of each batch element"
         repeated = f"an axis of size 1 is repeated{_reshaped(shape_in_file, scores)}"

@@ -63,7 +63,7 @@ def check_cluster(address: str, note: Callable[[str], None]) -> None:
         try:
             client.wait_for_workers(1, PATIENCE)
         except TimeoutError as error:
-            start = f"dask worker {'--scheduler-file ' * _is_file(address)}{address}"
+            start = f"dask worker {'--scheduler-file ' if _is_file(address) else ''}{address}"
             message = (
                 f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
             )

@@ -153,7 +153,7 @@ def _row(line: bytes, where: str) -> Row:
         row: Row = json.loads(line)
     except ValueError:
         text = line[:SHOWN].decode(errors="replace").strip() or "nothing"
-        message = f"got {text}{'…' * (len(line) > SHOWN)}; expected a finished point of a sweep"
+        message = f"got {text}{'…' if len(line) > SHOWN else ''}; expected a finished point of a sweep"
         cure = "remove the line, and the sweep runs its point again"
         raise InputError.of(f"{message}; {cure}", where=where) from None
     return row

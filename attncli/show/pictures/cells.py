@@ -110,7 +110,7 @@ def number_format(content: Heatmap, look: HeatmapLook, tiles: Sequence[DrawnPane
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     decimals = cell_decimals(largest)
     spec = "" if not content.stage else "z.0e" if decimals is None else f"z.{decimals}f"
-    spec = "+" * content.is_difference + spec
+    spec = f"+{spec}" if content.is_difference else spec
     points = NUMBER_POINTS * unit
     width = DIGIT * points * max(len(_number_text(value, spec)) for value in values.tolist())
     fits = all(

@@ -37,7 +37,11 @@ def lessons_of(
     even, is_masked = even_labels(valid, weights), not bool(valid.all())
     seen = keys[valid.any(-2)]  # by some query
     if len(even) == len(weights) and bool((seen == seen[:1]).all()):
-        return [Finding(f"All {'valid ' * is_masked}keys are equal, so {everyone} each of them the same weight.")]
+        return [
+            Finding(
+                f"All {'valid keys' if is_masked else 'keys'} are equal, so {everyone} each of them the same weight."
+            )
+        ]
     lessons: dict[str, Finding | None] = {label: _of_even(label, valid, weights[label], is_masked) for label in even}
     has_one_mask = bool((valid == valid[..., :1, :]).all())
     queries_differ = bool((queries != queries[..., :1, :]).any())
@@ -45,7 +49,7 @@ def lessons_of(
         if label in lessons:
             continue
         if has_one_mask and queries_differ and _holds(_has_equal_rows, valid, tensor):
-            which = f"query{' of a matrix' * (valid[..., 0, 0].numel() > 1)}"
+            which = "query of a matrix" if valid[..., 0, 0].numel() > 1 else "query"
             text = f"{label}: every {which} gets the same weights; they do not depend on which query asks."
             lessons[label] = Finding(text, label)
             continue

@@ -41,9 +41,9 @@ def findings_of(result: Result) -> list[Finding]:
     if layers:
         numbers_of_layers = [str(result.layers[layer]) for layer in layers if layer is not None]
         some = any(row["uniform"] is not None for row in result.heads if row["layer"] in layers)
-        text = f"Cannot tell more than faults{' of some heads' * some}"
+        text = f"Cannot tell more than faults{' of some heads' if some else ''}"
         if numbers_of_layers:
-            text += f" in layer{'s' * (len(numbers_of_layers) > 1)} {listed(numbers_of_layers, MOST_NAMED)}"
+            text += f" in {'layers' if len(numbers_of_layers) > 1 else 'layer'} {listed(numbers_of_layers, MOST_NAMED)}"
         text += f": fewer than {FEWEST_QUERIES} queries have finite weights on {FEWEST_IN_SIGHT} keys or more"
         findings.append(Finding(f"{text}, or none on {FEWEST_KEYS} or more.", numbers={"layers": len(layers)}))
     return findings

@@ -41,7 +41,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from remark(names)
     for label, grid in grids(result).items():
         shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
-        layers = [Cells("layer", [name for name, _ in shown])] * (len(grid) > 1 or bool(result.layers))
+        has_layers = len(grid) > 1 or result.layers
+        layers = [Cells("layer", [name for name, _ in shown])] if has_layers else []
         columns = list[Cells]()
         for head in heads_in(grid):  # faults are bold
             texts = [letters.get(head, "") for _, letters in shown]
