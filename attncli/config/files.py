@@ -17,21 +17,21 @@ FONT = "font"  # with the ending of the user's file: the font of pictures
 class StoredAs:
     """Marks a key of a file, as metadata of its type: a run folder has `name` in place of the file.
 
-    Without a `name` the validated value stands in the config of a run: an absolute path, or what was read.
+    Without a `name` the validated value stands in the config of a run: an absolute path, or the texts that were read.
     """
 
     name: str | None = None
 
 
 def marked_files(model: BaseModel, above: Path = ()) -> Iterator[tuple[Path, Any, str | None]]:
-    """Yield each file that a config names: the path of its key, its value, and its name in a run folder."""
+    """Yield each key that is marked as a file, also in plans: its path, its value, and its name in a run folder."""
     for name, field in type(model).model_fields.items():
         value: Any = getattr(model, name)
         path = (*above, field.alias or name)
         for mark in field.metadata:
             if isinstance(mark, StoredAs) and value is not None:
                 yield path, value, mark.name
-        items = [((*path, index), item) for index, item in enumerate(value)] if isinstance(value, list) else []
-        for below, item in [(path, value), *items]:
+        items = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+        for below, item in [(path, value), *(((*path, key), item) for key, item in items)]:
             if isinstance(item, BaseModel):
                 yield from marked_files(item, below)

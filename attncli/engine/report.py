@@ -22,6 +22,19 @@ from attncli.show.page.page import DIGITS, in_words, page, records_table
 from attncli.show.page.pictures import pictures
 from attncli.show.pictures.heatmaps import PLAIN
 
+FACTS = ("study", "seed", "attncli")  # of results.json
+EXPECTATIONS = [
+    Column("claim", "claim", "What is claimed.", text=True),
+    Column("where", "of", "The rows in question.", format=in_words, text=True),
+    Column("metric", "metric", "The column in question.", text=True),
+    Column("expected", "expected", "The expected values.", format=in_words, text=True),
+    Column("got", "measured", "The value of the run.", format=lambda value: _measured(value)),
+    Column(
+        "holds", "holds", "Whether the value is as expected.", format=lambda value: "yes" if value else "no", text=True
+    ),
+    Column("reason", "reason", "The reason if it does not hold.", text=True),
+    Column("source", "source", "The source of the claim.", text=True),
+]
 MOST_CELLS = 3_300_000  # of all matrices of a page: 5.3 MB for the 30 % that may be exact, 9 MB in all
 
 
@@ -115,23 +128,6 @@ def _pictures(run: StoredRun) -> list[Row]:
     if run.config is None and not run.result.tensors and not isinstance(run.result, SweepResult):
         return []
     return pictures(lambda look, note: figures_of(run.result, note, look))
-
-
-FACTS = ("study", "seed", "attncli")  # of results.json
-
-
-EXPECTATIONS = [
-    Column("claim", "claim", "What is claimed.", text=True),
-    Column("where", "of", "The rows in question.", format=lambda value: in_words(value), text=True),
-    Column("metric", "metric", "The column in question.", text=True),
-    Column("expected", "expected", "The expected values.", format=lambda value: in_words(value), text=True),
-    Column("got", "measured", "The value of the run.", format=lambda value: _measured(value)),
-    Column(
-        "holds", "holds", "Whether the value is as expected.", format=lambda value: "yes" if value else "no", text=True
-    ),
-    Column("reason", "reason", "The reason if it does not hold.", text=True),
-    Column("source", "source", "The source of the claim.", text=True),
-]
 
 
 def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:

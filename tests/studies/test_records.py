@@ -197,6 +197,14 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     assert list(result.comparisons[0].values())[2:] == [None] * 5
 
 
+def test_outputs_that_are_not_finite_are_told() -> None:
+    """Finite values overflow where weights sum to more than 1."""
+    progress = Notes()
+    data = {"queries": [[9.0]], "keys": [[9.0]] * 2, "values": [[3e38], [3e38]]}
+    result_of(data=data, scorers=[{"scorer": "dot", "normalizer": "sigmoid"}], progress=progress)
+    assert progress.notes == ["warning: dot_sigmoid: NaN or infinite numbers in the outputs"]
+
+
 def test_values_that_are_not_finite_change_only_outputs() -> None:
     data = {"queries": [[1.0]] * 2, "keys": [[1.0], [2.0]], "values": [[1.0], [-math.inf]]}
     result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}], progress=Notes())

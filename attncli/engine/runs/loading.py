@@ -152,7 +152,7 @@ def _content_of(results: Path) -> Row:
 
 
 def _config_of(path: Path) -> Row:
-    """Return the content of a config.yaml; raise an InputError if what is read of it has other types."""
+    """Return the content of a config.yaml; raise an InputError if the keys that are read have wrong types."""
     config, _ = parse_yaml(read_config(path).decode(), lambda line, column: f"{path}:{line}:{column}")
     with _located(path):
         if not isinstance(config, dict):

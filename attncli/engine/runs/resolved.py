@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from attncli import errors
+from attncli.catalogue.plans import PLAN
 from attncli.config.files import CAPTURED, FONT, TENSORS, marked_files
 from attncli.config.models import Experiment
 from attncli.config.tensors import CorrelatedFill, Data, FileTensor
@@ -51,9 +52,12 @@ def config_of(options: Experiment) -> dict[str, Any]:
 
 
 def stored_files(options: Experiment, result: Result) -> Iterator[tuple[errors.Path, Path, str]]:
-    """Yield each file that the config of a run names: the path of its key, the file, and its name in the run folder."""
+    """Yield each file that a run folder has a copy of: the path of its key, the file, and its name in the folder.
+
+    Files in plans stay the user's.
+    """
     for path, file, name in marked_files(options):
-        if name is not None and isinstance(file, str):  # not a mask of Python
+        if name is not None and isinstance(file, str) and PLAN not in path:  # not a mask of Python
             if path == ("from",) and result.capture is not None:
                 name = CAPTURED
             yield path, Path(file), name + (Path(file).suffix if name == FONT else "")
@@ -89,7 +93,7 @@ def _parameters(label: str, result: Result) -> dict[str, str]:
 
 
 def _use_stored_inputs(config: Row, data: Data, result: Result) -> None:
-    """Replace in the config what is computed from files, too, by tensors of the run folder.
+    """Also replace tensors that are computed from files, by tensors of the run folder.
 
     If `values` are missing and `keys` are generated, `values` get the same entry as `keys`, which is their default.
 

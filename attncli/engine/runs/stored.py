@@ -64,7 +64,7 @@ class Swept(Stored):
 
 
 class Settings(Places, extra="allow"):
-    """The key `settings`: what is neither a row nor a finding. The facts of the study are among its keys.
+    """The key `settings`: facts of the result that are neither rows nor findings, also those of the study.
 
     `layers` has the scales and tokens of each layer, or its number if it has none of them.
     """
@@ -129,7 +129,8 @@ class StoredResult(Stored):
         """Return the content for a result; `made` are keys about how it was made, such as `seed` and `created`."""
         rows = {kind: rows for kind, rows in result.rows.items() if result.heads or kind in ("records", "comparisons")}
         content = {key: getattr(result, key) for key in NAMED}
-        content |= {"inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()}}
+        if "inputs" not in made:
+            content["inputs"] = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
         content |= {"settings": _settings(result), **({"interrupted": True} if result.interrupted else {})}
         return cls.model_validate({**content, **rows, **made})
 

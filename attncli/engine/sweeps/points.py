@@ -245,7 +245,7 @@ def _with_files(written: Any, files: Mapping[errors.Path, Any], path: errors.Pat
     if isinstance(files.get(path), str | list):
         return files[path]
     if isinstance(written, dict):
-        return {key: _with_files(value, files, (*path, key)) for key, value in written.items()}
+        return {key: _with_files(value, files, (*path, str(key))) for key, value in written.items()}
     if isinstance(written, list):
         return [_with_files(item, files, (*path, index)) for index, item in enumerate(written)]
     return written

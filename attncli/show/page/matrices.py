@@ -108,7 +108,10 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     absent = ["layer"] * (layers == [None]) + ["head"] * (first.ndim < 4)
     row = _row(four_axes(first).shape, tokens["keys"])
     if row != "query":
-        tokens["queries"] = [_row_names(list(map(str, names[row])), of_layer) for of_layer in tokens["queries"]]
+        rows = list(map(str, names[row]))
+        tokens["queries"] = [
+            [rows] if row == "head" else _batch_names(rows, of_layer) for of_layer in tokens["queries"]
+        ]
         names[row] = [""]
         absent.append(row)
     axis = ("batch", "head", "query").index(row)
@@ -213,10 +216,9 @@ def _numbers(values: Tensor, shown: Tensor, blocks: tuple[int, int]) -> Numbers:
     return np.ma.MaskedArray(data.astype(np.float32), mask=mask)
 
 
-def _row_names(rows: Sequence[str], queries: Names | None) -> Sequence[Sequence[str]]:
-    """Return the names of joined rows, with the tokens of their single queries where these differ."""
-    tokens = {names[0] for names in queries or ()}
-    if not queries or len(tokens) < 2 or len(queries) < len(rows):  # or rows are heads, which share their query
+def _batch_names(rows: Sequence[str], queries: Names | None) -> Sequence[Sequence[str]]:
+    """Return the names of batch elements as rows, with the tokens of their single queries where these differ."""
+    if not queries or len({names[0] for names in queries}) < 2:
         return [rows]
     return [[f"{row} {names[0]}" for row, names in zip(rows, queries, strict=True)]]
 

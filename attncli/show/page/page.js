@@ -35,7 +35,7 @@ function longestOf(names) {
   return Math.max(...names.map((name) => [...name].reduce((sum, character) => sum + (character > "\u2e80" ? 2 : 1), 0)));
 }
 
-/** Return a number as attncli.numbers.number does. */
+/** Return a number as attncli.core.numbers.number does. */
 function showNumber(value, digits = DIGITS) {
   if (value === null) return MISSING;
   if (!Number.isFinite(value)) return String(value).toLowerCase().replace("infinity", "inf");
@@ -224,7 +224,7 @@ class Panel {
     for (const [i, cell] of [...this.#numbers.children].entries()) cell.style.color = inkOn(this.picture.values[i], this.picture.scale);
   }
 
-  /** Write the names of queries or keys beside the matrix, `every` so many. */
+  /** Write the names of queries or keys beside the matrix: one in `every`, the first included. */
   name(side, names, every) {
     const elements = names.flatMap((name, i) => {
       if (i % every) return [];

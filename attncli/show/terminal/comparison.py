@@ -90,6 +90,6 @@ def _differences(rows: Sequence[Row]) -> tuple[list[Cells], list[Cells]]:
 
 
 def _relative(row: Row) -> str:
-    """Return the relative difference as text; of null, which has none, whose it is."""
+    """Return the relative difference as text, or `null in A` where one value is null."""
     absent = [side for side in ("a", "b") if row[side] is None]
     return f"null in {absent[0].upper()}" if absent else f"{row['relative']:.2g}"

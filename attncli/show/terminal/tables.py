@@ -336,27 +336,31 @@ def _valid_keys(valid: "Tensor") -> str:
     n, m = valid.shape[-2:]
     seen = valid.any(-2, keepdim=True)  # ... 1 m
     if bool((valid == seen).all()):
-        return _counts(seen)
+        return _counts(seen) or _share(valid)
     every = valid.new_ones(n, m)
     for words, order in {"causal": every.tril(m - n), "causal from the top left": every.tril()}.items():
         if bool((valid == (order & seen)).all()):
             masked = order.any(-2, keepdim=True) & ~seen  # of the keys that this order shows
-            return f"{words}, {_counts(~masked)}" if bool(masked.any()) else words
-    return _counts(valid)
+            return f"{words}, {_counts(~masked) or _share(valid)}" if bool(masked.any()) else words
+    return _counts(valid) or _share(valid)
 
 
 def _counts(valid: "Tensor") -> str:
-    """Return words for a mask (..., n, m): how many keys each query sees, if these are the first or the last."""
+    """Return words for a mask (..., n, m) where queries see the first keys, or the last ones; else an empty text."""
     m = valid.shape[-1]
     lengths = valid.sum(-1)  # ... n
     keys = lengths.new_tensor(range(m))
     if bool((lengths == m).all()):
         return "no key masked"
     if bool((valid == (keys < lengths[..., None])).all()):
-        name = "valid length" if lengths.numel() == 1 else "valid lengths"
-        return f"{name} {_listed(lengths)}"
+        listed = _listed(lengths)
+        return f"{'valid lengths' if ' ' in listed else 'valid length'} {listed}"
     if bool((valid == (keys >= m - lengths[..., None])).all()):
         return f"first keys masked: {_listed(m - lengths)}"
+    return ""
+
+
+def _share(valid: "Tensor") -> str:
     return f"{number(100 * (1 - valid.double().mean().item()), 2)} % of the pairs of a query and a key masked"
 
 

@@ -82,8 +82,11 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
             title = f"{label}, mean {number(float(values.nanmean()), 2)}"
         about: dict[str, Any] = {"quantity": quantity, "limit": CHANGE} if is_change else {"quantity": title}
         panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), layers, _names(heads), **about))
-    title, sides = f"Layers and heads of a model; output differences from {result.labels[0]}", ("Layers", "Heads")
-    return draw_heatmap(Heatmap(panels, title, sides=sides, name="layers", about=result.about), look, note)
+    title = "Layers and heads of a model"
+    if any(panel.quantity == OUTPUT_DIFFERENCE.name for panel in panels):
+        title += f"; output differences from {printable(result.labels[0])}"
+    content = Heatmap(panels, title, sides=("Layers", "Heads"), name="layers", about=result.about)
+    return draw_heatmap(content, look, note)
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:

@@ -183,9 +183,8 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
             runs.append(_run_scorer(options, part, index, variances))
-    faulty = [run.label for run in runs if not bool((run.rows.is_finite & run.rows.mean.isfinite() | run.empty).all())]
-    if faulty and not inputs.faults:
-        progress.note(f"warning: {', '.join(faulty)}: NaN or infinite numbers in the scores of valid keys")
+    if not inputs.faults:
+        _warn_of_numbers(runs, progress)
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
     stages, random = {run.label: run.stages for run in runs}, random_labels(entries, part.scorers)
     with keep_finished(runs if keeps_scorers else ()) as compared:
@@ -237,6 +236,21 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             **({} if inputs.key_heads is None else {"key_heads": inputs.key_heads}),
         ),
     )
+
+
+def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
+    """Warn once of NaN or infinite numbers in scores of valid keys, or else in outputs; at padding they are allowed."""
+    labels: dict[str, list[str]] = {"scores of valid keys": [], "outputs": []}
+    for run in runs:
+        output = run.stages["output"]
+        finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
+        if not bool((run.rows.is_finite & run.rows.mean.isfinite() | run.empty).all()):
+            labels["scores of valid keys"].append(run.label)
+        elif not bool((finite | run.empty).all()):
+            labels["outputs"].append(run.label)
+    for place, named in labels.items():
+        if named:
+            progress.note(f"warning: {', '.join(named)}: NaN or infinite numbers in the {place}")
 
 
 def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding], list[str]]:

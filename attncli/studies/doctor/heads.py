@@ -65,7 +65,7 @@ class Head:
     `share` is the mean over the queries of 1 / (number of valid keys), the reference for the weight on the first key.
     `twin` is the index of the most similar head of the layer. `is_judged` is True if there are enough keys and queries
     for all checks, and no weight is negative; otherwise only faults are checked. `is_signed`: a weight is negative.
-    `on_words`: the weight on padding is on repeated words only. `is_finite`: so are all outputs.
+    `on_words`: the weight on padding is on repeated words only. `is_finite`: all outputs are finite.
     """
 
     numbers: Numbers

@@ -242,7 +242,7 @@ def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) ->
             elif check.key == "padding":
                 meaning = f"{_keys_in(part.padding)} are padding. {meaning}"
             rows.append({**name, "check": check.key, "kind": kind, "value": value, "limit": limit, "about": meaning})
-        if not head.is_finite and math.isfinite(head.numbers[OVERFLOW.key] or 0.0):
+        if not head.is_finite and not any(check is OVERFLOW for check, *_ in head.found):
             cause = part.inputs.faults.get("values", "the normaliser gave such weights")
             row = {"check": OVERFLOW.key, "kind": OVERFLOW.kind, "value": math.nan, "limit": OVERFLOW.limit}
             rows.append({**name, **row, "about": f"Outputs are not finite: {cause}."})

@@ -47,7 +47,7 @@ def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
         numbers["outside"] = outside
     main = FitFacts.of(result).main
     quantity, unit, factor = ("loss", "nats", 1) if main == "loss_change" else ("output", "%", 100)
-    for row in whole if main is not None and finite(row.get(main) for row in whole) else ():
+    for row in [] if main is None else [row for row in whole if len(finite([row[main], row[f"{main}{BEFORE}"]])) == 2]:
         new, old = (number(factor * row[f"{main}{end}"], 3) for end in ("", BEFORE))
         clauses.append(f"inside the model it changes the {quantity} by {new} {unit}, unfitted by {old} {unit}")
         numbers |= {f"{main}{end}": row[f"{main}{end}"] for end in ("", BEFORE)}

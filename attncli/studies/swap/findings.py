@@ -1,5 +1,6 @@
 """The findings of the study `swap`: the replacements that change outputs most, hardly, or more than no attention."""
 
+import math
 from collections.abc import Sequence
 
 from attncli.catalogue.plans import PLAN
@@ -64,7 +65,11 @@ def _effect(row: Row, facts: SwapFacts) -> str:
         if name is not None and change is not None:
             error = row[f"{key}_change_se"]
             margin = "" if error is None else f" ± {number(error, 2)}"
-            verb = "raises" if change > 0 else "lowers" if change < 0 else "changes"
+            if math.isnan(change):
+                return f"makes {name} NaN"
+            if change == 0:
+                return f"leaves {name} at {number(row[key], 4)}{unit}"
+            verb = "raises" if change > 0 else "lowers"
             return f"{verb} {name} by {number(abs(change), 3)}{margin}{unit}, to {number(row[key], 4)}"
     text = f"changes the output by {_amount(row, 'relative_l2')}"
     if row.get("rank_correlation") is not None:

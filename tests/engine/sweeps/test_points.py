@@ -84,8 +84,11 @@ def test_config_of_the_folder_plans_the_same_points_anywhere(tmp_path: Path) -> 
 def test_a_fit_beside_the_config_is_found_from_the_folder_of_the_sweep(here: Path) -> None:
     tower = "tests.studies.swap.models:tower"
     attncli.run({"study": "fit", "model": tower, "scorers": ["cosine"], "steps": 1}, out="fit")
-    Path("x.yaml").write_text(json.dumps({"study": "swap", "model": tower, "scorers": [{"fitted": "fit"}]}))
+    entries = [{"fitted": "fit"}, {"plan": {"0": {"fitted": "fit"}, "1": "dot"}, "label": "mixed"}]
+    Path("x.yaml").write_text(json.dumps({"study": "swap", "model": tower, "scorers": entries}))
     plan = planned(Path("x.yaml"), "over seed=0..1")
+    mixed = plan.config["scorers"][1]["plan"]
+    assert [plan.config["scorers"][0]["fitted"], mixed["0"]["fitted"]] == [str(here / "fit/fitted.safetensors")] * 2
     (here / "out").mkdir()
     Path("out/config.yaml").write_text(dump_yaml(plan.config))
     again = planned(Path("out/config.yaml"))

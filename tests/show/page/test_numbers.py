@@ -309,6 +309,10 @@ def test_single_queries_are_rows_of_one_map(shape: tuple[int, ...], row: str, ax
     assert (view_of(result)["rows"]["name"], view_of(result)["n"]) == ("query", 1), "keys have other tokens"
     view = view_of(replace(result, tokens={**named, "keys": [list("abcd")]}))
     assert view["tokens"]["queries"]["names"] == [["0 cat", "1 dog", "2 cat"]]
+    for batches in (2, 3):  # heads share their query: its token names none of them
+        tokens = {"queries": named["queries"][:batches], "keys": [list("abcd")]}
+        view = view_of(result_of(torch.zeros(batches, 2, 1, 4), tokens=tokens))
+        assert view["tokens"]["queries"]["names"] == [["0", "1"]]
 
 
 def test_a_finding_about_a_scorer_leads_to_its_matrix() -> None:

@@ -44,6 +44,8 @@ def prefixes(lengths: Tensor, m: int) -> Tensor:
         (CAUSAL & prefixes(torch.tensor([[3], [2]]), 3).flip(-1), "causal, first keys masked: 0, 1"),
         (CAUSAL & prefixes(torch.tensor([[3], [2]]), 3), "causal, valid lengths 3, 2"),
         (torch.zeros(2, 4, 10, dtype=torch.bool), "valid lengths 0, 0"),
+        (prefixes(torch.full((1, 3, 2), 4), 10), "valid length 4"),
+        (CAUSAL & torch.tensor([True, False, True]), "causal, 56 % of the pairs of a query and a key masked"),
         (CAUSAL, "causal"),
         (torch.ones(2, 4, dtype=torch.bool).tril(2)[None], "causal"),  # bottom right: the last query sees all keys
         (torch.ones(4, 2, dtype=torch.bool).tril(-2)[None], "causal"),

@@ -352,6 +352,16 @@ def test_a_text_of_which_no_query_sees_a_key_is_dead() -> None:
     ]
 
 
+def test_a_head_overflows_once() -> None:
+    """Also where its products are too large, and its outputs are not finite."""
+    values = torch.ones(1, 9, 1)
+    values[0, 0, 0] = math.nan
+    data = {"queries": {"shape": [1, 9, 1], "fill": "ones"}, "keys": (1e5 * torch.ones(1, 9, 1)).tolist()}
+    with pytest.warns(UserWarning, match="values"):
+        result = package.run({"study": "doctor", "scorers": ["dot"], "data": {**data, "values": values.tolist()}})
+    assert [row["value"] for row in result.records if row["check"] == "overflow"] == [1e5]
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
     """The other batch element is judged as without them."""

@@ -106,7 +106,7 @@ def test_sentences_about_a_loss_have_its_direction_and_its_error() -> None:
     assert "most in layer 0 (-0.25), least in layer 1 (-0.75)" in found["sparse"]
     assert "worse" not in found["sparse"]
     found = texts(result_of("language", by=["all"], sizes={**SIZES, "sparse": dict.fromkeys(LAYERS, 0.0)}))
-    assert found["sparse"] == "sparse: in all layers changes the loss by 0 ± 0 nats, to 3.000."
+    assert found["sparse"] == "sparse: in all layers leaves the loss at 3.000 nats."
 
 
 def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
@@ -122,9 +122,7 @@ def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
 def test_sentences_about_numbers_that_are_missing() -> None:
     broken = {**SIZES, "sparse": {**SPARSE, "decoder.7": math.nan}}
     found = texts(result_of("language", sizes=broken))["sparse"]
-    assert found.startswith(
-        "sparse: in all layers changes the loss by nan ± nan nats, to nan; one layer at a time most in layer 2 (0.50)"
-    )
+    assert found.startswith("sparse: in all layers makes the loss NaN; one layer at a time most in layer 2 (0.50)")
     found = texts(result_of(sizes=broken))["sparse"]
     assert found.startswith(
         "sparse: in all layers changes the output by nan; one layer at a time most in layer 2 (50 %)"
