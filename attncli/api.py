@@ -10,7 +10,7 @@ from typing import Any
 
 from attncli.catalogue.plans import PLAN, is_plan
 from attncli.catalogue.scorer_entries import refuse_objects
-from attncli.config.arguments import document_of, path_of
+from attncli.config.arguments import document_argument, path_argument
 from attncli.config.document import Document, document_of_data
 from attncli.core.modes import torch_isolated
 from attncli.engine.experiment import compare_stored, load_experiment, look_of, run_in_memory
@@ -58,7 +58,7 @@ def run(
     keys = {key: as_config_value(key, value) for key, value in keys.items()}
     if isinstance(config, Mapping):
         config = {key: as_config_value(key, value) for key, value in config.items()}
-    document = document_of(config, keys, "attncli.run")
+    document = document_argument(config, keys, "attncli.run")
     return replace(_finished(document, "attncli.run", out=out, overwrite=overwrite), document=document)
 
 
@@ -80,7 +80,7 @@ def _finished(
     if out is None:
         result, verdicts = experiment.compute(Warnings())
     else:
-        folder = path_of(out, f"{where}: out", "expected a folder")
+        folder = path_argument(out, f"{where}: out", "expected a folder")
         with document.locating():
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
         finished = experiment.run(Warnings(), Destination(folder, overwrite, function=where))
@@ -122,7 +122,7 @@ def sweep(
         InputError: the config or a point has problems, or every point failed.
     """
     from attncli.engine.sweeps.findings import failures_of
-    from attncli.engine.sweeps.points import plan_of
+    from attncli.engine.sweeps.points import sweep_plan
     from attncli.engine.sweeps.processes import is_importing_script
     from attncli.engine.sweeps.running import LoadedSweep
 
@@ -137,10 +137,10 @@ def sweep(
         keys["sweep"] = {"over": axes, **({} if metric is None else {"metric": metric})}
     elif metric is not None:
         keys["sweep.metric"] = metric
-    document = document_of(config, keys, where)
+    document = document_argument(config, keys, where)
     with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
-        folder = Path(temporary) if out is None else path_of(out, f"{where}: out", "expected a folder")
-        loaded = LoadedSweep(plan_of(document), jobs=jobs, timeout=timeout, in_python=True)
+        folder = Path(temporary) if out is None else path_argument(out, f"{where}: out", "expected a folder")
+        loaded = LoadedSweep(sweep_plan(document), jobs=jobs, timeout=timeout, in_python=True)
         finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))
     result, failures = finished.result, failures_of(finished.points)
     if not result.records:
@@ -255,7 +255,7 @@ def load(folder: str | PathLike[str]) -> Result:
     Raises:
         InputError: there is no run, or it is damaged.
     """
-    path = path_of(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
+    path = path_argument(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path)
     kind = InteractiveSweep if isinstance(stored.result, SweepResult) else Result
     more: Any = {"look": look_of(stored), "expectations": stored.stored.expectations, "config": stored.config}
@@ -270,7 +270,9 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
     """
     expected = "expected a result, or the folder of a run, as outputs/d2l/latest"
     stored = [
-        run_in_memory(run) if isinstance(run, StudyResult) else read_run(path_of(run, "attncli.compare", expected))
+        run_in_memory(run)
+        if isinstance(run, StudyResult)
+        else read_run(path_argument(run, "attncli.compare", expected))
         for run in (a, b)
     ]
     with torch_isolated():
@@ -294,7 +296,7 @@ def save(
     Raises:
         InputError: no call can be re-scored, the tokens fit no call, or the file exists or cannot be written.
     """
-    path, words = path_of(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
+    path, words = path_argument(file, "attncli.save", "expected a file"), OptionNames("attncli.save", "overwrite=True")
     check_place(path, overwrite, words)
     if not isinstance(seen, Capture):
         raise InputError.of(got(seen, "expected the calls that attncli.capture returns"), where="attncli.save: seen")

@@ -83,7 +83,7 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
         return _pool(scorer, queries, keys, values, rules)
     row = math.prod(rules.valid.shape[1:-1]) * values.shape[-1] * values.element_size()  # bytes of output
     elements = list(runs(rules.valid, max(WORKSPACE_BYTES // 2 // max(row, 1), 1)))
-    outputs = _of_runs(scorer, queries, keys, values, rules, elements)
+    outputs = _outputs_by_length(scorer, queries, keys, values, rules, elements)
     if len(elements) == 1:
         return next(outputs)
     if elements and torch.is_grad_enabled():  # writing to a part of the output would copy its whole gradient
@@ -94,7 +94,7 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     return output
 
 
-def _of_runs(
+def _outputs_by_length(
     scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, elements: list[slice]
 ) -> Iterator[Tensor]:
     """Yield the output of each slice of batch elements, computed without the keys beyond their lengths."""

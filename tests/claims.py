@@ -16,7 +16,7 @@ from attncli.cli.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.engine.expect.judging import Verdict
-from attncli.engine.expect.tables import lines_of
+from attncli.engine.expect.tables import verdict_lines
 from attncli.engine.runs.run_folder import Destination
 from attncli.runtime import Progress
 
@@ -59,7 +59,7 @@ def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
     """Return the rows of the table for one file."""
     return [
         [MARKS.get(line.holds, line.holds), line.claim, line.expected, line.measured, line.source, f"`{name}`"]
-        for line in lines_of(verdicts)
+        for line in verdict_lines(verdicts)
     ]
 
 

@@ -39,7 +39,7 @@ SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, whic
 NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
 
 
-def names_of(entry: ScorerEntry) -> Row:
+def entry_columns(entry: ScorerEntry) -> Row:
     """Return the columns that name the entry in each of its rows: scorer, label and normaliser."""
     names = {part.normalizer.normalizer for part in entry.entries}
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": names.pop() if len(names) == 1 else "several"}
@@ -177,7 +177,7 @@ def rules_of(
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
     normalizer = build_normalizer(entry, by_head(learnt or {}))
-    return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, rounding_of(entry))
+    return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, entry_rounding(entry))
 
 
 def unknown_positions(entry: ScorerEntry, key: str, valid: Valid, cure: str) -> InputError:
@@ -187,7 +187,7 @@ def unknown_positions(entry: ScorerEntry, key: str, valid: Valid, cure: str) -> 
     return InputError.of(f"got {getattr(entry, key)} for {sizes}, whose positions are unknown; {cure}", [key])
 
 
-def rounding_of(entry: ScorerEntry) -> Rounding:
+def entry_rounding(entry: ScorerEntry) -> Rounding:
     """Return the stages of an entry's computation that are rounded, and their dtype."""
     return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")
 
@@ -206,13 +206,13 @@ def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor, pre_scale
     if entry.qk_norm is not None:
         norm: Callable[..., Tensor] = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
         queries, keys = (norm(tensor, tensor.shape[-1:], eps=EPSILON) for tensor in (queries, keys))
-    rounding = rounding_of(entry)
+    rounding = entry_rounding(entry)
     return rounding.vectors(queries), rounding.vectors(keys)
 
 
 def scoring_of(entry: ScorerEntry, scorer: Scorer) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function that computes the scorer's raw scores, rounded step by step if the entry asks for this."""
-    rounding = rounding_of(entry)
+    rounding = entry_rounding(entry)
     return scorer if rounding.way != "steps" else functools.partial(_stepwise, scorer, rounding)
 
 
@@ -321,14 +321,14 @@ def _formulas(entry: ScorerEntry) -> Iterator[str]:
             of_heads = "" if heads is None else f", heads {in_ranges(heads)}"
             yield f"{layers}{of_heads}: {part.label if isinstance(part, ScorerEntry) else part}"
     else:
-        yield formula_of(entry.implementation) + _of_keys(entry) + _of_normalizer(entry)
+        yield formula_of(entry.implementation) + _key_words(entry) + _normalizer_words(entry)
 
 
-def _of_keys(entry: ScorerEntry) -> str:
+def _key_words(entry: ScorerEntry) -> str:
     return "".join(f"; {key}: {value}" for key in NAMED_KEYS if (value := getattr(entry, key)) is not None)
 
 
-def _of_normalizer(entry: ScorerEntry) -> str:
+def _normalizer_words(entry: ScorerEntry) -> str:
     name, options = entry.normalizer.normalizer, entry.normalizer.options
     if name == DEFAULT_NORMALIZER:
         return ""

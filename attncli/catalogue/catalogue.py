@@ -47,7 +47,7 @@ def short_names() -> dict[str, dict[str, Any]]:
 
     A scorer of an installed package goes before the short name of a built-in one.
     """
-    known = names_of("scorer")
+    known = names_in_catalogue("scorer")
     return {
         short: {"scorer": scorer, **keys}
         for scorer, cls in built_in("scorer").items()
@@ -56,7 +56,7 @@ def short_names() -> dict[str, dict[str, Any]]:
     }
 
 
-def names_of(kind: str) -> list[str]:
+def names_in_catalogue(kind: str) -> list[str]:
     """Return the names of all scorers or normalisers: built-in ones first, then the lists of installed packages."""
     return list(dict.fromkeys([*built_in(kind), *listed_names(kind)]))
 
@@ -77,9 +77,9 @@ def class_of(name: object, kind: str) -> type:
             return load_class(listing.target, kind, str(listing), f"update or uninstall {listing.package}")
         if name in built_in(kind):
             return built_in(kind)[name]
-    names = [*names_of(kind), *(short_names() if kind == "scorer" else ())]
+    names = [*names_in_catalogue(kind), *(short_names() if kind == "scorer" else ())]
     if kind == "scorer":
-        normalizers = names_of("normaliser")
+        normalizers = names_in_catalogue("normaliser")
         if name in normalizers:
             cure = f"expected a scorer, which may have it: `dot:normalizer={name}`"
             raise InputError.of(f'got "{name}", a normaliser; {cure}')
@@ -94,7 +94,7 @@ def _users_class(name: str, kind: str) -> type:
     if not is_custom(name):
         expected = f"expected module:Class, for instance my_package.my_module:My{kind.capitalize()}"
         raise InputError.of(errors.got(name, expected))
-    if module in names_of(kind):
+    if module in names_in_catalogue(kind):
         cure = f"if {option} is an option, give it a value"
         raise InputError.of(errors.got(name, f"{module} is a {kind}, not a module", cure))
     return load_class(name, kind)
@@ -166,7 +166,7 @@ class Catalogue(Generic[M]):
         """
         known, problems = self.built_in, list[Problem]()
         models = {**known}
-        for name in names_of(self.kind):
+        for name in names_in_catalogue(self.kind):
             try:
                 model = self.named(name)
                 if name not in known:

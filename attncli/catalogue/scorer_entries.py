@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from attncli import errors
-from attncli.catalogue.catalogue import CUSTOM, Catalogue, as_problem, built_in, class_name, names_of
+from attncli.catalogue.catalogue import CUSTOM, Catalogue, as_problem, built_in, class_name, names_in_catalogue
 from attncli.catalogue.fitted import KEYS as FITTED_KEYS
 from attncli.catalogue.fitted import entry_in
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER, Normalizer
@@ -233,9 +233,9 @@ def model_of(entry: object) -> type[ScorerEntry]:
         raise problem("expected NAME, NAME:KEY=VALUE,... or a mapping such as {scorer: additive, num_hiddens: 8}")
     if "scorer" not in entry:
         first = next(iter(entry), None)
-        if first in names_of(KIND):
+        if first in names_in_catalogue(KIND):
             raise problem(f"the key `scorer` is missing; write {{scorer: {first}}}, with its options as further keys")
-        raise problem("the key `scorer` is missing; known scorers: " + ", ".join(names_of(KIND)))
+        raise problem("the key `scorer` is missing; known scorers: " + ", ".join(names_in_catalogue(KIND)))
     with as_problem("scorer"):
         return model_named(entry["scorer"])
 

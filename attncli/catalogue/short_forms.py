@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 from numbers import Integral
 from typing import Any
 
-from attncli.catalogue.catalogue import class_name, is_custom, names_of, short_names
+from attncli.catalogue.catalogue import class_name, is_custom, names_in_catalogue, short_names
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, named_options
 from attncli.catalogue.scorer_entries import MODEL, NOT_IN_LABELS, default_label, is_models
 
 
-def scorer_of(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
+def parsed_scorer(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
     """Return the mapping for `name:option=value,option=value`, or the text itself if it has another form.
 
     The default label joins the scorer's name (`model` with `scale: model`), the values of the options, and the
@@ -42,7 +42,7 @@ def model_entry(entry: object) -> Any:
         return entry
     if entry == MODEL:
         return {"scorer": "scaled_dot", "scale": MODEL}
-    if entry in names_of("normaliser") and entry != DEFAULT_NORMALIZER:
+    if entry in names_in_catalogue("normaliser") and entry != DEFAULT_NORMALIZER:
         return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
     return entry
 
@@ -64,7 +64,7 @@ def expand_short_forms(entry: object) -> Any:
     A short name such as `hedgehog` becomes the entry for which it stands, with the short name as its label. An entry
     with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
     """
-    entry = scorer_of(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
+    entry = parsed_scorer(entry) if isinstance(entry, str) else {"scorer": entry} if callable(entry) else entry
     if not isinstance(entry, dict):
         return entry
     if isinstance(short := entry.get("scorer"), str) and short in (entries := short_names()):

@@ -128,7 +128,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
 
     `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
     """
-    from attncli.engine.report import names_of  # load torch and matplotlib
+    from attncli.engine.report import run_names  # load torch and matplotlib
     from attncli.show.pictures.figures import save_figure, unknown_words
     from attncli.show.pictures.heatmaps import runs_figure
 
@@ -141,7 +141,7 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look
     heads = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_HEADS]
     notes: list[str] = []
     a, b = (run.result.matrices("weights") for run in runs)
-    first, second = names_of([run.path for run in runs])
+    first, second = run_names([run.path for run in runs])
     with naming_options():
         figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
     save_file_at(out, lambda path: save_figure(figure, path))

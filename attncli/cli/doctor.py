@@ -63,7 +63,7 @@ def doctor(
         model = Override(("model",), source, typed("SOURCE", source))
         document = document_of_data("attncli doctor", {"study": "doctor"}, [*overrides, model, *of_texts])
     else:
-        document = _of_config(Path(source), overrides)
+        document = _config_document(Path(source), overrides)
     (finished,) = run_document(document, output)
     if fail and any(row["kind"] == "fault" for row in finished.result.records):
         raise typer.Exit(FAILED)
@@ -76,7 +76,7 @@ def _is_function(source: str) -> bool:
     return Request(source).is_function
 
 
-def _of_config(source: Path, overrides: list[Override]) -> Document:
+def _config_document(source: Path, overrides: list[Override]) -> Document:
     """Return the experiment of the study doctor on the inputs of a config, a run or a captured file.
 
     Raises:

@@ -30,7 +30,7 @@ from attncli.engine.experiment import LoadedExperiment, load_experiment
 from attncli.engine.runs.run_folder import Destination
 from attncli.engine.runs.saving import FinishedRun, to_json
 from attncli.engine.sweeps.findings import failures_of
-from attncli.engine.views import tables_of
+from attncli.engine.views import result_tables
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.results import SweepResult
 from attncli.runtime import Progress, signals
@@ -65,10 +65,10 @@ def load(document: Document) -> Loaded:
     """Return the validated experiment or sweep of a document."""
     if not document.sweep()[0]:
         return load_experiment(document)
-    from attncli.engine.sweeps.points import plan_of  # only sweeps need it
+    from attncli.engine.sweeps.points import sweep_plan  # only sweeps need it
     from attncli.engine.sweeps.running import LoadedSweep
 
-    return LoadedSweep(plan_of(document))
+    return LoadedSweep(sweep_plan(document))
 
 
 def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | None = None) -> list[FinishedRun]:
@@ -152,7 +152,7 @@ def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
     csv = str(folder / whole) if whole else None
     if result.study == DEFAULT_STUDY and not isinstance(result, SweepResult):
         shown["stage"] = stage
-    table = partial(tables_of(result), width=console.width, csv=csv, **shown)
+    table = partial(result_tables(result), width=console.width, csv=csv, **shown)
     lines = HOLDING_LINES if all(verdict.holds for verdict in finished.verdicts) else VERDICT_LINES
     verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else lines)
     end = [

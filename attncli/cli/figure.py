@@ -44,7 +44,7 @@ def figure(
     from attncli.engine.experiment import look_of  # load torch and matplotlib
     from attncli.engine.runs.loading import read_run, reading
     from attncli.engine.runs.saving import add_files
-    from attncli.engine.views import figures_of
+    from attncli.engine.views import result_figures
     from attncli.show.pictures.figures import picture_ending, save_figure, unknown_words
 
     stored = read_run(run)
@@ -53,7 +53,7 @@ def figure(
     overrides, notes = overrides_of_flags(values), list[str]()
     look, is_file = look_of(stored, overrides), out is not None and names_picture(out)
     with reading(run), naming_options():
-        figures = figures_of(stored.result, notes.append, look)
+        figures = result_figures(stored.result, notes.append, look)
         if not figures:
             message = f'got "{run}", which has nothing to draw; expected a run with weights or other pictures'
             raise InputError.of(message, where="RUN")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attncli.catalogue import normalizer_entries, scorer_entries
-from attncli.catalogue.catalogue import Catalogue, names_of
+from attncli.catalogue.catalogue import Catalogue, names_in_catalogue
 from attncli.catalogue.installed import listed_names, listings
 from attncli.cli.progress import Terminal
 from attncli.errors import InputError, did_you_mean, got
@@ -51,7 +51,7 @@ def scorers(name: Name = None) -> None:
         if problems or more:
             raise InputError(dict.fromkeys([*problems, *more]))
         return
-    known = {word: kind for kind in CATALOGUES for word in names_of(kind)}
+    known = {word: kind for kind in CATALOGUES for word in names_in_catalogue(kind)}
     if name not in known:
         message = got(name, "unknown scorer or normaliser", did_you_mean(name, known))
         raise InputError.of(message, where="attncli scorers")

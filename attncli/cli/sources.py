@@ -100,7 +100,7 @@ def load_source(
             _refuse_layer(layer)
             return Drawable(matrices, source.stem, notes=_about_rows(matrices))
         if from_config:
-            overrides = [*(_of_model(source, layer, overrides) if is_capture else []), *overrides]
+            overrides = [*(_capture_overrides(source, layer, overrides) if is_capture else []), *overrides]
             result, look = _result_of_config(source, overrides, quiet)
         else:
             run = read_run(source)
@@ -114,7 +114,7 @@ def load_source(
         raise InputError.of(error.problems[0].message, where="SOURCE") from error
 
 
-def _of_model(path: Path, layer: str | None, overrides: Sequence[Override]) -> list[Override]:
+def _capture_overrides(path: Path, layer: str | None, overrides: Sequence[Override]) -> list[Override]:
     """Return the overrides for the model's own scorer in one layer of a captured file; `overrides` are the user's.
 
     Raises:

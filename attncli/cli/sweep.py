@@ -29,7 +29,7 @@ from attncli.config.builtin import experiment_path
 from attncli.config.document import read_document
 from attncli.config.sweep import typed_axes
 from attncli.core.numbers import several
-from attncli.engine.sweeps.journal import config_of, status_of
+from attncli.engine.sweeps.journal import journal_config, journal_status
 from attncli.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ def sweep(
 ) -> None:
     """Run an experiment at all points of a grid, continue a sweep, or show its progress."""
     if status is not None:
-        print_line(status_of(status))
+        print_line(journal_status(status))
         return
     if resume is not None and out is not None:
         raise InputError.of(f'got "{out}" beside --resume, which has a folder; leave one out', where="--out")
-    before = None if resume is None else config_of(resume, "--resume")
+    before = None if resume is None else journal_config(resume, "--resume")
     path = before if config is None else experiment_path(config)
     if path is None:
         raise InputError.of("got no config; expected a YAML file, or --resume FOLDER", where="attncli sweep")
@@ -131,9 +131,9 @@ def sweep(
     document = read_document(path, overrides)
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.cli.experiments import run_and_show  # loads torch
-    from attncli.engine.sweeps.points import check_same, plan_of
+    from attncli.engine.sweeps.points import check_same, sweep_plan
 
-    plan = plan_of(document, axes, metric, elsewhere=cluster is not None)
+    plan = sweep_plan(document, axes, metric, elsewhere=cluster is not None)
     if before is not None:
         check_same(plan, read_document(before))
     if dry_run:

@@ -12,7 +12,7 @@ from attncli.config.overrides import Override, override_in_python
 from attncli.errors import Collector, InputError, got
 
 
-def document_of(config: object, keys: Mapping[str, Any], where: str) -> Document:
+def document_argument(config: object, keys: Mapping[str, Any], where: str) -> Document:
     """Return the document of a config: a file, a built-in experiment or a mapping, with the overrides `keys` applied.
 
     `where` names the arguments in errors, such as `attncli.run`.
@@ -28,10 +28,10 @@ def document_of(config: object, keys: Mapping[str, Any], where: str) -> Document
     if isinstance(config, Mapping):
         return document_of_data(where, config, overrides)
     expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
-    return read_document(experiment_path(path_of(config, where, expected)), overrides)
+    return read_document(experiment_path(path_argument(config, where, expected)), overrides)
 
 
-def path_of(value: object, where: str, expected: str) -> Path:
+def path_argument(value: object, where: str, expected: str) -> Path:
     """Return an argument as a path, with `~` expanded.
 
     Raises:

@@ -19,7 +19,7 @@ from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override, as_yaml
 from attncli.config.short_paths import SCORER, SCORERS, applied
 from attncli.config.strict import OPTIONS, validated
-from attncli.config.sweep import Axis, Sweep, axes_of
+from attncli.config.sweep import Axis, Sweep, sweep_axes
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
 from attncli.core.opening import UnfitFileError, read_config
@@ -180,7 +180,7 @@ class Document:
         with self.locating(), below("sweep"):
             sweep = validated(Sweep, written, {})
             is_in_file = not any(override.decides(("sweep", "over")) for override in self.overrides)
-            return axes_of(sweep, str(self.path), self.root if is_in_file else None), sweep.metric
+            return sweep_axes(sweep, str(self.path), self.root if is_in_file else None), sweep.metric
 
     def changed(self, overrides: Sequence[Override]) -> "Document":
         """Return a copy of the document with more overrides applied.

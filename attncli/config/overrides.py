@@ -84,14 +84,14 @@ def parse_override(assignment: str) -> Override:
     target, equals, value = assignment.partition("=")
     if not equals:
         raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
-    return replace(override(path_of(target.strip(), text), value, text), may_be_short=True)
+    return replace(override(option_path(target.strip(), text), value, text), may_be_short=True)
 
 
 def override_in_python(key: str, value: object) -> Override:
     """Return the override for a keyword argument such as `seed=1`; `key` may be a path such as `data.keys.fill`."""
     plain = as_yaml(value)
     text = typed(f"{key} =", errors.show(plain))
-    return Override(path_of(key, text), plain, text, may_be_short=True)
+    return Override(option_path(key, text), plain, text, may_be_short=True)
 
 
 def as_yaml(value: object) -> Any:
@@ -112,7 +112,7 @@ def as_yaml(value: object) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
 
-def path_of(target: str, text: str) -> errors.Path:
+def option_path(target: str, text: str) -> errors.Path:
     """Return `target`, such as `scorers[0].num_hiddens`, as a path; `text` is the user's input, for errors."""
     path = list[str | int]()
     for part in target.split("."):

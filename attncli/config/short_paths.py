@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.catalogue.entries import is_known, keeps, option_paths
-from attncli.catalogue.short_forms import scorer_of
+from attncli.catalogue.short_forms import parsed_scorer
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, changed
 from attncli.config.strict import Model
@@ -83,7 +83,7 @@ def _entries(data: dict[str, Any], model: type[Experiment], names: Collection[st
     written = data.get(SCORERS)
     if written is not None:
         listed = written if isinstance(written, list) else [written]
-        texts = [scorer_of(entry, names) if isinstance(entry, str) and "=" in entry else entry for entry in listed]
+        texts = [parsed_scorer(entry, names) if isinstance(entry, str) and "=" in entry else entry for entry in listed]
         data = {**data, SCORERS: texts}
     default = model.model_fields[SCORERS].get_default(call_default_factory=True)
     return model.normalised(data).get(SCORERS, default)

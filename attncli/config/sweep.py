@@ -11,7 +11,7 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from attncli import errors
-from attncli.config.overrides import Override, path_of, typed
+from attncli.config.overrides import Override, option_path, typed
 from attncli.config.strict import EXPECTED, Model, problem, validated
 from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import Collector, InputError, Problem
@@ -123,7 +123,7 @@ def _listed(value: object) -> Any:
 
 def _path(key: str) -> str:
     try:
-        path_of(key, "")
+        option_path(key, "")
     except InputError as error:
         raise problem(error.problems[0].message) from None
     return key
@@ -196,7 +196,7 @@ def changes_at(axes: Sequence[Axis], index: GridIndex) -> dict[str, Override]:
     return {key: change for changes in there for key, change in changes.items()}
 
 
-def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
+def sweep_axes(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
     """Return the axes of the key `sweep` of a file; each override has the line and column of its value.
 
     `root` is the root node of the file's YAML, which has the positions, or None if the key is not from the file.
@@ -205,7 +205,7 @@ def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
     def override(index: int, key: str, number: int, value: object) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
         where = f"{path}:{line}:{column}" if depth else ""
-        return Override(path_of(key, ""), value, f"{key} = {errors.plain(value)}", may_be_short=True, where=where)
+        return Override(option_path(key, ""), value, f"{key} = {errors.plain(value)}", may_be_short=True, where=where)
 
     return _axes(sweep, override)
 
@@ -238,16 +238,16 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     try:
         sweep = validated(Sweep, {"over": axes}, {})
     except InputError as error:
-        raise InputError(_of_option(problem, texts) for problem in error.problems) from None
+        raise InputError(_at_option(problem, texts) for problem in error.problems) from None
 
     def override(index: int, key: str, number: int, value: object) -> Override:
         option = texts[index][key].partition(" ")[0]
-        return Override(path_of(key, ""), value, f"{option} {key}={errors.plain(value)}", may_be_short=True)
+        return Override(option_path(key, ""), value, f"{option} {key}={errors.plain(value)}", may_be_short=True)
 
     return _axes(sweep, override)
 
 
-def _of_option(problem: Problem, texts: Sequence[Mapping[str, str]]) -> Problem:
+def _at_option(problem: Problem, texts: Sequence[Mapping[str, str]]) -> Problem:
     _, *path = problem.path
     return Problem(problem.message, where=texts[int(path[0])][str(path[1])] if path else "--over")
 

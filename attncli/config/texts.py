@@ -25,7 +25,7 @@ class TextFile(Model):
     file: Annotated[FileName, Field(description="file with a text on each line; relative to the YAML file")]
 
 
-def _lines_of(value: object, info: ValidationInfo) -> Any:
+def _read_lines(value: object, info: ValidationInfo) -> Any:
     """Return the lines of `{file: ...}` as a list of texts, and a single text as a list with this text."""
     if isinstance(value, str):
         return [value]
@@ -53,7 +53,7 @@ def _in_folder(model: str, info: ValidationInfo) -> str:
 Text = Annotated[str, StringConstraints(min_length=1)]
 Texts = Annotated[
     list[Text],
-    BeforeValidator(_lines_of, json_schema_input_type=list[Text] | Text | TextFile),
+    BeforeValidator(_read_lines, json_schema_input_type=list[Text] | Text | TextFile),
     Field(default_factory=list, description="texts for the model, a list or {file: texts.txt}"),
     StoredAs(),
 ]

@@ -21,7 +21,7 @@ from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, free_place, new_folder, writer_of
 from attncli.engine.runs.saving import FinishedRun, how_made, save_run
 from attncli.engine.runs.stored import StoredResult
-from attncli.engine.views import columns_of, drawers_of
+from attncli.engine.views import result_columns, result_drawers
 from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.results import Comparison, Explanation, Result, SweepResult
 from attncli.runtime import Mode, Progress, signals
@@ -106,7 +106,7 @@ class LoadedExperiment:
             with new_folder(options.name, to) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                files = drawers_of(result, options.figure, progress.note) if to.pictures else {}
+                files = result_drawers(result, options.figure, progress.note) if to.pictures else {}
                 made = how_made(verdicts, options.seed, prepared.device, to)
                 stored = StoredResult.of(result, **made)
                 if to.report:
@@ -173,5 +173,5 @@ def run_in_memory(result: Result) -> StoredRun:
 
 def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
     """Return the differences between two stored runs, by the columns of their study."""
-    columns = chain.from_iterable(chain(*(columns_of(run.result).values() for run in (a, b))))
+    columns = chain.from_iterable(chain(*(result_columns(run.result).values() for run in (a, b))))
     return compare_runs(a, b, columns, load_study(a.result.study).between)

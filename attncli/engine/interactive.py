@@ -16,7 +16,7 @@ from attncli.core.numbers import several
 from attncli.engine.experiment import NO_QUERIES, load_experiment
 from attncli.engine.runs.loading import StoredRun, read_run, reading
 from attncli.engine.runs.stored import StoredResult
-from attncli.engine.views import figures_of, frames_of, tables_of
+from attncli.engine.views import result_figures, result_frames, result_tables
 from attncli.errors import InputError, did_you_mean, got, printable
 from attncli.results import MOST_KEYS, Comparison, Explanation, Result, Row, SweepResult, single_numbers
 from attncli.runtime import Progress
@@ -50,7 +50,7 @@ class InteractiveResult(Result):
     def pictures(self) -> list[str]:
         """The names of the pictures of this result, such as `heatmaps`, the main picture first."""
         with self._reading():
-            return list(figures_of(self, Progress().note, self.look))
+            return list(result_figures(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """Return a picture as a matplotlib Figure, by default the main one. Warnings about it are Python's.
@@ -81,7 +81,7 @@ class InteractiveResult(Result):
 
     def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
         with self._reading():
-            figures = figures_of(self, note, look)
+            figures = result_figures(self, note, look)
             if figures and name is not None and name not in figures:
                 raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
             return figures[name or next(iter(figures))]() if figures else None
@@ -132,7 +132,7 @@ class InteractiveResult(Result):
             InputError: the result does not have these rows.
             ImportError: pandas is not installed.
         """
-        frames = frames_of(self)
+        frames = result_frames(self)
         if not isinstance(rows, str) or rows not in frames:
             kind = "sweep" if isinstance(self, SweepResult) else "run"
             why = f"this {kind} of the study {self.study} has no {rows}; " if rows in [*self.rows, "summary"] else ""
@@ -159,7 +159,7 @@ class InteractiveResult(Result):
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
-            tables = partial(tables_of(self), width=notebook.WIDTH, csv=None)
+            tables = partial(result_tables(self), width=notebook.WIDTH, csv=None)
             shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
             if self.folder is not None:
                 run = read_run(self.folder)

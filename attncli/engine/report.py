@@ -14,7 +14,7 @@ from attncli.core.numbers import number
 from attncli.engine.runs.loading import StoredRun, reading
 from attncli.engine.runs.resolved import dump_yaml
 from attncli.engine.sweeps.figure import runs_figures
-from attncli.engine.views import figures_of, listings_of
+from attncli.engine.views import result_figures, result_listings
 from attncli.errors import plain
 from attncli.results import STAGES, Column, Comparison, Result, Row, SweepResult, tensor_name
 from attncli.show.page.matrices import View, described, views
@@ -55,7 +55,7 @@ def report(
     Raises:
         InputError: files of a run are damaged.
     """
-    names = names_of([run.path for run in runs]) if len(runs) > 1 else [run.result.name for run in runs]
+    names = run_names([run.path for run in runs]) if len(runs) > 1 else [run.result.name for run in runs]
     pair, share = None, most // len(runs)
     if len(runs) == 2 and comparisons:
         with reading(Path(f"{runs[0].path} or {runs[1].path}")):
@@ -116,7 +116,7 @@ def _alike(runs: Sequence[StoredRun], names: Sequence[str]) -> dict[str, Result]
     return {name: run.result for run, name, kind in zip(runs, names, kinds, strict=True) if kind == kinds[0]}
 
 
-def names_of(paths: Sequence[Path]) -> list[str]:
+def run_names(paths: Sequence[Path]) -> list[str]:
     """Return the names of runs: their paths below the folder that has all of them."""
     whole = [path.resolve() if ".." in path.parts else path.absolute() for path in paths]
     folder = os.path.commonpath([path.parent for path in whole])
@@ -127,13 +127,13 @@ def _pictures(run: StoredRun) -> list[Row]:
     """Return the pictures of a run; none of a results.json alone, except of a sweep, which has all its numbers."""
     if run.config is None and not run.result.tensors and not isinstance(run.result, SweepResult):
         return []
-    return pictures(lambda look, note: figures_of(run.result, note, look))
+    return pictures(lambda look, note: result_figures(run.result, note, look))
 
 
 def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
     """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures."""
     result, stored = run.result, run.stored
-    tables = [records_table(listing.title, listing.columns, listing.rows) for listing in listings_of(result)]
+    tables = [records_table(listing.title, listing.columns, listing.rows) for listing in result_listings(result)]
     tables.append(records_table("Expectations", EXPECTATIONS, stored.expectations))
     title = [] if name == result.name else [result.name]
     swept = result.swept if isinstance(result, SweepResult) else ()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attncli import studies
 from attncli.config.looks import Look
-from attncli.engine.sweeps.columns import columns_of as swept_columns_of
 from attncli.engine.sweeps.columns import is_repeated
+from attncli.engine.sweeps.columns import swept_columns as swept_columns_of
 from attncli.engine.sweeps.summary import summary, summary_columns
 from attncli.engine.sweeps.tables import tables
 from attncli.errors import InputError
@@ -20,40 +20,42 @@ if TYPE_CHECKING:
     from attncli.show.pictures.figures import Note, Picture
 
 
-def tables_of(result: Result) -> Callable[..., Iterator[Any]]:
+def result_tables(result: Result) -> Callable[..., Iterator[Any]]:
     """Return the function that yields the tables of a result, with the arguments of `Study.tables` but the first."""
     if isinstance(result, SweepResult):
         return partial(tables, result)
     return partial(load_study(result.study).tables, result)
 
 
-def figures_of(result: Result, note: "Note", look: Look) -> "Mapping[str, Callable[[], Picture]]":
+def result_figures(result: Result, note: "Note", look: Look) -> "Mapping[str, Callable[[], Picture]]":
     """Return the functions that draw the pictures of a result, by name, the main picture first."""
     if isinstance(result, SweepResult):
         from attncli.engine.sweeps.figure import figures  # loads matplotlib
 
         return figures(result, note, look)
-    return studies.figures_of(result.study)(result, note, look)
+    return studies.study_figures(result.study)(result, note, look)
 
 
-def columns_of(result: Result) -> dict[RowKind, Sequence[Column]]:
+def result_columns(result: Result) -> dict[RowKind, Sequence[Column]]:
     """Return the columns of each kind of rows that a result may have, such as `records`."""
     if isinstance(result, SweepResult):
         return {"records": [*swept_columns_of(result).values()], "heads": [*swept_columns_of(result, "heads").values()]}
     return {**load_study(result.study).columns}
 
 
-def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Row]]]:
+def result_frames(result: Result) -> dict[str, Callable[[], Sequence[Row]]]:
     """Return the kinds of rows that a result has, with functions that return the rows."""
     frames: dict[str, Callable[[], Sequence[Row]]] = {
-        kind: partial(result.rows.__getitem__, kind) for kind in columns_of(result) if kind != "heads" or result.heads
+        kind: partial(result.rows.__getitem__, kind)
+        for kind in result_columns(result)
+        if kind != "heads" or result.heads
     }
     return {**frames, "summary": partial(summary, result)} if isinstance(result, SweepResult) else frames
 
 
-def listings_of(result: Result) -> list[Listing]:
+def result_listings(result: Result) -> list[Listing]:
     """Return the tables of all rows of a result, one for each kind; for a sweep over seeds, the summary and records."""
-    columns = columns_of(result)
+    columns = result_columns(result)
     if isinstance(result, SweepResult) and is_repeated(result):
         means = Listing(TITLES["records"], summary_columns(result), summary(result))
         return [means, Listing("Records", columns["records"], result.records)]
@@ -63,12 +65,12 @@ def listings_of(result: Result) -> list[Listing]:
     return [Listing(title, columns.get(kind, ()), result.rows[kind]) for kind, title in titles.items()]
 
 
-def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
+def result_drawers(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
     """Return functions that draw a result's pictures, by file name; the last notes words that no picture has.
 
     A picture without the panel that the look names is drawn whole, with a note: a run is finished by then.
     """
-    figures, drawn = figures_of(result, note, look), list["Picture"]()
+    figures, drawn = result_figures(result, note, look), list["Picture"]()
 
     def draw(name: str, path: Path) -> None:
         from attncli.show.pictures.figures import save_figure, unknown_words  # load matplotlib
@@ -79,7 +81,7 @@ def drawers_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[
             if error.problems[0].path != ("panel",):
                 raise
             note(f"{path.name}: drawn whole: {error.problems[0].message}")
-            picture = figures_of(result, note, look.model_copy(update={"panel": None}))[name]()
+            picture = result_figures(result, note, look.model_copy(update={"panel": None}))[name]()
         save_figure(picture, path)
         drawn.append(picture)
         if name == [*figures][-1]:

@@ -90,7 +90,7 @@ class Swap(Watch):
         chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": listed(seed)}, {})
         super().__init__(model)
         self.layers, self.heads, self._known = chosen.layers, chosen.heads, known or {}
-        self.entry = None if isinstance(entry, str) and entry == ZERO else entry_of(entry)
+        self.entry = None if isinstance(entry, str) and entry == ZERO else swap_entry(entry)
         self.swapped = dict[str, int]()
         self.problems = dict[str, str]()  # by call
         self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
@@ -287,7 +287,7 @@ def listed(value: Any) -> Any:
     return [item.item() if isinstance(item, np.generic) else item for item in value]
 
 
-def entry_of(value: Any) -> ScorerEntry:
+def swap_entry(value: Any) -> ScorerEntry:
     """Return the validated entry for a scorer or a plan given in Python, as `Swap` takes it.
 
     Raises:

@@ -37,7 +37,7 @@ def options_model(name: str) -> "type[Experiment]":
     return model
 
 
-def figures_of(name: str) -> "Figures":
+def study_figures(name: str) -> "Figures":
     """Return the function of a study that returns functions that draw its pictures; this loads matplotlib."""
     figures: Figures = _module(name, "figure").figures
     return figures

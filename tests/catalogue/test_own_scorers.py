@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.engine.runs.resolved import config_of
+from attncli.engine.runs.resolved import config_data
 from attncli.studies.attention.options import AttentionOptions
 from tests.experiments import Run, result_of, runs_of
 from tests.studies.slow import DATA
@@ -139,4 +139,4 @@ def test_an_option_set_to_nothing_is_written_down() -> None:
     options = AttentionOptions.model_validate(
         {"name": "x", "data": DATA, "scorers": [{"scorer": "mine:Powered", "offset": None}]}
     )
-    assert config_of(options)["scorers"][0]["offset"] is None
+    assert config_data(options)["scorers"][0]["offset"] is None

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from attncli.config.expectations import KINDS, Expectation, factor_of, share_of
-from attncli.engine.runs.resolved import config_of, dump_yaml
+from attncli.engine.runs.resolved import config_data, dump_yaml
 from tests.config.documents import GOOD, options_of
 
 SAID: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ SAID: dict[str, dict[str, Any]] = {
 def test_the_resolved_config_says_the_same(keys: dict[str, Any], tmp_path: Path) -> None:
     said = [{"metric": "entropy", "where": {"label": ["dot"], "head": None}, "claim": "c", "source": "s", **keys}]
     options = options_of(tmp_path, GOOD + yaml.safe_dump({"expect": said}))
-    again = yaml.safe_load(dump_yaml(config_of(options)))["expect"]
+    again = yaml.safe_load(dump_yaml(config_data(options)))["expect"]
     assert [Expectation.model_validate(each) for each in again] == options.expect
     assert options.expect[0].expected == keys
     assert options.expect[0].kind == next(key for key in keys if key in KINDS)
@@ -36,7 +36,7 @@ def test_the_resolved_config_says_the_same(keys: dict[str, Any], tmp_path: Path)
 def test_no_expectations_leave_no_trace(tmp_path: Path) -> None:
     options = options_of(tmp_path, f"{GOOD}expect: []\n")
     assert options.expect == []
-    assert "expect" not in config_of(options)
+    assert "expect" not in config_data(options)
 
 
 def test_shares_and_factors() -> None:

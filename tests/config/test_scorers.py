@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from attncli.catalogue.scorer_entries import CATALOGUE, ENTRY_KEYS
-from attncli.catalogue.short_forms import scorer_of
+from attncli.catalogue.short_forms import parsed_scorer
 from attncli.catalogue.signatures import formula_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
@@ -155,13 +155,13 @@ def test_names_of_every_entry_are_in_use(option: str) -> None:
     ],
 )  # fmt: skip
 def test_entries_on_one_line(text: str, entry: dict[str, Any]) -> None:
-    assert scorer_of(text) == entry
+    assert parsed_scorer(text) == entry
 
 
 @pytest.mark.parametrize("text", ["dot:", ":x", "scaled_dot:1/d", "a:b:c", "a b:C", "dot:softcap=", "dot:a=1,=3",
                                   "dot:a=1,a=2", "dot:a=1,scorer=cosine", "a:b:c:d=1"])  # fmt: skip
 def test_no_entry_on_one_line(text: str) -> None:
-    assert scorer_of(text) == text
+    assert parsed_scorer(text) == text
 
 
 @pytest.mark.parametrize(

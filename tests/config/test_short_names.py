@@ -9,7 +9,7 @@ import yaml
 
 import attncli
 from attncli.config.models import Experiment
-from attncli.models.swap import Swap, entry_of
+from attncli.models.swap import Swap, swap_entry
 from tests.cli import experiment, good, refusal
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -30,10 +30,10 @@ def test_the_long_form(name: str) -> None:
         long_form(name, label="mapping"),
     ]
     assert Experiment.normalised({"scorers": name})["scorers"] == [long_form(name)]
-    entry = entry_of(name)
+    entry = swap_entry(name)
     assert (entry.scorer, entry.label, entry.options["phi"]) == ("kernel", name, FEATURES[name])
     assert entry.normalizer.normalizer == "sum"
-    plan = entry_of({0: name, 1: {"heads": {0: f"{name}:window=3"}}})
+    plan = swap_entry({0: name, 1: {"heads": {0: f"{name}:window=3"}}})
     assert [(part.label, part.window) for part in plan.entries] == [(name, None), (f"{name}_3", 3)]
 
 

@@ -9,7 +9,7 @@ from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.sweep import typed_axes
 from attncli.engine.runs.resolved import dump_yaml
-from attncli.engine.sweeps.points import SweepPlan, plan_of
+from attncli.engine.sweeps.points import SweepPlan, sweep_plan
 from attncli.errors import InputError
 from tests.config.documents import options_of, problems_of
 
@@ -140,7 +140,7 @@ def test_mistakes(tmp_path: Path, text: str, change: str, problems: list[str]) -
 
 def planned(path: Path, *over: str, sets: tuple[str, ...] = ()) -> SweepPlan:
     axes = typed_axes([("over", each) for each in over])
-    return plan_of(read_document(path, [parse_override(each) for each in sets]), axes)
+    return sweep_plan(read_document(path, [parse_override(each) for each in sets]), axes)
 
 
 def scales(plan: SweepPlan) -> list[list[Any]]:

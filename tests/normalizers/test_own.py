@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.catalogue.guarding import OwnNormalizer
-from attncli.engine.runs.resolved import config_of
+from attncli.engine.runs.resolved import config_data
 from attncli.normalizers import NORMALIZERS
 from attncli.studies.attention.options import AttentionOptions
 from tests.cli import attncli, swept
@@ -115,7 +115,7 @@ def test_its_parameters_are_not_trained(here: Any) -> None:
 def test_a_run_folder_runs_again(here: Any) -> None:
     entry = {"scorer": "dot", "normalizer": {"normalizer": "mine:Squared", "power": 4}}
     options = AttentionOptions.model_validate({"name": "x", "data": DATA, "scorers": [entry]})
-    written = config_of(options)
+    written = config_data(options)
     assert written["scorers"][0]["normalizer"] == {"normalizer": "mine:Squared", "power": 4}
     (here / "x.yaml").write_text(json.dumps(written))
     for out in ("one", "two"):

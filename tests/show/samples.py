@@ -19,7 +19,7 @@ from attncli.results import Result, Row, Tokens
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies import load_study
 from attncli.studies.attention.columns import AttentionFacts
-from attncli.studies.attention.findings import findings_of
+from attncli.studies.attention.findings import attention_findings
 from tests.margins import last_digit
 
 MOST = 40  # rows of a table, unless all
@@ -93,7 +93,7 @@ def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | No
         "test",
         [run.record for run in runs],
         pairs,
-        findings_of([], pairs, []),
+        attention_findings([], pairs, []),
         inputs,
         stages,
         formulas={run.label: run.formula for run in runs},

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import attncli
 from attncli.results import Finding
-from attncli.studies.attention.findings import findings_of as findings_of_attention
+from attncli.studies.attention.findings import attention_findings
 from tests.studies.bench.small import hurry
 from tests.studies.swap.models import tower
 
@@ -126,5 +126,5 @@ def test_differences_between_runs() -> None:
 def test_the_same_weights_are_no_accident() -> None:
     """Equal keys give equal weights, whatever the parameters are."""
     same = {"a": "additive", "b": "dot", "js_divergence": 0.0, "top1_agreement": 1.0, "max_abs_difference": 0.0}
-    (finding,) = findings_of_attention([], [same], [], ["additive"])
+    (finding,) = attention_findings([], [same], [], ["additive"])
     assert finding.text == "additive and dot give the same weights."

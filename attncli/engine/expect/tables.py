@@ -14,7 +14,7 @@ from attncli.core.numbers import MISSING, number
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.selecting import described
 from attncli.errors import plain, printable, show
-from attncli.show.terminal.tables import STRONG, length_of
+from attncli.show.terminal.tables import STRONG, line_count
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
 DIGITS = (4, 6, 9, 18)  # tried in turn, to distinguish a number from its limit
@@ -105,7 +105,7 @@ class Line(NamedTuple):
     holds: str
 
 
-def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return the lines for one experiment. Verdicts that hold share a line if expectation and bounds are the same."""
     shared: dict[tuple[int, Any], list[Verdict]] = {}
     for position, verdict in enumerate(verdicts):
@@ -148,12 +148,12 @@ def verdict_tables(
     elif unjudged:
         summary += f", {unjudged} could not be judged"
     whole: list[RenderableType] = [Text(), Text("Expectations", style=STRONG), _table(experiments), Text(summary)]
-    if lines is None or length_of(whole, width) <= lines:
+    if lines is None or line_count(whole, width) <= lines:
         return whole
     others = [(name, [verdict for verdict in verdicts if not verdict.holds]) for name, verdicts in experiments]
     more = Text(f"{summary}; see them with --full")
     parts: list[RenderableType] = [Text(), Text("Expectations that do not hold", style=STRONG), _table(others), more]
-    return parts if good < len(holding) and length_of(parts, width) <= lines else [more]
+    return parts if good < len(holding) and line_count(parts, width) <= lines else [more]
 
 
 def _table(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> Table:
@@ -163,7 +163,7 @@ def _table(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> Table:
     for name, verdicts in experiments:
         if verdicts and len(experiments) > 1:
             table.add_row(Text(), Text(f"{printable(name)}:", style=STRONG))
-        for line in lines_of(verdicts):
+        for line in verdict_lines(verdicts):
             source = f"; {line.source}" if line.source else ""
             rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
             table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))

@@ -68,7 +68,7 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
     columns = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
     places = [key for key, column in columns.items() if column.kind == "place"]
     with reading(Path(f"{a.path} or {b.path}")):  # damaged files are found when tensors are read
-        rounding = max(rounding_of(a), rounding_of(b))
+        rounding = max(run_rounding(a), run_rounding(b))
         only = list(_one_sided(*(_values(run.result, places) for run in (a, b))))
         lacking = {row["key"]: {*row["a"], *row["b"]} for row in only}
         changes = _changes(_fingerprints(a), _fingerprints(b))
@@ -124,7 +124,7 @@ def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
     return apart.masked_fill((a == b) | (a.isnan() & b.isnan()), 0.0)
 
 
-def rounding_of(run: StoredRun) -> float:
+def run_rounding(run: StoredRun) -> float:
     """Return the largest relative difference that counts as rounding, given the run's dtype."""
     inputs = [stored.dtype for stored in run.stored.inputs.values() if "float" in stored.dtype]
     name = (run.config or {}).get("dtype") or [*inputs, "float32"][0]

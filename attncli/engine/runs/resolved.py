@@ -40,7 +40,7 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
     )
 
 
-def config_of(options: Experiment) -> dict[str, Any]:
+def config_data(options: Experiment) -> dict[str, Any]:
     """Return the options as data for YAML, including all defaults."""
     unused = options.unused()
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
@@ -68,7 +68,7 @@ def self_contained(options: Experiment, result: Result) -> Row:
 
     A scorer without parameters in `result` keeps the user's file of parameters.
     """
-    config = config_of(options)
+    config = config_data(options)
     for (*above, key), _, name in stored_files(options, result):
         parent: Any = config
         for part in above:

@@ -8,7 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attncli.engine.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
+from attncli.engine.sweeps.work import (
+    EngineLostError,
+    Job,
+    code_version,
+    in_one_line,
+    journal_row,
+    run_point,
+    tried_twice,
+)
 from attncli.errors import InputError, got, os_errors_as_input_errors, printable
 from attncli.results import Row
 from attncli.runtime import signals
@@ -148,7 +156,7 @@ def _row(future: "Future[Row]", job: Job, since: float) -> Row:
     except (CancelledError, TimeoutError, OSError):
         raise
     except KilledWorker as error:
-        return row_of(job, "died", f"{error.allowed_failures + 1} workers died of it in a row", seconds)
+        return journal_row(job, "died", f"{error.allowed_failures + 1} workers died of it in a row", seconds)
     except Exception as error:  # the point cannot be sent to a worker, or read by the worker
-        return row_of(job, "failed", in_one_line(error), seconds)
+        return journal_row(job, "failed", in_one_line(error), seconds)
     return row

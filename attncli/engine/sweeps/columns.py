@@ -39,7 +39,7 @@ def with_sweep(sweep: Mapping[str, Any], record: Row) -> Row:
     return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
 
 
-def columns_of(result: SweepResult, rows: RowKind = "records") -> dict[str, Column]:
+def swept_columns(result: SweepResult, rows: RowKind = "records") -> dict[str, Column]:
     """Return the columns by key: first the swept keys, then the study's columns that the rows have.
 
     `rows` is the kind of rows, `records` or `heads`.
@@ -55,21 +55,21 @@ def columns_of(result: SweepResult, rows: RowKind = "records") -> dict[str, Colu
     return columns
 
 
-def names_of(result: SweepResult) -> list[str]:
+def identifying_columns(result: SweepResult) -> list[str]:
     """Return the names of the columns that identify a row, except the seed: swept keys, label, head, size and so on."""
     keys = result.swept
     study = load_study(result.study)
     of_study = (column.key for column in study.columns[study.swept] if column.kind == "place")
     names = {*keys, *(renamed(key, keys) for key in (*of_study, *NAMES))}
     return [
-        key for key, column in columns_of(result).items() if (key in names or column.text) and key not in REPLICATES
+        key for key, column in swept_columns(result).items() if (key in names or column.text) and key not in REPLICATES
     ]
 
 
-def figures_of(result: SweepResult) -> list[str]:
+def metric_columns(result: SweepResult) -> list[str]:
     """Return the names of the columns that can be the metric of the sweep: numbers that do not identify a row."""
-    others = {*names_of(result), *result.swept, *REPLICATES}
-    columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
+    others = {*identifying_columns(result), *result.swept, *REPLICATES}
+    columns = [key for key in swept_columns(result) if key not in others and not key.endswith(INTERVAL)]
     values = {key: [row[key] for row in result.records if row.get(key) is not None] for key in columns}
     alike = [key for key in columns if all(isinstance(value, int | float) for value in values[key])]
     return [key for key in alike if any(map(is_number, values[key]))]
@@ -77,7 +77,7 @@ def figures_of(result: SweepResult) -> list[str]:
 
 def default_metric(result: SweepResult) -> str | None:
     """Return the study's metric if rows have it, else the first numeric column, preferably a column that varies."""
-    keys, there = result.swept, figures_of(result)
+    keys, there = result.swept, metric_columns(result)
     wanted = renamed(load_study(result.study).metric, keys)
     return next((key for key in (wanted, *changing(result, there)) if key in there), next(iter(there), None))
 
@@ -97,13 +97,13 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def axes_of(result: SweepResult) -> dict[str, list[Any]]:
+def picture_axes(result: SweepResult) -> dict[str, list[Any]]:
     """Return the axes for pictures: the columns that identify rows and vary, with the values in the order of the rows.
 
     A column is left out if the label or another axis determines its values.
     """
     records, axes = result.records, dict[str, list[Any]]()
-    for name in changing(result, [name for name in names_of(result) if name not in ("label", "scorer")]):
+    for name in changing(result, [name for name in identifying_columns(result) if name not in ("label", "scorer")]):
         if not any(_decides(other, name, records) for other in (*axes, "label")):
             axes[name] = list(dict.fromkeys(row.get(name) for row in records))
     return axes
@@ -112,7 +112,7 @@ def axes_of(result: SweepResult) -> dict[str, list[Any]]:
 def companions(result: SweepResult, name: str) -> list[str]:
     """Return the swept keys that change together with the key `name`, except other axes of pictures and the seed."""
     (together, *_) = [*(axis for axis in result.axes if name in axis), ()]
-    others = (*axes_of(result), *REPLICATES)
+    others = (*picture_axes(result), *REPLICATES)
     return [key for key in changing(result, list(together)) if key not in others]
 
 

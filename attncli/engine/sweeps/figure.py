@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from attncli.config.looks import Look
-from attncli.engine.sweeps.columns import axes_of, columns_of, companions, is_number, shown
+from attncli.engine.sweeps.columns import companions, is_number, picture_axes, shown, swept_columns
 from attncli.engine.sweeps.summary import summary, summary_names
 from attncli.errors import printable
 from attncli.results import Result, Row, SweepResult
@@ -47,7 +47,7 @@ def figures(result: SweepResult, note: Note, look: Look) -> Mapping[str, Callabl
 def sweep_figure(result: SweepResult, note: Note, look: Look) -> Picture:
     """Draw means over the seeds as heatmaps if two keys vary, else as lines with 95 % intervals."""
     title = "" if result.about else f"Sweep of {printable(result.name)}"
-    axes = axes_of(result)
+    axes = picture_axes(result)
     if len(axes) != 2:
         return lines_figure(result, note, look, title=title)
     mean = summary_names(result)["mean"]
@@ -57,7 +57,7 @@ def sweep_figure(result: SweepResult, note: Note, look: Look) -> Picture:
 
 def lines_figure(result: SweepResult, note: Note, look: Look, *, title: str) -> Picture:
     """Draw means over the seeds as lines with 95 % intervals."""
-    axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
+    axes = [*picture_axes(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
     return drawn(partial(_lines, rows=_rows(result), axes=axes, title=title), result, note, look, "sweep")
 
@@ -74,7 +74,7 @@ def runs_figures(results: Mapping[str, Result], look: Look, note: Note) -> Mappi
     The picture has a panel for each scorer, with a line for each run over a number such as d.
     """
     result = _as_one(results)
-    if result is None or not any(map(_is_numeric, axes_of(result).values())):
+    if result is None or not any(map(_is_numeric, picture_axes(result).values())):
         return {}
     return {"runs": partial(lines_figure, result, note, look, title="All runs")}
 
@@ -96,7 +96,7 @@ def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
 
 def _metric(result: SweepResult) -> str:
     """Return the heading of the metric, with its unit."""
-    return columns_of(result)[result.metric].name_with_unit
+    return swept_columns(result)[result.metric].name_with_unit
 
 
 def _axis(result: SweepResult, key: str) -> str:
@@ -147,7 +147,7 @@ def _lines(
     figure, facet_axes = panels(sheet, len(facets), title, facts, columns=columns)
     for other in facet_axes[1:]:
         other.sharey(facet_axes[0])
-    is_log = not columns_of(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)
+    is_log = not swept_columns(result)[result.metric].is_linear and spans_decades(row[names["mean"]] for row in rows)
     lines = sheet.lines(result.labels)
     grid: Any = facet_axes[0].get_gridspec()
     for index, (axes_, facet) in enumerate(zip(facet_axes, facets, strict=True)):

@@ -13,12 +13,12 @@ from attncli.core.numbers import finite, number
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.columns import (
     REPLICATES,
-    axes_of,
     companions,
-    figures_of,
+    identifying_columns,
     in_words,
     is_number,
-    names_of,
+    metric_columns,
+    picture_axes,
 )
 from attncli.results import Finding, Row, SweepResult, by_label, group, in_sentence
 from attncli.studies.trends import trend
@@ -58,14 +58,14 @@ class CurvePoint:
         return abs(fmean(pairs)) > least * stdev(pairs) / math.sqrt(len(pairs))
 
 
-def findings_of(result: SweepResult) -> list[Finding]:
+def sweep_findings(result: SweepResult) -> list[Finding]:
     """Return a sentence for each label, such as `dot: entropy falls from 2.30 (scale = 0.01) to 0.11 (scale = 10).`
 
     Each swept key has a clause, for the values on the other axes where the metric changes most along the key. A sweep
     over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis. A
     last sentence for each swept option names the labels that do not have it.
     """
-    metric, axes = result.metric, axes_of(result)
+    metric, axes = result.metric, picture_axes(result)
     unchanged = [Finding(ONE_NUMBER)] if _is_the_same_for_every_seed(result) else []
     if not metric or not axes:
         return unchanged
@@ -90,7 +90,7 @@ def _is_the_same_for_every_seed(result: SweepResult) -> bool:
     """Whether the sweep is over seeds, and every seed has the same rows with the same numbers."""
     if not any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes):
         return False
-    runs, figures = group(result.records, names_of(result)).values(), figures_of(result)
+    runs, figures = group(result.records, identifying_columns(result)).values(), metric_columns(result)
     texts = [[[number(row.get(key), 6) for key in figures] for row in run] for run in runs]
     most = max(map(len, texts), default=0)
     return most > 1 and all(run.count(run[0]) == len(run) == most for run in texts)
@@ -128,7 +128,7 @@ def _lines(
 
 def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     """Return how the metric changes along an axis where it changes most; None if there is nothing to compare."""
-    axes = axes_of(result)
+    axes = picture_axes(result)
     lines = {values: line for values, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}
     if not lines:
         return None

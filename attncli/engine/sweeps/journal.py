@@ -86,7 +86,7 @@ class Tally:
         return ", ".join(f"{counts[state]:,} {state}" for state in ("failed", "died") if counts[state])
 
 
-def rows_of(folder: Path) -> Iterator[Row]:
+def read_journal(folder: Path) -> Iterator[Row]:
     """Yield the rows of a journal in the order of finishing; a later row of the same point replaces an earlier one.
 
     An incomplete last line is left out: the sweep was killed, or is just writing it.
@@ -106,7 +106,7 @@ def rows_of(folder: Path) -> Iterator[Row]:
         raise InputError.of(f"cannot be read: {refusal(error)}", where=str(path)) from error
 
 
-def config_of(folder: Path, option: str) -> Path:
+def journal_config(folder: Path, option: str) -> Path:
     """Return the path of config.yaml in the folder of a sweep; errors name the command-line option `option`.
 
     Raises:
@@ -120,16 +120,16 @@ def config_of(folder: Path, option: str) -> Path:
     return config
 
 
-def status_of(folder: Path) -> str:
+def journal_status(folder: Path) -> str:
     """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 3 min left`.
 
     Raises:
         InputError: the folder holds no sweep, or the journal is damaged.
     """
-    axes, _ = read_document(config_of(folder, "--status")).sweep()
+    axes, _ = read_document(journal_config(folder, "--status")).sweep()
     points = (changes_at(axes, index) for index in indices_of(axes))
     tally = Tally(_name_of({key: change.value for key, change in changes.items()}) for changes in points)
-    for row in rows_of(folder):
+    for row in read_journal(folder):
         tally.add(_name_of(row["sweep"]), row)
     is_running = is_locked(folder / LOCK)
     parts = [
@@ -182,7 +182,7 @@ class Journal:
             except OSError as error:
                 raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
             done_before = set[str]()
-            for row in rows_of(folder):
+            for row in read_journal(folder):
                 self.tally.add(row["key"], row)
                 if row["key"] not in swept and row["status"] == "done":
                     done_before.add(_name_of(row["sweep"]))

@@ -17,9 +17,9 @@ from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
 from attncli.engine.expect.selecting import check_expectations
-from attncli.engine.runs.resolved import config_of
+from attncli.engine.runs.resolved import config_data
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column
-from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, key_of, result_config
+from attncli.engine.sweeps.work import COSMETIC_KEYS, code_version, point_key, result_config
 from attncli.errors import InputError, Problem, below, did_you_mean, dotted, got, show
 from attncli.results import INTERVAL, Column, Row
 from attncli.runtime import Progress
@@ -77,7 +77,7 @@ class SweepPlan:
         return {**head, **_with_files(data, files), "sweep": as_data(self.axes, self.metric)}
 
 
-def plan_of(
+def sweep_plan(
     document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
 ) -> SweepPlan:
     """Return the plan for a config with the key `sweep`, or with axes and a metric from the command line.
@@ -154,8 +154,8 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
                 problems.setdefault((problem.message, problem.path), problem)
             continue
         options = options or valid
-        config = result_config(config_of(valid))
-        point = GridPoint(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
+        config = result_config(config_data(valid))
+        point = GridPoint(point_key(config, code), {key: change.value for key, change in changes.items()}, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
             problems[message] = Problem(message, where=str(base.path))
@@ -182,7 +182,7 @@ def check_same(plan: SweepPlan, before: Document) -> None:
     old, new = {"study": study}, {"study": plan.options.study}
     if old == new:
         options = _unswept(before).changed([*first.values()]).validate(options_model(study), absolute=True)
-        old, new = _leaves(result_config(config_of(options))), _leaves(plan.points[0].config)
+        old, new = _leaves(result_config(config_data(options))), _leaves(plan.points[0].config)
     for key in dict.fromkeys((*new, *old)):
         if old.get(key) != new.get(key):
             message = f"got {show(new.get(key))} for {key}, which is {show(old.get(key))} in {before.path}"
@@ -220,7 +220,7 @@ def _tried(
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
     problems, devices, distinct = dict[Problem, GridPoint](), list[torch.device](), dict[str, GridIndex]()
     for index, point in points.items():
-        distinct.setdefault(key_of({**point.config, "seed": 0}, ""), index)
+        distinct.setdefault(point_key({**point.config, "seed": 0}, ""), index)
     indices = [*distinct.values()]
     for index in [*indices[:MOST_TRIED], *indices[MOST_TRIED:][-1:]]:
         document = base.changed([*changes_at(axes, index).values()])

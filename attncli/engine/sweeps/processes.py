@@ -16,7 +16,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from attncli.engine.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
+from attncli.engine.sweeps.work import Job, in_one_line, journal_row, run_point, tried_twice
 from attncli.results import Row
 from attncli.runtime import signals
 
@@ -117,12 +117,12 @@ def _row(future: "Future[Row]", job: Job, timeout: float | None) -> Row:
     if error is None:
         return future.result()
     if isinstance(error, ProcessExpired):
-        return row_of(job, "died", f"its process ended with {_reason(error.exitcode)}", 0.0)
+        return journal_row(job, "died", f"its process ended with {_reason(error.exitcode)}", 0.0)
     if isinstance(error, BrokenProcessPool):
-        return row_of(job, "died", BROKEN, 0.0)
+        return journal_row(job, "died", BROKEN, 0.0)
     if isinstance(error, TimeoutError):
-        return row_of(job, "failed", f"took longer than {timeout:g} s, the timeout", timeout or 0.0)
-    return row_of(job, "failed", in_one_line(error), 0.0)
+        return journal_row(job, "failed", f"took longer than {timeout:g} s, the timeout", timeout or 0.0)
+    return journal_row(job, "failed", in_one_line(error), 0.0)
 
 
 def _reason(exit_code: int) -> str:

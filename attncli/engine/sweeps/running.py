@@ -19,13 +19,13 @@ from attncli.engine.runs.saving import FinishedRun, begin_sweep, how_made, save_
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.cluster import on_cluster
 from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
-from attncli.engine.sweeps.findings import findings_of
-from attncli.engine.sweeps.journal import STATES, Journal, PointRow, rows_of
+from attncli.engine.sweeps.findings import sweep_findings
+from attncli.engine.sweeps.journal import STATES, Journal, PointRow, read_journal
 from attncli.engine.sweeps.points import GridPoint, SweepPlan
 from attncli.engine.sweeps.processes import can_import_script, in_this_process, on_processes
 from attncli.engine.sweeps.summary import summary
 from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_version
-from attncli.engine.views import drawers_of
+from attncli.engine.views import result_drawers
 from attncli.errors import InputError
 from attncli.results import Row, SweepResult
 from attncli.runtime import Mode, Progress, keep_finished, signals
@@ -101,14 +101,14 @@ class LoadedSweep:
                 problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)
         signals.keep(Mode.WRITING)  # whatever is in the journal must be saved
         progress.step(0, 1, "writing the results")
-        finished = {row["key"]: row for row in rows_of(folder)}
-        result, points = result_of(plan, finished, kept.interrupted)
+        finished = {row["key"]: row for row in read_journal(folder)}
+        result, points = sweep_result(plan, finished, kept.interrupted)
         if any(row.get("heads", ()) is None for row in finished.values()):
             progress.note(TOO_MANY_HEADS)
         layers = {name: number for row in finished.values() for name, number in row.get("layers", {}).items()}
         verdicts = judge(replace(result, layers=layers), plan.options.expect)
         is_drawn = to.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
-        drawn = drawers_of(result, plan.options.figure, progress.note) if is_drawn else {}
+        drawn = result_drawers(result, plan.options.figure, progress.note) if is_drawn else {}
         stored = StoredResult.of(result, **how_made(verdicts, plan.options.seed, plan.device, to))
         save_sweep(folder, result, stored, points, summary(result), drawn)
         picture = next((folder / name for name in drawn if name in stored.files), None)
@@ -174,7 +174,9 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
     return None
 
 
-def result_of(plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool = False) -> tuple[SweepResult, list[Row]]:
+def sweep_result(
+    plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool = False
+) -> tuple[SweepResult, list[Row]]:
     """Return the result of the finished points, in the order of the plan, and the state of every point.
 
     `finished` has the rows of the journal by key, perhaps also of points that are not of the plan.
@@ -199,4 +201,4 @@ def result_of(plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool = 
         points={state: states[state] for state in (*STATES, MISSING)},
     )
     result = replace(result, metric=plan.metric or default_metric(result) or "")
-    return replace(result, about=plan.options.about, findings=findings_of(result)), points
+    return replace(result, about=plan.options.about, findings=sweep_findings(result)), points

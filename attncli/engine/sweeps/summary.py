@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 from attncli.core.intervals import student_t
 from attncli.core.numbers import short
-from attncli.engine.sweeps.columns import columns_of, figures_of, names_of, renamed
+from attncli.engine.sweeps.columns import identifying_columns, metric_columns, renamed, swept_columns
 from attncli.results import Column, Row, SweepResult, group
 
 FIGURES = ("mean", "std", "low", "high", "count")
@@ -20,9 +20,9 @@ def summary_names(result: SweepResult) -> dict[str, str]:
 
 def summary_columns(result: SweepResult) -> list[Column]:
     """Return the columns of a summary."""
-    columns, names = columns_of(result), summary_names(result)
+    columns, names = swept_columns(result), summary_names(result)
     return [
-        *(columns[name] for name in names_of(result)),
+        *(columns[name] for name in identifying_columns(result)),
         Column(names["metric"], "figure", "The column whose mean this is.", text=True),
         Column(names["mean"], "mean", "Mean over the seeds.", format=short),
         Column(names["std"], "±", "Standard deviation over the seeds.", format=short),
@@ -39,10 +39,10 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     that extends beyond the possible values, such as below 0 or above 1 for a share, is replaced by the range of the
     values.
     """
-    columns, identifiers, names = columns_of(result), names_of(result), summary_names(result)
+    columns, identifiers, names = swept_columns(result), identifying_columns(result), summary_names(result)
     rows = list[Row]()
     for values, runs in group(result.records, identifiers).items():
-        for metric in figures_of(result) if metrics is None else metrics:
+        for metric in metric_columns(result) if metrics is None else metrics:
             figures = {"metric": metric, **aggregate(runs, columns[metric])}
             named = {names[key]: figure for key, figure in figures.items()}
             rows.append(dict(zip(identifiers, values, strict=True)) | named)

@@ -10,13 +10,13 @@ from rich.text import Text
 from attncli.core.numbers import finite, several, short
 from attncli.engine.sweeps.columns import (
     REPLICATES,
-    axes_of,
     changing,
-    columns_of,
     companions,
-    figures_of,
+    identifying_columns,
     is_repeated,
-    names_of,
+    metric_columns,
+    picture_axes,
+    swept_columns,
 )
 from attncli.engine.sweeps.summary import spread, summary, summary_columns
 from attncli.results import Row, SweepResult, group
@@ -38,7 +38,7 @@ def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None
     yield Text(heading(result))
     if not result.records:
         return
-    columns, metric = columns_of(result), result.metric
+    columns, metric = swept_columns(result), result.metric
     if most is None:
         yield from _all_rows(result, width)
         return
@@ -65,14 +65,14 @@ def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
 
 def _averaged(result: SweepResult) -> str:
     """Return in words how the table averages, such as `mean over head ± standard deviation over the seeds`."""
-    others = [key for key in axes_of(result) if key not in result.swept]
+    others = [key for key in picture_axes(result) if key not in result.swept]
     over = f" over {' and '.join(others)}" if others else ""
     return f"mean{over} ± standard deviation over the seeds" if is_repeated(result) else f"mean{over}"
 
 
 def swept_axes(result: SweepResult) -> list[str]:
     """Return the swept keys that vary, without the seed."""
-    axes = axes_of(result)
+    axes = picture_axes(result)
     keys = [key for key in axes if key in result.swept]
     return [*keys, *(companion for key in keys for companion in companions(result, key))]
 
@@ -84,10 +84,10 @@ def _all_rows(
 
     If there are seeds, yield a table for each metric, with the mean over the seeds. Tables have at most `most` rows.
     """
-    columns, axes = columns_of(result), axes_of(result)
+    columns, axes = swept_columns(result), picture_axes(result)
     shown = {*axes, *(companion for key in axes for companion in companions(result, key)), "label"}
-    identifiers = [columns[key] for key in names_of(result) if key in shown]
-    metrics = metrics or list(dict.fromkeys([result.metric, *changing(result, figures_of(result))]))
+    identifiers = [columns[key] for key in identifying_columns(result) if key in shown]
+    metrics = metrics or list(dict.fromkeys([result.metric, *changing(result, metric_columns(result))]))
     yield Text()
     if not is_repeated(result):
         yield from blocks(identifiers, [columns[key] for key in metrics], result.records, width, most)

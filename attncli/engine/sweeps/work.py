@@ -47,7 +47,7 @@ def result_config(config: Mapping[str, Any]) -> Row:
     return {key: value for key, value in config.items() if key not in COSMETIC_KEYS}
 
 
-def key_of(config: Mapping[str, Any], code: str) -> str:
+def point_key(config: Mapping[str, Any], code: str) -> str:
     """Return the key of a point: a hash of its config and of the version of the code."""
     return hashlib.sha256(json.dumps([result_config(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -64,10 +64,10 @@ def run_point(job: Job) -> Row:
         except BaseException as reason:  # the user's own scorer may raise anything
             status, error = "failed", in_one_line(reason)
         seconds = time.perf_counter() - begun
-        return row_of(job, status, error, seconds, rows)
+        return journal_row(job, status, error, seconds, rows)
 
 
-def row_of(job: Job, status: str, error: str | None, seconds: float, rows: Row | None = None) -> Row:
+def journal_row(job: Job, status: str, error: str | None, seconds: float, rows: Row | None = None) -> Row:
     """Return the row of one sweep point: status, error, run time and host, with the study's rows if it finished."""
     return {
         "key": job["key"],

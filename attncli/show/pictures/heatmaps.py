@@ -46,8 +46,8 @@ from attncli.show.pictures.panels import (
     Size,
     check_panel,
     column_width,
-    columns_of,
     folded,
+    grid_columns,
     lay_out,
     page,
 )
@@ -228,10 +228,10 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
     if is_table:
         few = sheet.size is None and len(names) <= MOST_ROWS
         shape = len(labels) * width, height
-        columns = len(labels) * (1 if few else columns_of(len(names), shape, sheet, sheet.unit * left))
+        columns = len(labels) * (1 if few else grid_columns(len(names), shape, sheet, sheet.unit * left))
         slots = [names.index(panel.row_name) * len(labels) + labels.index(panel.label) for panel in panels]
     else:
-        columns, slots = columns_of(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
+        columns, slots = grid_columns(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
     rows = max(slots) // columns + 1
     below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW
     title_height = GAP if is_table and sheet.size is None else TITLE

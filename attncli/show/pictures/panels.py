@@ -73,7 +73,7 @@ def one_figure(
     return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
 
 
-def columns_of(count: int, shape: Size, sheet: Sheet, beside: float = 0.0) -> int:
+def grid_columns(count: int, shape: Size, sheet: Sheet, beside: float = 0.0) -> int:
     """Return the number of columns that makes panels of this shape largest; few panels are one row or one column.
 
     On a page of a given size, `beside` inches on the left of each panel have a text.
@@ -112,7 +112,7 @@ def panels(
     sheet: Sheet, count: int, title: str, facts: Iterable[str] = (), *, columns: int | None = None
 ) -> tuple[Picture, list[Axes]]:
     """Return a picture with `count` panels of curves in a grid, below a title and a subtitle of facts."""
-    columns = columns or columns_of(count, (1.0, 1.0), sheet)
+    columns = columns or grid_columns(count, (1.0, 1.0), sheet)
     rows = math.ceil(count / columns)
     across, down = (1, 1) if sheet.look.panel else (columns, rows)
     width = COLUMN if across * down <= 4 and across <= 2 else BOTH_COLUMNS

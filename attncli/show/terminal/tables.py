@@ -126,17 +126,17 @@ def fit(
     """
     if lines is None:
         return [*parts(None), *end]
-    room, shown = lines - length_of(end, width), list[RenderableType]()
+    room, shown = lines - line_count(end, width), list[RenderableType]()
     for most in sizes:
         shown = [*parts(most)]
-        if length_of(shown, width) <= room:
+        if line_count(shown, width) <= room:
             return [*shown, *end]
-    lengths = [length_of([part], width) for part in shown]
+    lengths = [line_count([part], width) for part in shown]
     kept = sum(total < room for total in itertools.accumulate(lengths))
     return [*shown[:kept], *remark("The rest is left out; see it with --full"), *end]
 
 
-def length_of(parts: Iterable[RenderableType], width: int) -> int:
+def line_count(parts: Iterable[RenderableType], width: int) -> int:
     """Return the number of lines that the parts take on a console of this width."""
     return recorded(parts, width).export_text().count("\n")
 

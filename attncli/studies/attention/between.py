@@ -20,10 +20,10 @@ def between(a: Result, b: Result) -> list[Row]:
     equal shapes, of the same heads. Queries without a valid key in both runs are left out.
     """
     layers = set(b.layer_names)
-    return [row for layer in a.layer_names if layer in layers for row in _of_layer(a, b, layer)]
+    return [row for layer in a.layer_names if layer in layers for row in _layer_rows(a, b, layer)]
 
 
-def _of_layer(a: Result, b: Result, layer: str | None) -> list[Row]:
+def _layer_rows(a: Result, b: Result, layer: str | None) -> list[Row]:
     rows, layer_column = list[Row](), {} if layer is None else {"layer": layer}
     numbers = a.head_numbers(layer)
     if numbers != b.head_numbers(layer):

@@ -9,7 +9,7 @@ from attncli.results import Finding, Row, in_sentence
 SAME = 1e-6  # bits; smaller divergences are rounding
 
 
-def findings_of(
+def attention_findings(
     lessons: Sequence[Finding],
     comparisons: Sequence[Row],
     head_comparisons: Sequence[Row],

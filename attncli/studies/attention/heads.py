@@ -74,7 +74,7 @@ def shown_heads(result: Result, most: int, label: str | None = None, layer: str 
     The selection is up to `most` heads with the largest distance between any two scorers, or between `label` and
     another scorer; with a single scorer, the first heads.
     """
-    batches, heads = axes_of(result, layer)
+    batches, heads = batches_and_heads(result, layer)
     indices = list(itertools.product(batches, heads))
     facts = AttentionFacts.of(result)
     if facts.heads is not None or facts.batch is not None:
@@ -94,7 +94,7 @@ def shown_heads(result: Result, most: int, label: str | None = None, layer: str 
     return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank)
 
 
-def axes_of(result: Result, layer: str | None = None) -> tuple[range, Sequence[int]]:
+def batches_and_heads(result: Result, layer: str | None = None) -> tuple[range, Sequence[int]]:
     """Return the batch elements, and the numbers of the heads; all axes between batch and queries count as heads.
 
     If the run stores no tensors, they follow from the rows by head.

@@ -42,7 +42,9 @@ def lessons_of(
                 f"All {'valid keys' if is_masked else 'keys'} are equal, so {everyone} each of them the same weight."
             )
         ]
-    lessons: dict[str, Finding | None] = {label: _of_even(label, valid, weights[label], is_masked) for label in even}
+    lessons: dict[str, Finding | None] = {
+        label: _even_weights(label, valid, weights[label], is_masked) for label in even
+    }
     has_one_mask = bool((valid == valid[..., :1, :]).all())
     queries_differ = bool((queries != queries[..., :1, :]).any())
     for label, tensor in weights.items():
@@ -56,12 +58,12 @@ def lessons_of(
         for other in list(weights)[: list(weights).index(label)]:
             if other not in even and _holds(_is_multiple, valid, logits[label], logits[other]):
                 pair = [(logits[name], weights[name]) for name in (label, other)]
-                lessons[label] = _of_multiple(label, other, valid, *pair)
+                lessons[label] = _proportional_scores(label, other, valid, *pair)
                 break
     return [lesson for lesson in lessons.values() if lesson is not None]
 
 
-def _of_even(label: str, valid: Tensor, weights: Tensor, is_masked: bool) -> Finding:
+def _even_weights(label: str, valid: Tensor, weights: Tensor, is_masked: bool) -> Finding:
     """Return the finding about weights that are equal for all valid keys of each query."""
     low, high = weights.sum(-1)[valid.any(-1)].aminmax()
     text = "all valid keys of a query get the same weight" if is_masked else "every key of a query gets the same weight"
@@ -70,7 +72,7 @@ def _of_even(label: str, valid: Tensor, weights: Tensor, is_masked: bool) -> Fin
     return Finding(f"{label}: {text if bool(high != 0) else 'all weights are 0'}.", label)
 
 
-def _of_multiple(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Tensor]) -> Finding | None:
+def _proportional_scores(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Tensor]) -> Finding | None:
     """Return the finding about logits that are a multiple of another label's, None if they are equal.
 
     `pair` has the logits and the weights of both. Order and sharpness are stated if the weights of both follow their

@@ -13,9 +13,9 @@ from torch import Tensor
 from attncli.attention import Rules, dropped
 from attncli.catalogue.building import (
     compile_scorer,
+    entry_columns,
     formulas_of,
     inputs_of_entry,
-    names_of,
     random_labels,
     scale_of,
     scoring_of,
@@ -43,7 +43,7 @@ from attncli.studies.attention.columns import (
     AttentionFacts,
 )
 from attncli.studies.attention.explaining import explain
-from attncli.studies.attention.findings import fault_findings, findings_of
+from attncli.studies.attention.findings import attention_findings, fault_findings
 from attncli.studies.attention.layers import joined_layers, variances_of
 from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
@@ -200,7 +200,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
         findings += [
             *fault_findings(inputs),
             *(signed_weights(run.label) for run in runs if bool((run.rows.is_signed & ~run.empty).any())),
-            *findings_of(lessons, comparisons, head_comparisons, random, even),  # about all pairs
+            *attention_findings(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
     in_layer, tokens = partial(tensor_name, layer=part.layer), dict[str, Sequence[Any]]()
@@ -276,7 +276,7 @@ def _run_scorer(
     (figures,) = Groups(empty).of_scorer(rows, is_bounded)
     heads = Groups(empty, inputs.heads)
     by_head = heads.of_scorer(rows, is_bounded)
-    names, count = names_of(entry) | part.shared, sum(parameter.numel() for parameter in scorer.parameters())
+    names, count = entry_columns(entry) | part.shared, sum(parameter.numel() for parameter in scorer.parameters())
     if variances is not None:
         first_weights = None
         if (weights := stages.get("weights")) is not None:

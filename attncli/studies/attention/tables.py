@@ -41,7 +41,7 @@ from attncli.studies.attention.columns import (
 from attncli.studies.attention.heads import (
     OF_WEIGHTS,
     HeadIndex,
-    axes_of,
+    batches_and_heads,
     distance_of,
     largest_first,
     shown_heads,
@@ -77,14 +77,14 @@ def tables(
     `most` is None, every cell of every matrix is shown.
     """
     if result.layers:
-        yield from _of_layers(result, width, most, csv, stage)
+        yield from _layer_tables(result, width, most, csv, stage)
         return
     stages, heads, shown = result.stage(stage), list[HeadIndex](), list[str]()
     if not stages and stage != "weights":
         kept = [name for name in STAGES if result.stage(name)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
     if stages:
-        room = prod(map(len, axes_of(result)))
+        room = prod(map(len, batches_and_heads(result)))
         if most is not None:
             room = min(most_matrices(next(iter(stages.values())).shape[-2], most), MOST_HEADS)
         chosen = shown_heads(result, room)
@@ -142,7 +142,7 @@ def _matrices(
     matrices = result.tensors[tensor_name(label, stage, layer=layer)]
     output = result.tensors.get(tensor_name(label, "output", layer=layer))  # None if outputs are not stored
     valid = result.inputs[tensor_name("valid", layer=layer)].expand(matrices.shape)
-    axes, tokens, numbers = matrices.shape[1:-2], result.tokens_in(layer), axes_of(result, layer)[1]
+    axes, tokens, numbers = matrices.shape[1:-2], result.tokens_in(layer), batches_and_heads(result, layer)[1]
     indices = [
         (batch, *map(int, np.unravel_index(numbers.index(head), axes))) if matrices.ndim > 2 else ()
         for batch, head in chosen
@@ -170,7 +170,7 @@ def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[R
 
 def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
     """Yield the heads or batch elements in which scorers differ most, if there are several worth ranking."""
-    batches, heads = axes_of(result)
+    batches, heads = batches_and_heads(result)
     distance = distance_of(result.head_comparisons)
     if distance is None or (len(heads) == 1 and len(batches) <= 2):
         return
@@ -195,7 +195,9 @@ def _first_rows(
     yield from left_out(len(rows) - len(shown), len(rows), also=also)
 
 
-def _of_layers(result: Result, width: int, most: int | None, csv: str | None, stage: str) -> Iterator[RenderableType]:
+def _layer_tables(
+    result: Result, width: int, most: int | None, csv: str | None, stage: str
+) -> Iterator[RenderableType]:
     """Yield the scorers' means, grids of layers and heads, and the heads that change most with their weights."""
     known = result.capture
     assert known is not None, "a run over layers is of a captured model"
@@ -251,7 +253,7 @@ def _changed_weights(
     for layer, index, label in most_changed(result)[: None if most is None else 1]:
         if label not in result.stage(stage, layer):
             return
-        batches, heads = axes_of(result, layer)
+        batches, heads = batches_and_heads(result, layer)
         where = [f"batch {index[0]}"] * (len(batches) > 1) + [f"head {index[1]}"] * (heads != range(1))
         parts = list[RenderableType]()
         for name in (result.labels[0], label):

@@ -16,7 +16,7 @@ from attncli.show.pictures.panels import decades_axis, draw_line, legend, name, 
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.bench.rows import Line, changing, conditions, lines_of, size_of
+from attncli.studies.bench.rows import Line, changing, conditions, rows_by_line, size_of
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
 STROKES: tuple[Any, ...] = (
@@ -33,10 +33,10 @@ FILLS = ("full", "left", "none", "bottom", "top")  # of markers, likewise
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """Return a mapping with the function that draws bench.png, empty if nothing was timed."""
     timed = any(record["seconds"] for record in result.records)
-    return one_figure(figure_of)(result, note, look) if timed else {}
+    return one_figure(bench_figure)(result, note, look) if timed else {}
 
 
-def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
+def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw time and memory against one size; the other sizes are fixed to the sizes of the largest timed row."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
@@ -48,7 +48,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     lost = sum(1 for record in shown if record["seconds"] and not record["peak_bytes"])
     if lost:
         note(f"bench.png: memory of {several(lost, 'row')} is not drawn: it is 0 or unknown")
-    looks = _looks(list(lines_of(result.records)), sheet)
+    looks = _looks(list(rows_by_line(result.records)), sheet)
     measures = list(dict.fromkeys(record["measure"] for record in shown))
     facts = [", ".join(conditions(result, shown)), "bars: lower to upper quartile", "memory: without the inputs"]
     if any(record.get("noisy") for record in shown):
@@ -56,12 +56,12 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     figure, drawn = panels(sheet, len(PANELS) * len(measures), "Time and memory", facts)
     axes_left = iter(drawn)
     for measure in measures:
-        lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
+        lines = rows_by_line([record for record in shown if record["measure"] == measure and record["seconds"]])
         for key, quantity in PANELS.items():
             panel = next(axes_left)
             _draw_panel(panel, key, axis, lines, looks, result)
             name(panel, f"{measure}: {quantity}", axis if axis in axes else "")
-    timed = lines_of([record for record in shown if record["seconds"]])
+    timed = rows_by_line([record for record in shown if record["seconds"]])
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in timed})
     return figure
 

@@ -58,7 +58,7 @@ class Contender:
         return self.implementation not in ("fused", "linear") or measure == "output"
 
 
-def plan_of(options: BenchOptions) -> list[Contender]:
+def bench_plan(options: BenchOptions) -> list[Contender]:
     """Return the contenders in the order of the rows: of each entry, the chosen implementations that it has.
 
     Raises:

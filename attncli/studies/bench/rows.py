@@ -37,7 +37,7 @@ def size_words(record: Row, axes: Iterable[str]) -> str:
     return ", ".join(f"{axis} = {record[axis]}" for axis in dict.fromkeys(["n", *axes]))
 
 
-def lines_of(records: Sequence[Row]) -> dict[Line, list[Row]]:
+def rows_by_line(records: Sequence[Row]) -> dict[Line, list[Row]]:
     """Return the rows of each line, a pair of label and implementation, sorted by size.
 
     The label of a line includes `num_hiddens` if rows of the label differ only in it.
@@ -98,7 +98,7 @@ def growth(records: Sequence[Row], axis: str) -> float | None:
     return statistics.linear_regression(x, y).slope
 
 
-def findings_of(records: Sequence[Row], comparisons: Sequence[Row], random: Collection[str] = ()) -> list[Finding]:
+def bench_findings(records: Sequence[Row], comparisons: Sequence[Row], random: Collection[str] = ()) -> list[Finding]:
     """Return a finding for each label: the time at the largest size that was timed.
 
     Timed implementations other than the baseline are preferred, among them the linear form, then attncli's code. The
@@ -131,7 +131,7 @@ def _finding(row: Row, records: Sequence[Row], comparisons: Sequence[Row], rando
         return Finding(f"{name}: {row['status']} at {size_words(row, axes)}: {row['reason']}.", label)
     numbers = {key: row[key] for key in ("implementation", "measure", *SIZES, "seconds", "peak_bytes")}
     if len(axes) == 1:
-        lines = lines_of([record for record in records if record["measure"] == row["measure"]]).values()
+        lines = rows_by_line([record for record in records if record["measure"] == row["measure"]]).values()
         numbers["growth"] = next(growth(line, axes[0]) for line in lines if row in line)
     memory = "" if row["peak_bytes"] is None else f" and {in_bytes(row['peak_bytes'])}"
     text = f"{name}: {duration(row['seconds'])}{memory} for {row['measure']} at {size_words(row, axes)}"

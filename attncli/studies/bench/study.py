@@ -16,8 +16,8 @@ from torch import Tensor
 from attncli.catalogue.building import (
     build_normalizer,
     build_scorer,
+    entry_columns,
     formulas_of,
-    names_of,
     outline,
     random_labels,
     stored_parameters,
@@ -47,8 +47,17 @@ from attncli.studies.bench.measure import (
     within_memory,
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
-from attncli.studies.bench.plan import Case, Contender, baseline_of, cases_of, operations, plan_of, traffic, variants_of
-from attncli.studies.bench.rows import findings_of, is_larger, mark_noisy, size_words
+from attncli.studies.bench.plan import (
+    Case,
+    Contender,
+    baseline_of,
+    bench_plan,
+    cases_of,
+    operations,
+    traffic,
+    variants_of,
+)
+from attncli.studies.bench.rows import bench_findings, is_larger, mark_noisy, size_words
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Study
 
@@ -96,7 +105,7 @@ def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
     with collector.under():
         device = resolve_device(options.device, dtype)
     with collector.under():
-        contenders = plan_of(options)
+        contenders = bench_plan(options)
     collector.check()
     parameters: dict[str, Tensor] = {}
     for contender in {other.entry.label: other for other in contenders}.values():
@@ -136,7 +145,7 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
         options.name,
         records,
         comparisons,
-        findings_of(records, comparisons, random),
+        bench_findings(records, comparisons, random),
         tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
         interrupted=kept.interrupted,
@@ -154,7 +163,7 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
         for contender in [variant for other in contenders for variant in variants_of(other, options, case.d)]:
             hidden = contender.entry.options.get(HIDDEN)
             record = {
-                **names_of(contender.entry),
+                **entry_columns(contender.entry),
                 "implementation": contender.implementation,
                 "measure": measure,
                 **case._asdict(),

@@ -11,7 +11,7 @@ from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
-from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, size_of, size_words
+from attncli.studies.bench.rows import Line, changing, conditions, growth, rows_by_line, size_of, size_words
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 (TIME,) = pick(COLUMNS, ["seconds"])
@@ -48,7 +48,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
                     f"power of {axes[0]}: the time grows like {axes[0]}^power over the larger half of the sizes"
                 )
         for size in sizes if most is None else sizes[-1:]:
-            lines = lines_of([record for record in rows if size_of(record) == size])
+            lines = rows_by_line([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
             title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
             measured = [Cells(TIME.heading, [_time(record) for record in first]), *cells(DETAILS, first)]
@@ -76,7 +76,7 @@ def _at_largest(records: Sequence[Row], most: int | None) -> list[Row]:
 
 def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
     """Yield tables with a column for each size, and the growth of the time if only one size changes."""
-    lines = lines_of(records)
+    lines = rows_by_line(records)
     times = [
         {size_of(record): _time(record) if record["seconds"] else record["status"] for record in of_line}
         for of_line in lines.values()

@@ -17,7 +17,7 @@ from attncli.errors import printable
 from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE
-from attncli.show.pictures.panels import check_panel, columns_of, draw_legend, lay_out, page
+from attncli.show.pictures.panels import check_panel, draw_legend, grid_columns, lay_out, page
 from attncli.show.pictures.themes import Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
 from attncli.studies.doctor.columns import source_of
@@ -58,7 +58,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     with drawing(cells, note, look, result.about) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
         title = f"{source_of(result)}: attention heads"
-        count = columns_of(len(cells), shape, sheet)
+        count = grid_columns(len(cells), shape, sheet)
         size = (count * (shape[0] + AROUND[0]), math.ceil(len(cells) / count) * (shape[1] + AROUND[1]))
         figure = page(sheet, size, title)
         axes = list(figure.subplots(math.ceil(len(cells) / count), count, squeeze=False).flat)

@@ -12,7 +12,7 @@ from attncli.studies.doctor.columns import DoctorFacts
 MOST_NAMED = 3
 
 
-def findings_of(result: Result) -> list[Finding]:
+def doctor_findings(result: Result) -> list[Finding]:
     """Return a sentence for each check with findings, for labels without findings, and for small layers.
 
     A sentence has the most extreme heads first; NaN is the most extreme of all.

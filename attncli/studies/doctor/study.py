@@ -37,7 +37,7 @@ from attncli.sources.build import build_inputs, saved_inputs
 from attncli.sources.captured import read_calls
 from attncli.studies.doctor.checks import CHECKS, OVERFLOW
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
-from attncli.studies.doctor.findings import findings_of
+from attncli.studies.doctor.findings import doctor_findings
 from attncli.studies.doctor.heads import Call, Head, heads_of
 from attncli.studies.doctor.options import DoctorOptions
 from attncli.studies.doctor.tables import tables
@@ -81,7 +81,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     parts: list[tuple[Inputs, str | None, Masks]]
     layers, capture = dict[str, int](), None
     if options.model is not None:
-        parts = _of_model(options, device, progress)
+        parts = _model_calls(options, device, progress)
         layers = {name: number for number, (_, name, _) in enumerate(parts) if name is not None}
     elif isinstance(options.data, CapturedData):
         with below("data"):
@@ -118,7 +118,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     return PreparedDoctor(options, checked, device, layers, capture)
 
 
-def _of_model(
+def _model_calls(
     options: DoctorOptions, device: torch.device, progress: Progress
 ) -> list[tuple[Inputs, str | None, Masks]]:
     """Run the model on all texts at once; return the inputs of each call with its name and padding."""
@@ -206,7 +206,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         capture=prepared.capture,
         facts=facts,
     )
-    return replace(result, findings=[*findings, *findings_of(result)])
+    return replace(result, findings=[*findings, *doctor_findings(result)])
 
 
 def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:

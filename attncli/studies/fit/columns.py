@@ -52,7 +52,7 @@ OUTSIDE = Column(
 OF_HEADS = (PARAMETERS, before(KL), KL, KL_TRAIN, OUTSIDE, before(OUTPUT_L2), OUTPUT_L2, TOP1)
 
 
-def columns_of(*kinds: OutputKind) -> tuple[Column, ...]:
+def fit_columns(*kinds: OutputKind) -> tuple[Column, ...]:
     """Return the columns of the rows for kinds of outputs; without any, for a captured file."""
     columns = {column.key: column for column in (*PLACE, *OF_HEADS)}
     for column in chain.from_iterable(map(output_columns, kinds)):
@@ -61,7 +61,7 @@ def columns_of(*kinds: OutputKind) -> tuple[Column, ...]:
     return tuple(columns.values())
 
 
-COLUMNS = columns_of(*OF_KIND)
+COLUMNS = fit_columns(*OF_KIND)
 assert {column.key for column in LANGUAGE_COLUMNS} <= {column.key for column in COLUMNS}
 
 

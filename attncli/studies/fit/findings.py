@@ -15,10 +15,10 @@ HARDLY = 0.05  # nats: heads closer to `keys_alone` hardly look at their queries
 MOST_NAMED = 5
 
 
-def findings_of(result: Result) -> list[Finding]:
+def fit_findings(result: Result) -> list[Finding]:
     """Return a sentence for each label, and one about heads that hardly look at their queries."""
     groups = by_label(result.records)
-    findings = [_of_label(label, rows, result) for label, rows in groups.items() if label not in REFERENCES]
+    findings = [_label_sentence(label, rows, result) for label, rows in groups.items() if label not in REFERENCES]
     heads = [row for row in groups.get(KEYS_ALONE, ()) if row["by"] == "head" and finite([row["kl"]])]
     if hardly := sorted((row for row in heads if row["kl"] < HARDLY), key=lambda row: row["kl"]):
         names = listed([result.place(row) for row in hardly], MOST_NAMED)
@@ -28,7 +28,7 @@ def findings_of(result: Result) -> list[Finding]:
     return findings
 
 
-def _of_label(label: str, rows: Sequence[Row], result: Result) -> Finding:
+def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
     heads, whole = [row for row in rows if row["by"] == "head"], [row for row in rows if row["by"] == "all"]
     has_kl = heads[0]["kl"] is not None
     key, error, unit = ("kl", "divergence", " nats") if has_kl else ("output_l2", "error", "")

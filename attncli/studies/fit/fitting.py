@@ -226,7 +226,7 @@ def _some(texts: Tensor, seed: torch.Generator) -> Iterator[Tensor]:
         yield from torch.split(texts[torch.randperm(len(texts), generator=seed)], TEXTS)
 
 
-def factor_of(fit: LayerFit) -> str | None:
+def convex_factor(fit: LayerFit) -> str | None:
     """Return the learnt option that is a factor of the scores, if the divergence is convex in it; else None."""
     names = [name for name in fit.learnt.ranges if name in OPTION_FOR]
     rules = fit.calls.rules

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.catalogue.building import formulas_of, names_of
+from attncli.catalogue.building import entry_columns, formulas_of
 from attncli.catalogue.fitted import FittedFacts, FittedLayer, text_hashes
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.core.device import resolve_device
@@ -22,14 +22,14 @@ from attncli.models.inputs import Inputs, inputs_of
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.outputs import OutputKind, Outputs, Runner
 from attncli.models.requests import chosen_calls, request_of
-from attncli.models.swap import Swap, entry_of
+from attncli.models.swap import Swap, swap_entry
 from attncli.results import CaptureFacts, Column, Result, Row
 from attncli.runtime import Progress, keep_finished
 from attncli.sources.captured import read_calls
 from attncli.studies.fit.calls import LayerCalls
-from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, columns_of
-from attncli.studies.fit.findings import findings_of
-from attncli.studies.fit.fitting import Best, KeysAlone, LayerFit, descend, factor_of, measure, solve, starts
+from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, fit_columns
+from attncli.studies.fit.findings import fit_findings
+from attncli.studies.fit.fitting import Best, KeysAlone, LayerFit, convex_factor, descend, measure, solve, starts
 from attncli.studies.fit.options import KEYS_ALONE, REFERENCES, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
@@ -71,7 +71,7 @@ class PreparedFit:
     @property
     def columns(self) -> Sequence[Column]:
         """The columns of the rows."""
-        return columns_of(*([] if self.kind is None else [self.kind]))
+        return fit_columns(*([] if self.kind is None else [self.kind]))
 
     @property
     def layers(self) -> dict[str, int]:
@@ -196,9 +196,9 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     Raises:
         InputError: a scorer fails.
     """
-    options, alone = prepared.options, entry_of({"scorer": KeysAlone, "label": KEYS_ALONE})
-    entries = [(names_of(entry), entry) for entry in (entry_of(MODEL), *options.scorers, entry_of(UNIFORM))]
-    entries.append(({**names_of(alone), "scorer": KEYS_ALONE}, alone))
+    options, alone = prepared.options, swap_entry({"scorer": KeysAlone, "label": KEYS_ALONE})
+    entries = [(entry_columns(entry), entry) for entry in (swap_entry(MODEL), *options.scorers, swap_entry(UNIFORM))]
+    entries.append(({**entry_columns(alone), "scorer": KEYS_ALONE}, alone))
     records, parameters = list[Row](), dict[str, Tensor]()
     facts = _facts(prepared)
     places: list[Row] = [
@@ -241,7 +241,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
             fitted=facts.model_copy(update={"entries": {label: facts.entries[label] for label in finished}}),
         ),
     )
-    return replace(result, findings=findings_of(result))
+    return replace(result, findings=fit_findings(result))
 
 
 def _facts(prepared: PreparedFit) -> FittedFacts:
@@ -271,7 +271,7 @@ def _fitted(
 ) -> tuple[list[Row], dict[str, Tensor]]:
     """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
     options = prepared.options
-    fits = starts(entry, prepared.calls, entry_of(MODEL), options.per, options.seed)
+    fits = starts(entry, prepared.calls, swap_entry(MODEL), options.per, options.seed)
     drops = may_drop_keys(entry)
     by_output = options.objective == "output" or (options.objective == "auto" and drops)
     texts = [
@@ -318,7 +318,7 @@ def _fit(
         return
     best = Best(fits, texts, by_output)
     best.look()
-    option = None if by_output else factor_of(fits[0])
+    option = None if by_output else convex_factor(fits[0])
     if option is not None:
         solve(fits, option, texts)
         best.look()

@@ -16,13 +16,13 @@ from attncli.attention import softcap
 from attncli.catalogue.building import (
     build_normalizer,
     build_scorer,
+    entry_columns,
+    entry_rounding,
     formulas_of,
     inputs_of_entry,
     is_own,
     map_entries,
-    names_of,
     random_labels,
-    rounding_of,
     scoring_of,
     stored_parameters,
 )
@@ -215,12 +215,12 @@ def scores_of(point: SizePoint, pairs: Pairs) -> list[Tensor]:
             if entry.fitted is not None:  # to a head
                 queries, keys = queries[None, None], keys[None, None]
             raw = raw_scores(scoring_of(entry, scorer), queries, keys)
-        capped = raw if entry.softcap is None else rounding_of(entry).step(softcap(raw, entry.softcap))
+        capped = raw if entry.softcap is None else entry_rounding(entry).step(softcap(raw, entry.softcap))
         scores.append(capped.reshape(len(pairs.queries), -1))  # rows m
     return scores
 
 
-def result_of(
+def pairs_result(
     prepared: PreparedPairs,
     columns: Sequence[Column],
     figures: Sequence[Sequence[Row]],
@@ -262,7 +262,7 @@ def _rows(prepared: PreparedPairs, figures: Sequence[Sequence[Row]]) -> list[Row
     """Return the rows with the columns that identify them, grouped by size, or by scorer for the tensors of a file."""
     rows = [
         {
-            **names_of(entry),
+            **entry_columns(entry),
             **({} if point.layer is None else {"layer": point.layer}),
             **{"head": point.head, "d": point.d},
             **row,

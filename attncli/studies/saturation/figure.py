@@ -12,7 +12,7 @@ from attncli.studies.saturation.columns import SaturationFacts
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}
 
 
-def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
+def saturation_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw three panels against d, or against heads of real tensors, with dotted lines for uniform weights."""
     lines, uniform = sheet.lines(result.labels), reference(sheet)
     points, facts_of = Points(result, note, lines), SaturationFacts.of(result)
@@ -34,4 +34,4 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = one_figure(figure_of)
+figures = one_figure(saturation_figure)

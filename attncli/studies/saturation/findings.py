@@ -16,13 +16,15 @@ MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
-def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Collection[str] = ()) -> list[Finding]:
+def saturation_findings(
+    records: Sequence[Row], uniform: Mapping[str, float], random: Collection[str] = ()
+) -> list[Finding]:
     """Return a finding for each label, and one that explains small norms.
 
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
     gradient if one key has all weight. `random` has the labels with random parameters.
     """
-    findings = [_of_label(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
+    findings = [_label_sentence(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
     peaked = [
         row
         for row in records
@@ -47,7 +49,7 @@ def findings_of(records: Sequence[Row], uniform: Mapping[str, float], random: Co
     return findings
 
 
-def _of_label(label: str, name: str, rows: Sequence[Row]) -> Finding:
+def _label_sentence(label: str, name: str, rows: Sequence[Row]) -> Finding:
     known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     known.sort(key=lambda row: int(row["d"]))
     if not known:

@@ -14,9 +14,9 @@ from attncli.errors import InputError, below
 from attncli.normalizers import Normalizer
 from attncli.results import Result, Row, signed_weights
 from attncli.runtime import Counter, Progress, keep_finished
-from attncli.studies.pairs.study import PreparedPairs, SizePoint, prepare_pairs, result_of, scores_of, working
+from attncli.studies.pairs.study import PreparedPairs, SizePoint, pairs_result, prepare_pairs, scores_of, working
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
-from attncli.studies.saturation.findings import findings_of
+from attncli.studies.saturation.findings import saturation_findings
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, row_figures, row_weights
 from attncli.studies.saturation.tables import tables
@@ -46,11 +46,11 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
             by_scorer = zip(*in_order(work, point.pairs.jobs, threads), strict=True)
             figures.append([{"keys": point.pairs.keys, **_row(parts)} for parts in by_scorer])
             rows += [point.d] * (point.d in prepared.sizes)
-    result = result_of(prepared, COLUMNS, figures, "entropy", progress)
+    result = pairs_result(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
     pairs = zip(options.scorers, prepared.points[0].normalizers, strict=True)
     norms = {entry.label: _norms(normalizer, keys) for entry, normalizer in pairs}
-    findings = findings_of(
+    findings = saturation_findings(
         prepared.numbered(result.records),
         {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
         result.random,

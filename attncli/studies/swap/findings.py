@@ -16,11 +16,11 @@ MOST_NAMED = 5
 ALONE = ("all", "layer", "head")  # places that do not overlap others
 
 
-def findings_of(result: Result) -> list[Finding]:
+def swap_findings(result: Result) -> list[Finding]:
     """Return a sentence for each entry, and one about layers or heads that may as well be uniform."""
     groups = by_label(result.records)
     zero = {_place(row): row for row in groups.get(ZERO, ())}
-    findings = [_of_label(label, rows, result, zero) for label, rows in groups.items() if label not in REFERENCES]
+    findings = [_label_sentence(label, rows, result, zero) for label, rows in groups.items() if label not in REFERENCES]
     for by in ("layer", "head"):
         rows = [row for row in groups.get(UNIFORM, ()) if row["by"] == by and row["relative_l2"] is not None]
         hardly = [row for row in rows if row["relative_l2"] < HARDLY]
@@ -31,7 +31,7 @@ def findings_of(result: Result) -> list[Finding]:
     return findings
 
 
-def _of_label(label: str, rows: Sequence[Row], result: Result, zero: dict[object, Row]) -> Finding:
+def _label_sentence(label: str, rows: Sequence[Row], result: Result, zero: dict[object, Row]) -> Finding:
     clauses, numbers, facts = list[str](), Row(), SwapFacts.of(result)
     is_plan = rows[0]["scorer"] == PLAN  # it leaves other layers alone
     for row in rows:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from attncli.catalogue.building import formulas_of, names_of, random_labels
+from attncli.catalogue.building import entry_columns, formulas_of, random_labels
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.core.device import resolve_device
@@ -22,13 +22,13 @@ from attncli.models.fitted import check_fitted
 from attncli.models.loading import LoadedModel, load
 from attncli.models.outputs import Metric, Outputs, Runner
 from attncli.models.requests import calls_in, chosen_calls, request_of
-from attncli.models.swap import UNIFORM, ZERO, Swap, entry_of, layer_of
+from attncli.models.swap import UNIFORM, ZERO, Swap, layer_of, swap_entry
 from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import Scorer
 from attncli.studies.study import Study
 from attncli.studies.swap.columns import COLUMNS, SwapFacts
-from attncli.studies.swap.findings import findings_of
+from attncli.studies.swap.findings import swap_findings
 from attncli.studies.swap.options import REFERENCES, By, SwapOptions
 from attncli.studies.swap.tables import tables
 
@@ -181,8 +181,8 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
     options, targets = prepared.options, prepared.targets
-    own_entries = [entry_of(MODEL), *options.scorers, entry_of(UNIFORM)]
-    entries: list[tuple[Row, ScorerEntry | str]] = [(names_of(entry), entry) for entry in own_entries]
+    own_entries = [swap_entry(MODEL), *options.scorers, swap_entry(UNIFORM)]
+    entries: list[tuple[Row, ScorerEntry | str]] = [(entry_columns(entry), entry) for entry in own_entries]
     entries.append((NO_OUTPUT, ZERO))
     counter = Counter(len(entries) * len(targets) * len(prepared.loaded.batches), progress)
     records, random, references = list[Row](), list[str](), list[Changes]()  # references: of the model's own scorer
@@ -218,12 +218,12 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         layers=prepared.numbers,
         facts=facts,
     )
-    return replace(result, findings=findings_of(result))
+    return replace(result, findings=swap_findings(result))
 
 
 def _verify(prepared: PreparedSwap) -> None:
     """Raise an InputError that names the worst layer if the model's own scorer changes its output by too much."""
-    model, main = entry_of(MODEL), prepared.originals[0].main
+    model, main = swap_entry(MODEL), prepared.originals[0].main
     limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
     def error(layers: Sequence[str]) -> float:

@@ -16,7 +16,7 @@ APART = 0.15  # distance of markers on a learning curve, relative to the panel's
 BESIDE = 1.04  # factor between neighbouring labels if there is a single d
 
 
-def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
+def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw accuracies, on test sequences with as many keys as in training, and learning curves."""
     trained, lines, chance = TrainFacts.of(result), sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == trained.keys]
@@ -55,4 +55,4 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = one_figure(figure_of)
+figures = one_figure(train_figure)

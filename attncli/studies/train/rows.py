@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 import numpy as np
 from torch import Tensor
 
-from attncli.catalogue.building import names_of
+from attncli.catalogue.building import entry_columns
 from attncli.core.numbers import finite, number
 from attncli.results import Finding, Row, by_label, group, label_finding, signed_weights
 from attncli.studies.train.columns import GROUP, SUMMARISED
@@ -19,7 +19,7 @@ SAME = 0.02  # mean accuracies that differ by no more count as equal
 WRONG, STUCK = 0.02, 1e-3  # with more wrong answers than this, a smaller gradient is reported
 
 
-def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
+def training_rows(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
     """Return the rows of a trained configuration, by number of keys in the test and seed.
 
     `steps_to_90` and `gradient_norm` are from the training, so they do not depend on the number of keys in the test.
@@ -31,7 +31,7 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
             passed = [step for step, accuracy in zip(points, curve, strict=True) if accuracy >= LEARNT]
             rows.append(
                 {
-                    **names_of(job.entry),
+                    **entry_columns(job.entry),
                     "d": job.d,
                     "seed": seed,
                     "accuracy": float(metrics["accuracy"][seed]),
@@ -84,12 +84,14 @@ def mean_and_range(row: Row) -> str:
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
 
-def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
+def train_findings(summary: Sequence[Row], keys: int) -> list[Finding]:
     """Return the findings from `summary`, the rows aggregated over seeds; `keys` is the number of keys in training."""
     rows = sorted(summary, key=lambda row: int(row["d"]))
     trained = [row for row in rows if row["keys"] == keys]
     others = by_label([row for row in rows if row["keys"] != keys and finite([row["accuracy"]])])
-    findings = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
+    findings = [
+        _label_sentence(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()
+    ]
     signed = [label for label, of_label in by_label(rows).items() if any(row["entropy"] is None for row in of_label)]
     findings += map(signed_weights, signed)
     if stuck := [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]:
@@ -104,7 +106,7 @@ def findings_of(summary: Sequence[Row], keys: int) -> list[Finding]:
     return findings
 
 
-def _of_label(label: str, rows: Sequence[Row], others: Sequence[Row]) -> Finding:
+def _label_sentence(label: str, rows: Sequence[Row], others: Sequence[Row]) -> Finding:
     """Return the finding on how a scorer's accuracy changes with d.
 
     `others` are rows of tests with other numbers of keys than in training; they are added for the largest d.

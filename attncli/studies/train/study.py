@@ -20,7 +20,7 @@ from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
 from attncli.studies.train.model import Configuration, Learnt, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.rows import findings_of, rows_of, summary
+from attncli.studies.train.rows import summary, train_findings, training_rows
 from attncli.studies.train.tables import tables
 from attncli.studies.train.task import chance_level
 
@@ -113,7 +113,7 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrup
     for job in prepared.configurations:
         if (learnt := finished.get(job.name)) is None:
             continue
-        records += rows_of(job, learnt, options.steps)
+        records += training_rows(job, learnt, options.steps)
         curves |= {f"{job.name}/{name}": curve for name, curve in learnt.curves.items()}
         for seed, state in enumerate(learnt.states):
             parameters |= {f"{job.name}/{seed}/{name}": tensor for name, tensor in state.items()}
@@ -129,7 +129,7 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrup
         options.name,
         records,
         comparisons,
-        findings_of(comparisons, options.keys),
+        train_findings(comparisons, options.keys),
         tensors={"steps": torch.tensor(points_of(options.steps)), **curves},
         parameters=parameters,
         interrupted=interrupted,

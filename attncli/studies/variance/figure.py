@@ -18,8 +18,8 @@ from attncli.show.pictures.panels import (
     LEAST,
     PlainFormatter,
     column_width,
-    columns_of,
     folded,
+    grid_columns,
     legend,
     one_figure,
     page,
@@ -40,7 +40,7 @@ OUTSIDE = 0.002  # share of the scores beyond either end of an axis
 STEEPEST = 12.0  # a peak more than this times as high as the lowest leaves its panel
 
 
-def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
+def variance_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw variances with 95 % intervals beside the theory, and a panel with the densities of each label's scores."""
     lines, one = sheet.lines(result.labels), {**reference(sheet), "linestyle": ONE}
     points = Points(result, note, lines)
@@ -91,13 +91,13 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = one_figure(figure_of)
+figures = one_figure(variance_figure)
 
 
 def _panels(sheet: Sheet, labels: Sequence[str], facts: Sequence[str]) -> tuple[Picture, Axes, list[Axes]]:
     """Return a picture with a panel on the left, and with a panel for each label in a grid to its right."""
     count = len(labels)
-    columns = columns_of(count, (1.0, 1.0), sheet) if count else 0
+    columns = grid_columns(count, (1.0, 1.0), sheet) if count else 0
     rows = math.ceil(count / columns) if count else 1
     height = BOTH_COLUMNS / (LEFT + columns) / (SHAPES.get(columns, SHAPE) if rows == 1 else SHAPE)
     size = (COLUMN, COLUMN / SHAPE) if sheet.look.panel else (BOTH_COLUMNS, rows * (height + AROUND))

@@ -15,21 +15,21 @@ SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
-def findings_of(prepared: PreparedPairs, records: Sequence[Row], random: Collection[str]) -> list[Finding]:
+def variance_findings(prepared: PreparedPairs, records: Sequence[Row], random: Collection[str]) -> list[Finding]:
     """Return a finding for each label, and for random entries one that explains the variance of q . k.
 
     `random` has the labels with random parameters.
     """
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
     findings = [
-        _of_label(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()
+        _label_sentence(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()
     ]
     pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
     return [*findings, _why(prepared.entries)] if dots and not prepared.is_real else findings
 
 
-def _of_label(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:
+def _label_sentence(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
         return label_finding(label, ["the variance is not a finite number"], {}, name)

@@ -13,10 +13,10 @@ from attncli.errors import below
 from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.studies.pairs.entries import Entries, PairsFacts
-from attncli.studies.pairs.study import PreparedPairs, SizePoint, prepare_pairs, result_of, scores_of, working
+from attncli.studies.pairs.study import PreparedPairs, SizePoint, pairs_result, prepare_pairs, scores_of, working
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
-from attncli.studies.variance.findings import findings_of
+from attncli.studies.variance.findings import variance_findings
 from attncli.studies.variance.moments import Edges, MomentTally
 from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.tables import tables
@@ -83,7 +83,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
             counted = {max(sizes): reduce(_merged, [tallied(point, edges) for point in points])}
-    result = result_of(prepared, COLUMNS, figures, "variance", progress)
+    result = pairs_result(prepared, COLUMNS, figures, "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
     histograms = {}
@@ -94,7 +94,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
                 histograms[f"histogram/{entry.label}/{d}/counts"] = torch.from_numpy(tally.counts).double()
     return replace(
         result,
-        findings=findings_of(prepared, prepared.numbered(result.records), result.random),
+        findings=variance_findings(prepared, prepared.numbered(result.records), result.random),
         tensors={**result.tensors, **histograms},
         interrupted=kept.interrupted,
     )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.engine.sweeps.journal import rows_of
+from attncli.engine.sweeps.journal import read_journal
 from attncli.engine.sweeps.work import code_version
 from attncli.results import Row
 from attncli.scorers.dot import Dot
@@ -47,7 +47,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 
 def kept(folder: Path) -> dict[str, Any]:
     """Return the same parts of the rows of a journal."""
-    return figures(list(rows_of(folder)))
+    return figures(list(read_journal(folder)))
 
 
 def without_time(records: Sequence[Row]) -> list[Row]:

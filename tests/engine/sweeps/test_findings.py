@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attncli
-from attncli.engine.sweeps.findings import ONE_NUMBER, findings_of
+from attncli.engine.sweeps.findings import ONE_NUMBER, sweep_findings
 from attncli.results import Result, Row
 from tests.engine.sweeps.test_summary import rows_over, swept
 
@@ -19,7 +19,7 @@ WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
 def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, **more: Any) -> list[str]:
     """Return the findings of a sweep whose metric is a function of the swept values and the label."""
     rows = rows_over(over, entropy, *(labels or ("dot",)), **more)
-    return [finding.text for finding in findings_of(swept("attention", over, rows))]
+    return [finding.text for finding in sweep_findings(swept("attention", over, rows))]
 
 
 def line(values: list[float | None]) -> str:
@@ -40,7 +40,7 @@ def test_seeds_that_change_nothing() -> None:
     assert len(sentences([{"d": [1, 2], "seed": [0, 1]}], lambda row: 1.0)) == 1
     over: Over = [{"seed": [0, 1]}]
     rows = rows_over(over, lambda row: 1.0, "dot", "cosine")
-    assert ONE_NUMBER not in [finding.text for finding in findings_of(swept("attention", over, rows[:-1]))]
+    assert ONE_NUMBER not in [finding.text for finding in sweep_findings(swept("attention", over, rows[:-1]))]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_layers_have_their_numbers() -> None:
         for row in rows_over(over, lambda row: None, "dot")
         for layer in (0, 1)
     ]
-    (finding,) = findings_of(swept("attention", over, rows))
+    (finding,) = sweep_findings(swept("attention", over, rows))
     assert finding.text == "dot: entropy rises from 2.00 (scale = 1) to 4.00 (scale = 2) where layer = 1."
     assert finding.numbers == {"lowest": 1.0, "highest": 4.0}
 

@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from attncli.engine.runs.run_folder import JOURNAL, LOCK, is_locked
-from attncli.engine.sweeps.journal import Journal, Tally, rows_of
+from attncli.engine.sweeps.journal import Journal, Tally, read_journal
 from attncli.errors import InputError
 from attncli.results import Row
 
@@ -33,7 +33,7 @@ def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
     with Journal(tmp_path, SWEPT) as journal:
         journal.add(row("b"))
         (line,) = (tmp_path / JOURNAL).read_text().splitlines()
-        assert list(rows_of(tmp_path)) == [json.loads(line)]
+        assert list(read_journal(tmp_path)) == [json.loads(line)]
     content = json.loads(line)
     assert datetime.fromisoformat(content.pop("finished")).tzinfo is not None
     assert content == {**row("b"), "sweep": {"seed": 1}}
@@ -62,10 +62,10 @@ def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
     before = written(tmp_path, row("a"))
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(torn)
-    assert [each["key"] for each in rows_of(tmp_path)] == ["a"]
+    assert [each["key"] for each in read_journal(tmp_path)] == ["a"]
     assert (tmp_path / JOURNAL).read_bytes() == before + torn, "readers change nothing"
     written(tmp_path, row("b"))
-    assert [each["key"] for each in rows_of(tmp_path)] == ["a", "b"]
+    assert [each["key"] for each in read_journal(tmp_path)] == ["a", "b"]
 
 
 WHOLE = {**row("b"), "sweep": {"seed": 1}, "finished": "2026-01-01T00:00:00+00:00"}
@@ -80,7 +80,7 @@ def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
     expected = (
         rf"{JOURNAL}:2: got .*; expected a finished point of a sweep; remove the line, and the sweep runs its point"
     )
-    for read in (lambda: list(rows_of(tmp_path)), lambda: Journal(tmp_path, SWEPT)):
+    for read in (lambda: list(read_journal(tmp_path)), lambda: Journal(tmp_path, SWEPT)):
         with pytest.raises(InputError, match=expected):
             read()
     assert (tmp_path / JOURNAL).read_bytes() == damaged
@@ -91,7 +91,7 @@ def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=rf'got "{tmp_path}", into which a sweep writes; .* --status'):
             Journal(tmp_path, SWEPT)
         journal.add(row("a"))
-        assert len(list(rows_of(tmp_path))) == 1, "readers need no lock"
+        assert len(list(read_journal(tmp_path))) == 1, "readers need no lock"
     Journal(tmp_path, SWEPT).__exit__()
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{JOURNAL}: cannot be written: Is a directory"):
         Journal(tmp_path, SWEPT)
     with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: it is a folder"):
-        list(rows_of(tmp_path))
+        list(read_journal(tmp_path))
 
 
 def test_a_full_disk_is_told() -> None:

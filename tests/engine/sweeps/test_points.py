@@ -12,10 +12,10 @@ import attncli
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.sweep import keys_of, typed_axes
-from attncli.engine.runs.resolved import config_of, dump_yaml
+from attncli.engine.runs.resolved import config_data, dump_yaml
 from attncli.engine.sweeps import points
-from attncli.engine.sweeps.points import SweepPlan, plan_of
-from attncli.engine.sweeps.work import code_version, key_of
+from attncli.engine.sweeps.points import SweepPlan, sweep_plan
+from attncli.engine.sweeps.work import code_version, point_key
 from attncli.errors import MOST_PROBLEMS, InputError
 from attncli.runtime import Progress
 from attncli.studies import load_study, options_model
@@ -26,7 +26,7 @@ TWO = [{"scorer": "scaled_dot"}, {"scorer": "additive", "num_hiddens": 4}]
 
 def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **more: Any) -> SweepPlan:
     pairs = [(option, text) for option, _, text in (each.partition(" ") for each in over)]
-    return plan_of(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **more)
+    return sweep_plan(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **more)
 
 
 def refused(path: Path, *over: str) -> list[str]:
@@ -46,16 +46,16 @@ def test_points_by_hand(tmp_path: Path) -> None:
     for point in plan.points:
         sets = [parse_override(f"{key}={value}") for key, value in point.sweep.items()]
         options = read_document(path, sets).validate(options_model("attention"))
-        own = {key: value for key, value in config_of(options).items() if key != "name"}
+        own = {key: value for key, value in config_data(options).items() if key != "name"}
         assert point.config == own
-        assert point.key == key_of(own, code_version())
+        assert point.key == point_key(own, code_version())
     assert plan.points[3].text == "seed = 4, scorers[0].scale = 2, num_hiddens = 8"
 
 
 def test_identity_is_of_what_changes_numbers() -> None:
     config = {"study": "attention", "name": "a", "seed": 1, "expect": [1], "figure": {"dpi": 9}}
-    assert key_of(config, "1") == key_of({"study": "attention", "seed": 1}, "1")
-    assert len({key_of(config, "1"), key_of(config, "2"), key_of({**config, "seed": 2}, "1")}) == 3
+    assert point_key(config, "1") == point_key({"study": "attention", "seed": 1}, "1")
+    assert len({point_key(config, "1"), point_key(config, "2"), point_key({**config, "seed": 2}, "1")}) == 3
 
 
 def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:

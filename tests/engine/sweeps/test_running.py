@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attncli.engine.sweeps.journal import Journal, rows_of
+from attncli.engine.sweeps.journal import Journal, read_journal
 from attncli.engine.sweeps.running import journal_rows
 from attncli.engine.sweeps.work import EngineLostError
 from attncli.results import Row
@@ -34,7 +34,7 @@ def stopped(folder: Path, rows: Generator[Row], points: int, fail_fast: bool = F
     """Return the reason for the stop, and the number of kept rows."""
     with Journal(folder, swept(points)) as journal:
         reason = journal_rows(rows, journal, Progress(), fail_fast)
-    return reason, len(list(rows_of(folder)))
+    return reason, len(list(read_journal(folder)))
 
 
 def swept(points: int) -> dict[str, Row]:
@@ -89,4 +89,4 @@ def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
     with Journal(tmp_path, swept(2)) as journal, pytest.raises(KeyboardInterrupt):
         journal_rows(rows(), journal, Pressed())
     assert ended
-    assert [row["key"] for row in rows_of(tmp_path)] == ["p0"]
+    assert [row["key"] for row in read_journal(tmp_path)] == ["p0"]

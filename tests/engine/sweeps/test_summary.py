@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from attncli.core.intervals import student_t
-from attncli.engine.sweeps.columns import axes_of, default_metric, figures_of, names_of
+from attncli.engine.sweeps.columns import default_metric, identifying_columns, metric_columns, picture_axes
 from attncli.engine.sweeps.summary import FIGURES, spread, summary
 from attncli.results import Row, SweepResult
 
@@ -119,8 +119,8 @@ def test_columns_of_a_study_of_sizes() -> None:
         own = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "record.d": d, "record.seed": model, "keys": 4}
         rows.append({"seed": seed, "lr": lr, "d": d, **own, "accuracy": 0.9, "loss": lr})
     result = swept("train", over, rows, "accuracy")
-    assert names_of(result) == ["lr", "d", "scorer", "label", "normalizer", "record.d", "keys"]
-    assert figures_of(result) == ["accuracy", "loss"]
-    assert axes_of(result) == {"lr": [0.1, 1.0], "d": [8, 16]}
+    assert identifying_columns(result) == ["lr", "d", "scorer", "label", "normalizer", "record.d", "keys"]
+    assert metric_columns(result) == ["accuracy", "loss"]
+    assert picture_axes(result) == {"lr": [0.1, 1.0], "d": [8, 16]}
     assert default_metric(result) == "accuracy"
     assert [row["count"] for row in summary(result, ["loss"])] == [4] * 4

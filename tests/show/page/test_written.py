@@ -11,7 +11,7 @@ import torch
 
 import attncli
 from attncli.core.numbers import MISSING
-from attncli.engine.report import names_of, report
+from attncli.engine.report import report, run_names
 from attncli.engine.runs.loading import StoredRun, read_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import printable
@@ -183,8 +183,8 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
 def test_names_of_runs_are_their_paths_below_a_common_folder() -> None:
     began = "2026-11-22T10-06-10"
     paths = ["r1", f"outputs/d2l/{began}", "outputs/d2l/latest", "a/x", "b/x", "r3/results.json", "r4/../r5"]
-    assert names_of([Path(path) for path in paths]) == [*paths[:-1], "r5"]
-    assert names_of([Path(path) for path in paths[1:3]]) == [began, "latest"]
+    assert run_names([Path(path) for path in paths]) == [*paths[:-1], "r5"]
+    assert run_names([Path(path) for path in paths[1:3]]) == [began, "latest"]
 
 
 def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:

@@ -19,7 +19,7 @@ from attncli.show.pictures.figures import Picture, as_png, save_figure
 from attncli.show.pictures.panels import draw_line, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import sheet_of
-from attncli.studies import figures_of
+from attncli.studies import study_figures
 from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
 from tests.studies.pairs.samples import swept
 
@@ -32,7 +32,7 @@ def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
     """Return the picture of `variance` with two sizes d."""
     result = swept("variance", d=[2, 8], samples=400)
     note = (lambda text: None) if notes is None else notes.append
-    return figures_of("variance")(result, note, Look(**looks))["variance"]()
+    return study_figures("variance")(result, note, Look(**looks))["variance"]()
 
 
 def heat(notes: list[str] | None = None, **looks: Any) -> Picture:

@@ -26,7 +26,7 @@ from attncli.studies.bench.measure import (
     ratio_of,
     within_memory,
 )
-from attncli.studies.bench.plan import Case, plan_of
+from attncli.studies.bench.plan import Case, bench_plan
 from attncli.studies.bench.study import TimedTrial, time_all
 from tests.margins import sampled
 from tests.studies.bench.small import CPU, options_of
@@ -123,7 +123,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def timed(*calls: Call) -> list[list[float]]:
     """Return the seconds of these calls in each round."""
-    (contender, *_), case = plan_of(options_of()), Case(1, 1, 1)
+    (contender, *_), case = bench_plan(options_of()), Case(1, 1, 1)
     trials = [TimedTrial(contender, case, {}, call) for call in calls]
     time_all(trials, CPU)
     return [trial.seconds for trial in trials]

@@ -7,7 +7,7 @@ import pytest
 from attncli.catalogue.building import outline
 from attncli.catalogue.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.bench.plan import Case, baseline_of, cases_of, operations, plan_of, traffic, variants_of
+from attncli.studies.bench.plan import Case, baseline_of, bench_plan, cases_of, operations, traffic, variants_of
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2
@@ -19,7 +19,7 @@ TWO = {"scorers": [{"scorer": "additive"}, {"scorer": "dot", "label": "product"}
 
 
 def names(**keys: Any) -> list[str]:
-    return [each.name for each in plan_of(options_of(**keys))]
+    return [each.name for each in bench_plan(options_of(**keys))]
 
 
 def test_everything_by_default() -> None:
@@ -48,12 +48,12 @@ def test_chosen_implementations(keys: dict[str, Any], expected: list[str]) -> No
 
 def test_the_baseline_is_the_chapters_code_or_the_first_row() -> None:
     scaled = {"scorer": "scaled_dot"}
-    assert baseline_of(plan_of(options_of())) == "scaled_dot/textbook"
-    assert baseline_of(plan_of(options_of(scorers=[{"scorer": "dot"}, scaled]))) == "scaled_dot/textbook"
-    assert baseline_of(plan_of(options_of(scorers=[scaled], implementations="fused", measure="output"))) == (
+    assert baseline_of(bench_plan(options_of())) == "scaled_dot/textbook"
+    assert baseline_of(bench_plan(options_of(scorers=[{"scorer": "dot"}, scaled]))) == "scaled_dot/textbook"
+    assert baseline_of(bench_plan(options_of(scorers=[scaled], implementations="fused", measure="output"))) == (
         "scaled_dot/fused"
     )
-    assert baseline_of(plan_of(options_of(**TWO))) == "additive/attncli"
+    assert baseline_of(bench_plan(options_of(**TWO))) == "additive/attncli"
 
 
 def test_textbook_code_stands_for_its_own_scale_only() -> None:
@@ -67,7 +67,7 @@ def test_hidden_units() -> None:
     scorers = [{"scorer": "additive"}, named, {"scorer": "dot"}]
     for num_hiddens, followed in ([5, 7], [5, 7]), (None, [4]):
         options = options_of(scorers=scorers, num_hiddens=num_hiddens)
-        variants = {each.entry.label: variants_of(each, options, 4) for each in plan_of(options)}
+        variants = {each.entry.label: variants_of(each, options, 4) for each in bench_plan(options)}
         found = {label: [each.entry.options.get("num_hiddens") for each in of] for label, of in variants.items()}
         assert found == {"additive": followed, "named": [3], "dot": [None]}
 

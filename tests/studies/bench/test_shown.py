@@ -11,7 +11,7 @@ from attncli.config.looks import Look
 from attncli.results import Finding, Result, Row
 from attncli.studies.bench.columns import COLUMNS, BenchFacts, raw_name
 from attncli.studies.bench.figure import figures
-from attncli.studies.bench.rows import findings_of, growth, mark_noisy
+from attncli.studies.bench.rows import bench_findings, growth, mark_noisy
 from tests.show.samples import drawn, shown
 
 BASELINE = "scaled_dot/textbook"
@@ -55,7 +55,7 @@ def result_of(records: Sequence[Row]) -> Result:
     ]
     formulas = {str(row["label"]): f"the formula of {row['label']}" for row in records}
     times = {raw_name(row): torch.tensor(QUARTILES) * row["seconds"] for row in records if row["seconds"]}
-    findings = findings_of(records, beside)
+    findings = bench_findings(records, beside)
     facts = BenchFacts(**SETTINGS)
     return Result("bench", "bench", records, beside, findings, tensors=times, formulas=formulas, facts=facts)
 
@@ -128,13 +128,13 @@ def test_one_sentence_a_label_with_its_numbers() -> None:
 )
 def test_noise_hides_a_number_but_no_clear_direction(ends: tuple[float, float], said: str) -> None:
     row = sample(SIZES, FEW).records[0] | {"ratio": 2.0, "ratio_ci": ends, "baseline": "a"}
-    (found,) = findings_of([row], [])
+    (found,) = bench_findings([row], [])
     assert found.text.endswith(said)
 
 
 def test_kernel_attention_is_judged_by_its_linear_form() -> None:
     row = sample(SIZES, FEW).records[0]
-    (found,) = findings_of([row, row | {"implementation": "linear"}], [])
+    (found,) = bench_findings([row, row | {"implementation": "linear"}], [])
     assert found.text.startswith(f"{row['label']} (linear): ")
 
 

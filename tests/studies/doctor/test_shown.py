@@ -15,7 +15,7 @@ from attncli.show.pictures.themes import mixed, sheet_of
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import DoctorFacts
 from attncli.studies.doctor.figure import Shades, figures
-from attncli.studies.doctor.findings import findings_of
+from attncli.studies.doctor.findings import doctor_findings
 from tests.show.samples import shown
 
 LAYERS = {"decoder.3": 3, "decoder.8": 8}  # numbers by name
@@ -47,7 +47,7 @@ def result_of(*more: tuple[str, str, int | None, str, float], labels: tuple[str,
     facts = DoctorFacts(model="tiny", texts=2, checked=len(heads), unjudged=[])
     formulas = {label: f"the formula of {label}" for label in labels}
     result = Result("doctor", "doctor", records, heads=heads, layers=LAYERS, facts=facts, formulas=formulas)
-    return replace(result, findings=findings_of(result))
+    return replace(result, findings=doctor_findings(result))
 
 
 def test_sentences_name_the_most_extreme_heads_first_and_faults_before_remarks() -> None:
@@ -72,7 +72,7 @@ def test_sentences_of_many_heads_whole_layers_and_labels_without_findings() -> N
     assert texts[0].startswith("model: fault, overflow in 1 of 6 heads")
     assert texts[-1] == "Nothing found in 6 heads with dot."
     few = replace(result_of(), facts=DoctorFacts(model="tiny", checked=6, unjudged=["decoder.8"]))
-    assert findings_of(few)[-1].text.startswith("Cannot tell more than faults of some heads in layer 8: fewer")
+    assert doctor_findings(few)[-1].text.startswith("Cannot tell more than faults of some heads in layer 8: fewer")
 
 
 def test_the_grid_of_letters() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.call import AttentionCall
 from attncli.models.inputs import inputs_of
-from attncli.models.swap import entry_of
+from attncli.models.swap import swap_entry
 from attncli.scorers import Scorer
 from attncli.studies.fit import fitting
 from attncli.studies.fit.calls import LayerCalls, Part
@@ -44,6 +44,6 @@ def planted(monkeypatch: pytest.MonkeyPatch, teachers: Sequence[Scorer]) -> None
 
 def fit_of(entry: object, calls: LayerCalls, per: Per = "head") -> LayerFit:
     """Return the fit of an entry to a layer, before any step."""
-    made = entry if isinstance(entry, ScorerEntry) else entry_of(entry)
-    (fit,) = starts(made, [calls], entry_of("model"), per, 0)
+    made = entry if isinstance(entry, ScorerEntry) else swap_entry(entry)
+    (fit,) = starts(made, [calls], swap_entry("model"), per, 0)
     return fit

@@ -17,7 +17,7 @@ from attncli.catalogue.building import build_scorer
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.numbers import number
 from attncli.core.seeding import generator
-from attncli.models.swap import entry_of
+from attncli.models.swap import swap_entry
 from attncli.scorers import SCORERS
 from tests.reference import ORACLES, normed, weighted_sum, weights_of
 
@@ -180,7 +180,7 @@ def judged(
     )
     for layer, bias, tensors in calls(model, texts):
         for written in entries:
-            entry = entry_of(written)
+            entry = swap_entry(written)
             names = [name for name in saved if name.startswith(f"{entry.label}/{layer}/")]
             fitted = [{name.split("/")[2]: saved[name][head] for name in names} for head in range(HEADS)]
             start = [build_scorer(entry, SIZE, SIZE, 2, torch.float32).state_dict()] * HEADS

@@ -13,7 +13,7 @@ from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.figure import figures
-from attncli.studies.fit.findings import findings_of
+from attncli.studies.fit.findings import fit_findings
 from tests.show.samples import shown
 
 LAYERS = {"encoder.1": 0, "encoder.4": 1}  # numbers by name
@@ -54,7 +54,7 @@ def result_of(kind: OutputKind | None = "states", trained: float = 1.0) -> Resul
     scales = {"cosine/encoder.1/scale": torch.tensor([8.0, 2.0, 4.0]), "cosine/encoder.4/scale": torch.full((3,), 16.0)}
     formulas = {label: f"the formula of {label}" for label in ("model", "uniform", *KL)}
     result = Result("fit", "fit", rows, formulas=formulas, layers=LAYERS, parameters=scales, facts=facts)
-    return Result(**{**vars(result), "findings": findings_of(result)})
+    return Result(**{**vars(result), "findings": fit_findings(result)})
 
 
 def drawn(result: Result, name: str, **look: Any) -> Picture:
@@ -62,7 +62,7 @@ def drawn(result: Result, name: str, **look: Any) -> Picture:
 
 
 def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> None:
-    cosine, hedgehog, keys = findings_of(result_of())
+    cosine, hedgehog, keys = fit_findings(result_of())
     assert cosine.text == (
         "cosine: fitted scale 12.0 (2.00 to 16.0); the median divergence of a head is 0.0469 nats, unfitted 0.750 "
         "nats; the worst is layer 0 head 0 (0.250); inside the model it changes the output by 12.5 %, "
@@ -78,11 +78,11 @@ def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> N
 
 
 def test_sentences_about_a_loss_and_about_overfitting() -> None:
-    (sentence, *_) = (finding.text for finding in findings_of(result_of("language", trained=0.5)))
+    (sentence, *_) = (finding.text for finding in fit_findings(result_of("language", trained=0.5)))
     assert "inside the model it changes the loss by 0.125 nats, unfitted by 1.50 nats" in sentence
     assert sentence.endswith("held-out texts are 2.0 times as far off as those in training: give more texts.")
-    assert "give more" not in findings_of(result_of(trained=0.7))[0].text
-    assert "inside" not in findings_of(result_of(None))[0].text
+    assert "give more" not in fit_findings(result_of(trained=0.7))[0].text
+    assert "inside" not in fit_findings(result_of(None))[0].text
 
 
 def test_tables_have_medians_over_heads_and_each_head() -> None:

@@ -18,7 +18,7 @@ from attncli.show.pictures.figures import Picture, ignore_note
 from attncli.show.pictures.themes import sheet_of
 from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.figure import figures
-from attncli.studies.swap.findings import findings_of
+from attncli.studies.swap.findings import swap_findings
 from tests.show.samples import shown
 
 LAYERS = {"decoder.2": 0, "decoder.7": 1, "decoder.11": 2}  # numbers by name
@@ -66,7 +66,7 @@ def result_of(
     facts = SwapFacts(model="tiny", texts=3, kind=kind, metric=metric, heads=dict.fromkeys(LAYERS, HEADS))
     formulas = {label: f"the formula of {label}" for label in sizes}
     result = Result("swap", "swap", rows, formulas=formulas, layers=LAYERS, facts=facts)
-    return replace(result, findings=findings_of(result))
+    return replace(result, findings=swap_findings(result))
 
 
 def texts(result: Result) -> dict[str | None, str]:

@@ -16,7 +16,7 @@ from attncli.results import Result, Row
 from attncli.show.pictures.figures import save_figure
 from attncli.studies.train.columns import TrainFacts
 from attncli.studies.train.figure import figures
-from attncli.studies.train.rows import findings_of, summary
+from attncli.studies.train.rows import summary, train_findings
 from tests.show.samples import drawn, many_scorers, shown
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -64,7 +64,7 @@ def result_of(
         "train",
         rows,
         summary(rows),
-        findings_of(summary(rows), 8),
+        train_findings(summary(rows), 8),
         tensors={"steps": STEPS, **curves},
         formulas={label: f"the formula of {label}" for label in labels},
         facts=TrainFacts(seeds=seeds, **FACTS),
