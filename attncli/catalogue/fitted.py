@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from attncli.core.opening import check_regular
-from attncli.errors import InputError, did_you_mean, got, in_ranges, listed, refusal, show
+from attncli.errors import InputError, got, in_ranges, listed, refusal, show
 
 FITTED, METADATA = "fitted.safetensors", "attncli_fitted"  # the file in a run folder, and the key of its JSON
 KEYS = ("fitted", "label")  # of an entry that names such a file
@@ -47,8 +47,8 @@ class FittedFacts(BaseModel):
         """
         known = self.layers.get(layer)
         if known is None:
-            cure = did_you_mean(layer, self.layers)
-            raise InputError.of(f"nothing was fitted to {layer}; {cure}; choose other `layers`", ["fitted"])
+            expected = f"expected {listed([*self.layers])}"
+            raise InputError.of(f"nothing was fitted to {layer}; {expected}; choose other `layers`", ["fitted"])
         if sizes != (known.query_size, known.key_size):
             fitted = f"{known.query_size} and {known.key_size}, to which it was fitted"
             message = f"{layer} has queries and keys of sizes {sizes[0]} and {sizes[1]}; expected {fitted}"

@@ -36,6 +36,8 @@ def _heads(parts: dict[str, Any]) -> dict[str, Any]:
     for key in parts:
         if ranges_in(key) is None:
             raise problem(got(key, "expected numbers of heads, such as 0 or 4-7"), under=[key])
+        if isinstance(parts[key], PlanOfHeads):
+            raise problem("got heads inside of heads; expected an entry", under=[key])
     return parts
 
 

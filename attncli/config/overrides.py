@@ -153,8 +153,12 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
             target = {"scorer": target}
         elif change.path[2:depth] == (KEY_OF_NORMALIZER,):
             target = as_mapping(target)
+    if isinstance(target, list) and isinstance(key, str) and key.isdecimal():  # `scorers.0`, and below `plan[0]`
+        key = int(key)
+    elif isinstance(target, dict) and key not in target:
+        key = str(key)
     is_index = isinstance(target, list) and isinstance(key, int) and key < len(target)
-    if not (is_index or (isinstance(target, dict) and isinstance(key, str))):
+    if not (is_index or isinstance(target, dict)):
         expected = "expected a key of a mapping, or an index of a list"
         if isinstance(target, list) and target:
             expected = f"expected an index, {here}[0] to {here}[{len(target) - 1}]"

@@ -37,6 +37,7 @@ def applied(data: Any, *texts: str) -> Any:
         (["l[0]=3", "l[1].k=4", "l[1].j=5"], {"a": 1, "l": [3, {"k": 4, "j": 5}]}),
         (["a=", "a.b=1"], {"a": {"b": 1}, "l": [1, {"k": 2}]}),
         (["l=[5]", "l[0]=6"], {"a": 1, "l": [6]}),
+        (["l.0=3", "m.0=4", "m[0]=5"], {"a": 1, "l": [3, {"k": 2}], "m": {"0": 5}}),  # either form of a place
     ],
 )
 def test_application_in_order_and_on_a_copy(texts: list[str], expected: Any) -> None:

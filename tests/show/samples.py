@@ -123,7 +123,8 @@ def drawn(result: Result) -> tuple[Figure, list[str]]:
     """Return the picture of a result, and the notes about it."""
     notes: list[str] = []
     figure = importlib.import_module(f"attncli.studies.{result.study}.figure")
-    return figure.figure_of(result, notes.append, sheet_of(Look())), notes
+    draw = getattr(figure, f"{result.study}_figure")
+    return draw(result, notes.append, sheet_of(Look())), notes
 
 
 def grids(text: str) -> dict[str, Grid]:

@@ -124,7 +124,7 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
         expected = "expected --over KEY=VALUES, `over={KEY: VALUES}` in Python, or the key `sweep` in the config"
         raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
     for key in keys_of(axes):
-        if key.partition(".")[0] in ("study", *COSMETIC_KEYS):
+        if key.partition(".")[0] in ("study", *COSMETIC_KEYS) or key.rpartition(".")[2] == "label":
             message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
             raise InputError.of(f"{message}; expected another key of the config", where=where)
     count = math.prod(len(axis.changes) for axis in axes)

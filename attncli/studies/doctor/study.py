@@ -234,9 +234,12 @@ def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) ->
             kind, meaning = check.kind, check.meaning
             if check.key == "duplicate" and head.twin is not None:
                 meaning = f"As head {names[head.twin]['head']}. {meaning}"
-            elif check is OVERFLOW and math.isnan(value):
+            elif check is OVERFLOW and not math.isfinite(value):
                 causes = [fault for role, fault in part.inputs.faults.items() if role != "values"]
-                meaning = f"Scores are NaN: {'; '.join(causes) or 'the scorer gave them'}."
+                if math.isnan(value):
+                    meaning = f"Scores are NaN: {'; '.join(causes) or 'the scorer gave them'}."
+                elif causes:
+                    meaning = f"Scores are infinite: {'; '.join(causes)}."
             elif check.key == "padding" and head.on_words:
                 kind, meaning = "remark", f"{_keys_in(part.repeated)} repeat, and may be padding. {meaning}"
             elif check.key == "padding":

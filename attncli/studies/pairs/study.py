@@ -239,7 +239,8 @@ def pairs_result(
     for label, rows in by_label(records).items():
         for row in [record for record in rows if not math.isfinite(record[watched] or 0.0)][:1]:
             where = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {head_words(row)}"
-            progress.note(f"warning: {label}: NaN or infinite scores at {where}; float64 has a larger range")
+            cure = "" if prepared.is_real or options.dtype == "float64" else "; float64 has a larger range"
+            progress.note(f"warning: {label}: NaN or infinite scores at {where}{cure}")
     facts = PairsFacts(**prepared.entries.data)
     if prepared.is_real:
         facts = PairsFacts(source=options.file, one_over_sqrt_d=prepared.points[0].d ** -0.5)

@@ -124,6 +124,7 @@ def test_problems_in_a_file_have_line_and_column(tmp_path: Path) -> None:
     ("over", "message"),
     [
         (["over study=attention"], "x.yaml: got `study` as a key to sweep over, which changes no number"),
+        (["over scorers[0].label=a,b"], "x.yaml: got `scorers[0].label` as a key to sweep over"),
         (["over scorers[7].scale=1"], "x.yaml: --over scorers[7].scale=1: got scorers[7]; scorers is a list of 2"),
     ],
 )

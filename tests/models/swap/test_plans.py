@@ -100,6 +100,7 @@ def test_layers_and_heads_beside_a_plan_limit_it() -> None:
         ({0: {"heads": {2: "zero", "2": "dot"}}}, r'plan\[0\].heads\[2\]: got "2", which has 2 as 2 does'),
         ({0: {"heads": {0: "zero", "0-3": "dot"}}}, 'got "0-3", which has 0 as "0" does'),
         ({0: {"plan": {0: "zero"}}}, "got a plan inside of a plan; expected an entry"),
+        ({0: {"heads": {0: {"heads": {0: "dot"}}}}}, "got heads inside of heads; expected an entry"),
         ({"plan": {0: "zero"}, "window": 3}, "window: got 3; expected in the entries of the plan"),
         ({0: {"scorer": "dot", "dropout": 0.5}}, "dropout: got 0.5; models run without dropout inside of a Swap"),
         ({}, "the key `scorer` is missing"),

@@ -375,8 +375,8 @@ def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
     with pytest.warns(UserWarning, match=f"keys\\[1, 3\\]: {'NaN' if bad != bad else bad}"):
         result = package.run({**config, "data": {**data, "keys": keys.tolist()}})
     (row,) = [row for row in result.records if row["check"] == "overflow"]
-    if bad != bad:
-        assert row["about"] == "Scores are NaN: keys[1, 3]: NaN."
+    kind, place = ("NaN", "NaN") if bad != bad else ("infinite", "inf")
+    assert row["about"] == f"Scores are {kind}: keys[1, 3]: {place}."
     assert result.heads[0]["uniform"] is not None
     both = package.run({"data": {**data, "keys": keys.tolist()}, "scorers": ["scaled_dot"]})
     weights = both.tensors["scaled_dot/weights"][0].double()
