@@ -154,7 +154,7 @@ def points_in_this_process() -> Iterator[None]:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no pictures in the folders of single runs, since they take most of the time of a small run."""
-    monkeypatch.setattr("attncli.engine.experiment.drawers_of", lambda *_: {})
+    monkeypatch.setattr("attncli.engine.experiment.result_drawers", lambda *_: {})
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
     """Return a run of every study, with its page."""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attncli.engine.experiment.drawers_of", lambda *_: {})  # no pictures in the run folder
+        patch.setattr("attncli.engine.experiment.result_drawers", lambda *_: {})  # no pictures in the run folder
         for study in STUDIES:
             folder = tmp_path_factory.mktemp(study) / "run"
             page = page_of({"study": study, "name": "small", **SMALL.get(study, {})}, folder)
