@@ -40,6 +40,13 @@ def by_hand(n: int, m: int, first: int, entry: dict[str, Any]) -> Tensor:
     return torch.tensor(rows)
 
 
+def test_a_decode_step() -> None:
+    seen = weights(1, 8, {"window": 3}, align="bottom_right")[0].nonzero().flatten().tolist()
+    (row,) = weights(1, 8, {"bias": "alibi"}, align="bottom_right").tolist()
+    assert seen == [5, 6, 7]
+    assert row[7] / row[0] == pytest.approx(math.exp(7 / 256), rel=1e-5)
+
+
 @pytest.mark.parametrize("entry", POSITIONAL, ids=KEYS)
 @pytest.mark.parametrize(("n", "m"), [(1, 8), (3, 5), (5, 3), (4, 4)])
 @pytest.mark.parametrize("align", ["top_left", "bottom_right"])
