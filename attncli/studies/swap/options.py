@@ -13,7 +13,6 @@ from attncli.config.strict import Flag, problem
 from attncli.config.texts import (
     MODEL_NAME,
     RUN,
-    BatchSize,
     Heads,
     Layers,
     ModelDType,
@@ -67,7 +66,13 @@ class SwapOptions(Experiment):
         PLACES,
     ] = None
     heads: Annotated[Heads | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = None
-    batch_size: BatchSize = 16
+    batch_size: Annotated[
+        int | None,
+        Field(
+            ge=1, le=10**6, description="texts in one run of the model; default: of like length, 2,048 tokens in all"
+        ),
+        RUN,
+    ] = None
     attn: Way = "auto"
     outputs: Annotated[
         Literal["language", "logits", "states"] | None,

@@ -17,7 +17,7 @@ from attncli.core.numbers import number, several
 from attncli.errors import Collector, InputError, below
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
-from attncli.models.changes import Changes
+from attncli.models.changes import Changes, add_each
 from attncli.models.fitted import check_fitted
 from attncli.models.loading import LoadedModel, load
 from attncli.models.outputs import Metric, Outputs, Runner
@@ -33,6 +33,7 @@ from attncli.studies.swap.options import REFERENCES, By, SwapOptions
 from attncli.studies.swap.tables import tables
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
+GROUP = 4  # runs that are compared together, with the model's own logits made once for them
 NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 
@@ -156,9 +157,10 @@ def prepare_loaded(
     chosen = chosen_calls(options.layers, options.heads, heads, problems)
     _check_plans(options, heads, problems)
     prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, device)
-    runs = (len(options.scorers) + 3) * len(prepared.targets) * len(loaded.batches)
+    runs = 1 + (len(options.scorers) + 2) * len(prepared.targets)
+    places, entries = several(len(prepared.targets), "place"), len(options.scorers) + 2
     progress.note(
-        f"{runs:,} runs of the model: {len(options.scorers) + 3} entries at {several(len(prepared.targets), 'place')}"
+        f"{runs * len(loaded.batches):,} runs of the model: its own scorer, and {entries} entries at {places}"
     )
     return prepared
 
@@ -173,6 +175,44 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
     collector.check()
 
 
+@dataclass(frozen=True)
+class _Runs:
+    """The new outputs of all batches with an entry at a place, the seconds that they took, and its first columns."""
+
+    names: Row
+    target: SwappedPart
+    news: Sequence[Outputs]
+    seconds: float
+    scorers: Sequence[Scorer] = ()
+
+    @classmethod
+    def of(
+        cls,
+        prepared: PreparedSwap,
+        names: Row,
+        entry: ScorerEntry | str,
+        target: SwappedPart,
+        step: Callable[[], None] = lambda: None,
+    ) -> "_Runs":
+        """Run all batches; `step` is called after each."""
+        started, news = time.perf_counter(), list[Outputs]()
+        heads = None if target.head is None else [target.head]
+        for batch, original, known in zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True):
+            with Swap(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known) as swap:
+                swap.take_names(prepared.loaded.model)
+                news.append(prepared.runner.run(batch, original))
+            step()
+        return cls(names, target, news, time.perf_counter() - started, swap.scorers)
+
+
+def _changes(prepared: PreparedSwap, runs: Sequence[_Runs]) -> list[Changes]:
+    """Return the changes of the outputs by each of some runs, for which the model's own logits are made once."""
+    changes = [Changes(prepared.loaded.pooling) for _ in runs]
+    for original, *news in zip(prepared.originals, *(each.news for each in runs), strict=True):
+        add_each(changes, original, news)
+    return changes
+
+
 @torch.no_grad()
 def run(prepared: PreparedSwap, progress: Progress) -> Result:
     """Run the model with every entry at every place; finished rows are kept if the user stops the run.
@@ -180,25 +220,43 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     Raises:
         InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
-    options, targets = prepared.options, prepared.targets
-    own_entries = [swap_entry(MODEL), *options.scorers, swap_entry(UNIFORM)]
-    entries: list[tuple[Row, ScorerEntry | str]] = [(entry_columns(entry), entry) for entry in own_entries]
-    entries.append((NO_OUTPUT, ZERO))
-    counter = Counter(len(entries) * len(targets) * len(prepared.loaded.batches), progress)
-    records, random, references = list[Row](), list[str](), list[Changes]()  # references: of the model's own scorer
+    options, everywhere = prepared.options, SwappedPart("all", prepared.chosen)
+    model, uniform = swap_entry(MODEL), swap_entry(UNIFORM)
+    entries: list[tuple[Row, ScorerEntry | str]] = [
+        *((entry_columns(entry), entry) for entry in (*options.scorers, uniform)),
+        (NO_OUTPUT, ZERO),
+    ]
+    counter = Counter((1 + len(entries) * len(prepared.targets)) * len(prepared.loaded.batches), progress)
+    records, random, finished = list[Row](), list[str](), list[_Runs]()
+    group = 1 if prepared.originals[0].head is None else GROUP
     with keep_finished(records) as kept, evaluating(prepared.loaded.model):
-        _verify(prepared)
-        for index, (names, entry) in enumerate(entries):
-            with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-                for position, target in enumerate(targets):
-                    text = " ".join(str(part) for part in (names["label"], *target.record.values()) if part is not None)
-                    started = time.perf_counter()
-                    changes, scorers = _measure(prepared, entry, target, partial(counter.step, text))
-                    references += [changes] if index == 0 else []
-                    measured = changes.record(references[position])
-                    records.append({**names, **target.record, **measured, "seconds": time.perf_counter() - started})
-                    if isinstance(entry, ScorerEntry):
-                        random += random_labels([entry] * len(scorers), scorers)
+        runs = _Runs.of(prepared, entry_columns(model), model, everywhere, partial(counter.step, MODEL))
+        (reference,) = _changes(prepared, [runs])
+        _verify(prepared, reference.error)
+
+        def compare(some: Sequence[_Runs], changes: Sequence[Changes]) -> None:
+            for each, change in zip(some, changes, strict=True):
+                row = {**each.names, **each.target.record, **change.record(reference), "seconds": each.seconds}
+                records.append(row)
+
+        compare([runs], [reference])
+        try:
+            for index, (names, entry) in enumerate(entries):
+                with below(*(("scorers", index) if index < len(options.scorers) else ())):
+                    for target in prepared.targets:
+                        words = (names["label"], *target.record.values())
+                        text = " ".join(str(word) for word in words if word is not None)
+                        runs = _Runs.of(prepared, names, entry, target, partial(counter.step, text))
+                        finished.append(runs)
+                        if isinstance(entry, ScorerEntry):
+                            random += random_labels([entry] * len(runs.scorers), runs.scorers)
+                        if len(finished) == group:
+                            compare(finished, _changes(prepared, finished))
+                            finished.clear()
+        except KeyboardInterrupt:
+            compare(finished, _changes(prepared, finished))
+            raise
+        compare(finished, _changes(prepared, finished))
     facts = SwapFacts(
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
@@ -213,7 +271,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         options.name,
         records,
         interrupted=kept.interrupted,
-        formulas={**formulas_of(own_entries), ZERO: "no output: all zeros"},
+        formulas={**formulas_of([model, *options.scorers, uniform]), ZERO: "no output: all zeros"},
         random=list(dict.fromkeys(random)),
         layers=prepared.numbers,
         facts=facts,
@@ -221,38 +279,19 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     return replace(result, findings=swap_findings(result))
 
 
-def _verify(prepared: PreparedSwap) -> None:
+def _verify(prepared: PreparedSwap, total: float) -> None:
     """Raise an InputError that names the worst layer if the model's own scorer changes its output by too much."""
-    model, main = swap_entry(MODEL), prepared.originals[0].main
+    main = prepared.originals[0].main
     limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
-    def error(layers: Sequence[str]) -> float:
-        error = _measure(prepared, model, SwappedPart("all", layers))[0].error
-        return math.inf if math.isnan(error) else error
+    def error(layer: str) -> float:
+        (changes,) = _changes(prepared, [_Runs.of(prepared, {}, swap_entry(MODEL), SwappedPart("layer", [layer]))])
+        return math.inf if math.isnan(changes.error) else changes.error
 
-    total = error(prepared.chosen)
-    if total > limit:
-        worst = max(prepared.chosen, key=lambda layer: error([layer]))
+    if not total <= limit:
+        worst = max(prepared.chosen, key=error)
         message = f"the model's own scorer, put into it, changes its output by {number(total, 2)}, most in {worst}"
         raise InputError.of(f"{message}; expected at most {limit:.1g}; choose other `layers`", ["model"])
-
-
-def _measure(
-    prepared: PreparedSwap, entry: ScorerEntry | str, target: SwappedPart, step: Callable[[], None] = lambda: None
-) -> tuple[Changes, list[Scorer]]:
-    """Run all batches with `entry` at `target`; return the changes of the outputs and the scorers of the last batch.
-
-    `step` is called after each batch.
-    """
-    changes = Changes(prepared.loaded.pooling)
-    heads = None if target.head is None else [target.head]
-    for batch, original, known in zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True):
-        with Swap(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known) as swap:
-            swap.take_names(prepared.loaded.model)
-            new = prepared.runner.run(batch)
-        changes.add(original, new)
-        step()
-    return changes, swap.scorers
 
 
 STUDY = Study(prepare, run, tables, SwapFacts, {"records": COLUMNS}, "relative_l2", references=REFERENCES)

@@ -225,7 +225,7 @@ def test_a_metric_sees_the_model_in_evaluation_mode_without_gradients_and_runs_o
 
     attncli.swap(model, labelled(), metric=metric, scorers=OTHER, by="all")
     assert set(calls) == {(False, False)}
-    assert len(calls) == 4 * (1 + 1 + 4), "the model as it is, its verification, and four entries"
+    assert len(calls) == 4 * (1 + 4), "the model as it is, and four entries"
     assert model.training
     assert not model._forward_hooks
 
