@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import attncli as package
+from attncli.models.loading import Request, load
 from tests.cli import attncli, good, refusal
 
 TOWER = "tests.studies.swap.models:tower"
@@ -43,16 +44,22 @@ def test_one_layer_and_one_head_and_a_run_that_runs_again() -> None:
     assert package.compare("out", "again").verdict != "different"
 
 
-def test_texts_of_a_file_and_their_padding(minilm: str) -> None:
-    Path("texts.txt").write_text("One sentence.\n\nAnother one, which is longer by some words.\n")
+def test_texts_of_a_file_and_their_batches(minilm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of like length run together, and rows do not depend on it."""
+    lines = ["Another one, which is longer by some words.", "One sentence.", "A third one, short.", "Two words."]
+    Path("texts.txt").write_text("\n\n".join(lines))
+    monkeypatch.setattr("attncli.models.loading.TOKENS", 16)
+    loaded = load(Request(minilm, tuple(lines)))
+    assert loaded.order == [0, 2, 1, 3]
+    assert [list(batch["input_ids"].shape) for batch in loaded.batches] == [[1, 12], [2, 8], [1, 5]]
     of_file = rows(minilm, "--texts", "texts.txt", "--by", "all", "--scorer", "sparsemax")
     texts = package.load("out").config
     assert texts is not None
-    assert texts["texts"] == ["One sentence.", "Another one, which is longer by some words."]
+    assert texts["texts"] == lines
     small = rows(minilm, "--texts", "texts.txt", "--by=all", "--scorer=sparsemax", "--batch-size=1", folder="small")
     for row, other in zip(of_file, small, strict=True):
-        assert row["relative_l2"] == pytest.approx(other["relative_l2"], rel=1e-3, abs=1e-5)
-        assert row["rank_correlation"] is None
+        for key in ("relative_l2", "pooled_cosine", "rank_correlation"):
+            assert row[key] == pytest.approx(other[key], rel=1e-3, abs=1e-5)
 
 
 def test_what_is_shown_and_drawn() -> None:
