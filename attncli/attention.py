@@ -143,11 +143,14 @@ class Rules:
         return self.rounding.output(weighted_sum(weights, values))
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
-        """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks."""
+        """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks.
+
+        A sink stands before the keys: where these have an order, as in `stick_breaking`, it gets what they leave.
+        """
         m = scores.shape[-1]
-        scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)  # ... n m+1
-        valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (0, 1), value=True)
-        return self.normalizer(scores, valid)[..., :m]
+        scores = torch.cat([sinks.to(scores.dtype).expand(*scores.shape[:-1], 1), scores], -1)  # ... n 1+m
+        valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (1, 0), value=True)
+        return self.normalizer(scores, valid)[..., 1:]
 
 
 @outside_autocast

@@ -16,6 +16,7 @@ from attncli.core.masks import Valid
 from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, softmax
+from attncli.normalizers.softmax_plus_one import SoftmaxPlusOne
 from attncli.scorers import is_built_in
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
@@ -222,8 +223,10 @@ def is_softmax(rules: Rules) -> bool:
 
 def _is_plus_one(rules: Rules) -> bool:
     """Whether the weights are a plain softmax with an additional key of zeros."""
-    is_plain = rules.sinks is None and rules.rounding.way == "inputs"
-    return is_plain and type(rules.normalizer) is NORMALIZERS["softmax_plus_one"]
+    normalizer, is_plain = rules.normalizer, rules.sinks is None and rules.rounding.way == "inputs"
+    return (
+        is_plain and type(normalizer) is SoftmaxPlusOne and isinstance(normalizer.sink, float) and not normalizer.sink
+    )
 
 
 def _is_built_in(normalizer: object) -> bool:

@@ -99,8 +99,8 @@ def softmax(scores: Vector) -> Vector:
     return [power / math.fsum(powers) for power in powers]
 
 
-def softmax_plus_one(scores: Vector) -> Vector:
-    return softmax([*scores, 0.0])[:-1]
+def softmax_plus_one(scores: Vector, *, sink: float = 0.0) -> Vector:
+    return softmax([*scores, sink])[:-1]
 
 
 def sigmoid(scores: Vector, *, bias: float | str = "-ln(m)") -> Vector:
@@ -139,6 +139,22 @@ def relu(scores: Vector) -> Vector:
     return [max(score, 0.0) / len(scores) for score in scores]
 
 
+def softpick(scores: Vector) -> Vector:
+    """Times exp(-t), with the largest score t that is above 0, so that nothing overflows."""
+    t = max(*scores, 0.0)
+    sizes = [abs(math.expm1(s)) if t < 1 else abs(math.exp(s - t) - math.exp(-t)) for s in scores]
+    total = math.fsum([1e-8 * (1.0 if t < 1 else math.exp(-t)), *sizes])
+    return [size / total if s > 0 else 0.0 for s, size in zip(scores, sizes, strict=True)]
+
+
+def stick_breaking(scores: Vector) -> Vector:
+    left, weights = 1.0, list[float]()
+    for share in reversed(sigmoid(scores, bias=0.0)):
+        weights.append(share * left)
+        left *= 1 - share
+    return weights[::-1]
+
+
 def shares(scores: Vector) -> Vector:
     total = math.fsum(score / (max(scores) or 1.0) for score in scores)
     return [score / (max(scores) or 1.0) / (total or 1.0) for score in scores]
@@ -156,6 +172,8 @@ NORMALIZERS: dict[str, Callable[..., Vector]] = {
     "sparsemax": sparsemax,
     "entmax": entmax,
     "relu": relu,
+    "softpick": softpick,
+    "stick_breaking": stick_breaking,
     "sum": shares,
     "uniform": uniform,
 }

@@ -45,6 +45,8 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # for each file: the expectations 
     "18_no_competition": {"sigmoid_competes": {1}, "relu_competes": {2}, "softmax_plus_one_for_softmax": {0}},
     "19_alibi": {"alibi_turned_round": {0}},
     "20_cosine": {"no_cosine": {0, 1}, "cosine_without_its_scale": {2}},
+    "21_softpick": {"softpick_is_softmax": {0, 2}, "softmax_plus_one_for_softmax": {1}},
+    "22_stick_breaking": {"stick_from_the_first_key": {0}, "stick_is_not_broken": {0, 1}},
     "britz_2017": {"scores_left_out steps=300 seeds=2": {0, 1}, "dot_is_scaled seeds=2": {2}},
     "dehghani_2023": {"scores_left_out steps=100": {0, 1, 2, 3, 4}, "norm_left_out": {2, 3}},
     "gemma_2024": {"scores_left_out": {0, 1, 2, 3}, "softcap_left_out": {2, 3}},

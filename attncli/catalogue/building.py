@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attncli.attention import Bias, EmptyRow, Rules, at_least_float32, computing_dtype
+from attncli.attention import Bias, EmptyRow, Rules, alibi_slopes, at_least_float32, computing_dtype
 from attncli.catalogue.guarding import OwnNormalizer, calling
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.catalogue.plans import PlanEntry
@@ -122,10 +122,12 @@ def build_normalizer(entry: ScorerEntry, learnt: Mapping[str, Any] | None = None
     """Return the normaliser of an entry, with learnt options, which broadcast to the scores.
 
     Raises:
-        InputError: the normaliser needs a package that is not installed, or a user's own class fails.
+        InputError: a user's own class fails, or an option has a number for each head and `learnt` does not have it.
     """
     name, options = entry.normalizer.normalizer, entry.normalizer.options
     with below("normalizer"):
+        for option in sorted(options_by_head(entry) - (learnt or {}).keys()):
+            raise InputError.of(f"got {several(len(options[option]), 'number')}; expected one in this study", [option])
         if name in NORMALIZERS:
             normalizer: Normalizer = entry.normalizer.implementation(**options)
         else:
@@ -134,6 +136,31 @@ def build_normalizer(entry: ScorerEntry, learnt: Mapping[str, Any] | None = None
     put_options(normalizer.formula, learnt or {})
     normalizer.label = entry.label
     return normalizer
+
+
+def options_by_head(entry: ScorerEntry) -> set[str]:
+    """Return the learnable options of an entry's normaliser that it gives as a list, with a number for each head."""
+    options = entry.normalizer.options
+    learnable = {*getattr(entry.normalizer.implementation, "learnable", ())}
+    return {option for option in learnable & options.keys() if isinstance(options[option], list)}
+
+
+def _numbers_by_head(
+    entry: ScorerEntry, shape: Sequence[int], heads: Sequence[int] | None, num_heads: int | None
+) -> dict[str, Tensor]:
+    """Return options that are lists as tensors (h,), for scores of `shape`; the lists have all heads of the model.
+
+    Raises:
+        InputError: the scores have no axis of heads, or a list has another number of entries than there are heads.
+    """
+    made = dict[str, Tensor]()
+    for option in options_by_head(entry):
+        numbers, count = entry.normalizer.options[option], num_heads or (shape[1] if len(shape) == 4 else 0)
+        if len(numbers) != count:
+            expected = f"one, or {count}, one for each head" if count else "one, for there are no heads"
+            raise InputError.of(f"got {several(len(numbers), 'number')}; expected {expected}", ["normalizer", option])
+        made[option] = torch.tensor(numbers, dtype=torch.float64)[[*(heads if heads and num_heads else range(count))]]
+    return made
 
 
 def is_own(entry: ScorerEntry) -> bool:
@@ -149,7 +176,8 @@ def rules_of(
     empty_row: EmptyRow = "zero",
     sinks: Tensor | None = None,
     first: int | None = None,
-    slopes: Sequence[float] | None = None,
+    heads: Sequence[int] | None = None,
+    num_heads: int | None = None,
     learnt: Learnt = None,
 ) -> Rules:
     """Return the rules that turn an entry's scores into weights.
@@ -161,7 +189,8 @@ def rules_of(
         empty_row: weights of a query with no valid key.
         sinks: scores of an additional key.
         first: the position of the first query; by default from the causal mask, or 0 for as many queries as keys.
-        slopes: the slope of ALiBi for each head; by default `alibi_slopes` of their number.
+        heads: the numbers of the heads in the model, with slopes of ALiBi and options of lists; by default all.
+        num_heads: how many heads the model has, if `heads` are some of them.
         learnt: the numbers that the entry learnt for each head, if any.
 
     Raises:
@@ -173,10 +202,12 @@ def rules_of(
         raise unknown_positions(entry, entry.position_key, valid, cure)
     first = first or 0
     has_bias = bias is not None or entry.position_bias is not None
+    slopes = [alibi_slopes(num_heads)[head] for head in heads] if heads and num_heads else None
     added = Bias(valid.shape, bias, entry.position_bias == "alibi", first, slopes) if has_bias else None
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
-    normalizer = build_normalizer(entry, by_head(learnt or {}))
+    of_heads = _numbers_by_head(entry, valid.shape, heads, num_heads)
+    normalizer = build_normalizer(entry, by_head({**of_heads, **(learnt or {})}))
     return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, entry_rounding(entry))
 
 

@@ -20,8 +20,10 @@ from attncli.normalizers.relu import Relu
 from attncli.normalizers.sigmoid import Sigmoid
 from attncli.normalizers.softmax import Softmax
 from attncli.normalizers.softmax_plus_one import SoftmaxPlusOne
+from attncli.normalizers.softpick import Softpick
 from attncli.normalizers.sparsemax import Sparsemax
 from attncli.normalizers.ssmax import Ssmax
+from attncli.normalizers.stick_breaking import StickBreaking
 from attncli.normalizers.sum import Sum
 from attncli.normalizers.uniform import Uniform
 
@@ -35,6 +37,8 @@ NORMALIZERS: dict[str, type[Normalizer]] = {
     "sparsemax": Sparsemax,
     "entmax": Entmax,
     "relu": Relu,
+    "softpick": Softpick,
+    "stick_breaking": StickBreaking,
     "sum": Sum,
     "uniform": Uniform,
 }

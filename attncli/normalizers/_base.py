@@ -1,7 +1,7 @@
 """The base class of normalisers, with the defaults of the facts that each may state, and functions for several."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +19,7 @@ class Normalizer(nn.Module):
     label = ""  # of the entry, for messages
     may_drop_keys = False  # the weight of a valid key can be exactly 0, whatever rounding does
     learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
+    learnt_from_outputs: ClassVar[Collection[str]] = ()  # of these: options that no divergence from a softmax can tell
 
     @property
     def formula(self) -> Any:

@@ -1,35 +1,57 @@
-import torch.nn.functional as F
+import math
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
 from torch import Tensor
 
 from attncli.normalizers._base import Normalizer, exponentials, largest_score, norm_of_softmax
 
 
 class SoftmaxPlusOne(Normalizer):
-    """exp(s_j) / (1 + sum_i exp(s_i)) (Miller 2023, "Attention is off by one")
+    """exp(s_j) / (exp(sink) + sum_i exp(s_i)) (Miller 2023, "Attention is off by one")
 
-    A query may attend to nothing: weights sum to less than 1, and nearly to 0 if all scores are far below 0. It is a
-    softmax with an additional key of score 0 and a value of zeros.
+    A query may attend to nothing: weights sum to less than 1, and nearly to 0 if all scores are far below the sink. It
+    is a softmax with an additional key, whose score is the sink (0, or learnt as by gpt-oss) and whose value is zeros.
     """
 
+    learnable: ClassVar = {"sink": (-math.inf, math.inf)}
+    learnt_from_outputs: ClassVar = ("sink",)
+
+    def __init__(
+        self,
+        *,
+        sink: Annotated[
+            float | list[float], Field(description="score of the additional key: a number, or a list with one per head")
+        ] = 0.0,
+    ) -> None:
+        super().__init__()
+        self.sink = torch.tensor(sink, dtype=torch.float64)[:, None, None] if isinstance(sink, list) else float(sink)
+
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        if valid is None:
-            return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]
-        weights = F.pad(scores.masked_fill(~valid, -float("inf")), (0, 1)).softmax(-1)[..., :-1]
-        return weights.masked_fill(~valid, 0.0)  # ... n m; otherwise NaN at a valid key would reach masked keys
+        sink = self._sink(scores)
+        known = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
+        known = torch.cat([known, sink.expand(*known.shape[:-1], 1)], -1)
+        weights = known.softmax(-1)[..., :-1]  # ... n m
+        return weights if valid is None else weights.masked_fill(~valid, 0.0)  # or NaN would reach masked keys
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the exponentials relative to the largest score or 0, the denominator, and the weights."""
-        top = largest_score(scores, valid).clamp(min=0.0)
+        """Return the exponentials relative to the largest score or the sink, the denominator, and the weights."""
+        sink = self._sink(scores)
+        top = torch.maximum(largest_score(scores, valid), sink)
         powers = exponentials(scores - top, valid)
-        one, total = (-top).exp(), powers.sum(-1, keepdim=True)
+        one, total = (sink - top).exp(), powers.sum(-1, keepdim=True)
         return {
-            "max = largest of s and 0": top,
+            "max = largest of s and sink": top,
             "exp(s - max)": powers,
             "sum of exp(s - max)": total,
-            "exp(0 - max)": one,
-            "exp(s - max) / (exp(0 - max) + sum)": powers / (one + total),
+            "exp(sink - max)": one,
+            "exp(s - max) / (exp(sink - max) + sum)": powers / (one + total),
         }
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(p) - p p^T for weights that sum to less than 1."""
         return norm_of_softmax(weights, (1.0 - weights.sum(-1)).clamp(min=0.0))
+
+    def _sink(self, scores: Tensor) -> Tensor:
+        return torch.as_tensor(self.sink, dtype=scores.dtype, device=scores.device)  # with its gradient, if learnt

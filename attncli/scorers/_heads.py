@@ -1,5 +1,6 @@
 """A scorer whose parameters and options differ from head to head, as `attncli fit` learns them."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -22,6 +23,15 @@ def put_options(module: nn.Module, values: Mapping[str, Any]) -> None:
     """Set the learnable options of a scorer or a normaliser that are among the values."""
     for name in {*getattr(module, "learnable", ())} & values.keys():
         setattr(module, name, values[name])
+
+
+def of_head(normalizer: Any, head: int) -> Any:
+    """Return the normaliser with the options of one head, if it has a number for each."""
+    made = copy.deepcopy(normalizer)
+    for name in getattr(made.formula, "learnable", ()):
+        if isinstance(numbers := getattr(made.formula, name), Tensor):
+            setattr(made.formula, name, numbers.flatten()[head])
+    return made
 
 
 class HeadScorer(Scorer):

@@ -115,6 +115,14 @@ sum_is_uniform = _normalizer_of("sum", _even)
 sigmoid_competes = _normalizer_of("sigmoid", lambda self, s, v: _divided(s.sigmoid()))
 relu_competes = _normalizer_of("relu", lambda self, s, v: _divided(s.relu()))
 
+softpick_is_softmax = _normalizer_of("softpick", lambda self, s, v: s.softmax(-1))
+stick_from_the_first_key = _normalizer_of("stick_breaking", lambda self, s, v: s.sigmoid() * _left_before(s))
+stick_is_not_broken = _normalizer_of("stick_breaking", lambda self, s, v: s.sigmoid())
+
+
+def _left_before(scores: Tensor) -> Tensor:
+    return (1 - F.pad(scores.sigmoid()[..., :-1], (1, 0))).cumprod(-1)
+
 
 def alibi_turned_round(patch: MonkeyPatch) -> None:
     slopes = attention.alibi_slopes

@@ -14,6 +14,7 @@ from tests.reference import ORACLES, Vector, for_each_matrix, weights_of
 
 # Each normaliser with default options, and with every option different from its default.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "softmax_plus_one": [{}, {"sink": 1.5}],
     "sigmoid": [{}, {"bias": 0.0}, {"bias": -2}],
     "ssmax": [{}, {"c": 0.43}],
     "entmax": [{}, *({"alpha": alpha} for alpha in (1, 1.0001, 1.3, 2.0, 3.0))],

@@ -20,8 +20,6 @@ JUNK = torch.tensor([math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-40, 0.0])
 def test_weights_against_the_oracle(name: str, options: dict[str, Any]) -> None:
     """Weights agree for every mask, and are exactly 0 at invalid keys and in rows without a valid key."""
     normalizer = NORMALIZERS[name](**options)
-    if normalizer.jacobian_norm(torch.ones(1, 1)) is None:  # autograd finds it
-        return
     for size in (0.1, 1.0, 10.0):
         scores = within_reach(name, size * normal(*SHAPE))
         for valid in MASKS.values():

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.attention import Rules
+from attncli.core.masks import Valid
 from attncli.normalizers import NORMALIZERS
 from tests.margins import last_digit
 from tests.normalizers.catalogue import mask
@@ -30,8 +32,46 @@ PUBLISHED = [
     ("sigmoid", {"bias": 0.0}, [0.1192, 0.5, 0.6225]),
     ("ssmax", {}, [0.0391, 0.3517, 0.6092]),  # over 2.843162
     ("relu", {}, [0.0, 0.0, 1 / 6]),
+    ("softpick", {}, [0.0, 0.0, 0.4286]),  # 0.648721 over 0.648721 + 0.864665
+    ("stick_breaking", {}, [0.0225, 0.1888, 0.6225]),  # shares 0.119203, 0.5, 0.622459
     ("uniform", {}, [1 / 3, 1 / 3, 1 / 3]),
 ]
+# By hand, to all digits that are shown: of scores with a winner, and as large as float32 may be met.
+WORKED = [
+    ("softpick", {}, [1.0, 0.0, -1.0], [0.731059, 0.0, 0.0]),
+    ("softpick", {}, [1000.0, 0.0, -1000.0], [1.0, 0.0, 0.0]),
+    ("softpick", {}, [1e4, 1e4, 0.0, -1e4], [0.5, 0.5, 0.0, 0.0]),
+    ("softpick", {}, [-1e4, -1.0, 0.0], [0.0, 0.0, 0.0]),
+    ("stick_breaking", {}, [1.0, 0.0, -1.0], [0.267223, 0.365529, 0.268941]),
+    ("stick_breaking", {}, [0.0, 1e4, -1e4], [0.0, 1.0, 0.0]),
+    ("softmax_plus_one", {"sink": 1.0}, [1.0, 0.0], [0.422319, 0.155362]),
+    ("softmax_plus_one", {"sink": 1e4}, [1e4, 0.0, -1e4], [0.5, 0.0, 0.0]),
+    ("softmax_plus_one", {"sink": -1e4}, [1e4, 0.0], [1.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "scores", "wanted"), WORKED)
+def test_worked_out(name: str, options: dict[str, Any], scores: list[float], wanted: list[float]) -> None:
+    found = weights(name, torch.tensor([scores]), **options)
+    torch.testing.assert_close(found, torch.tensor([wanted]), rtol=0, atol=last_digit(1e-6))
+
+
+def test_sinks_of_heads_and_of_the_model_add_up() -> None:
+    """A list has a sink for each head; the model's own is one more term of the denominator."""
+    scores, sinks = normal(2, 3, 4, 5, dtype=torch.float64), [0.5, -1.0, 2.0]
+    powers, each = scores.exp(), torch.tensor(sinks, dtype=torch.float64)[:, None, None]
+    total = powers.sum(-1, keepdim=True) + each.exp()
+    torch.testing.assert_close(weights("softmax_plus_one", scores, sink=sinks), powers / total)
+    own = normal(1, 3, 1, 1, seed=1, dtype=torch.float64)
+    rules = Rules(Valid(scores.shape), normalizer=NORMALIZERS["softmax_plus_one"](sink=sinks), sinks=own)
+    torch.testing.assert_close(rules.stages(scores)["weights"], powers / (total + own.exp()))
+
+
+def test_a_stick_is_broken_before_the_models_sink() -> None:
+    """The sink gets what the keys leave, so it changes no weight."""
+    scores = normal(2, 3, 4, 5, dtype=torch.float64)
+    rules = Rules(Valid(scores.shape), normalizer=NORMALIZERS["stick_breaking"](), sinks=torch.full((1, 3, 1, 1), 9.0))
+    torch.testing.assert_close(rules.stages(scores)["weights"], weights("stick_breaking", scores))
 
 
 @pytest.mark.parametrize(("name", "options", "wanted"), PUBLISHED)

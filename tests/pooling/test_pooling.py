@@ -163,16 +163,27 @@ def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[i
 )
 def test_every_normaliser(name: str, rules: str, scorer: str, empty: bool) -> None:
     """Outputs and gradients are equal for every normaliser."""
-    shape, (queries, keys, values) = (2, 3, N, M), tensors((2, 3), dtype=torch.float64)
-    leaves = [each.requires_grad_() for each in (queries, keys, values)]
+    shape = (2, 3, N, M)
     scorer, given = fitting(name, scorer, replace(RULES[rules](shape), empty_row="uniform"))
-    given = replace(given, valid=EMPTY["mask"](shape)) if empty else given
+    assert_as_stages(scorer, replace(given, valid=EMPTY["mask"](shape)) if empty else given)
+
+
+def assert_as_stages(scorer: str, given: Rules) -> None:
+    queries, keys, values = tensors((2, 3), dtype=torch.float64)
+    leaves = [each.requires_grad_() for each in (queries, keys, values)]
     output = pool_by_rules(make(scorer, D).double(), queries, keys, values, given)
     weights = given.stages(make(scorer, D).double()(queries, keys))["weights"]
     usual = weighted_sum(weights, values)
     torch.testing.assert_close(output, usual, rtol=1e-10, atol=1e-12)
     found, wanted = (torch.autograd.grad(each.square().sum(), leaves) for each in (output, usual))
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("sink", [1.5, [-1.0, 0.0, 2.0]])
+@pytest.mark.parametrize("rules", ["none", "bias", "lengths", "top left"])
+def test_sinks(sink: Any, rules: str) -> None:
+    given = replace(RULES[rules]((2, 3, N, M)), normalizer=NORMALIZERS["softmax_plus_one"](sink=sink))
+    assert_as_stages("scaled_dot", given)
 
 
 @varied(name=NAMES, workspace=WORKSPACES, empty_row=EMPTY_ROWS)

@@ -186,7 +186,8 @@ def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[s
     m, alpha = len(s), options.get("alpha", 1.5)
     factor = options.get("c", 1.0) * math.log(m)
     bias = options.get("bias", -math.log(m))
-    z, top = [factor * each for each in s], max(*s, 0.0)
+    sink = options.get("sink", 0.0)
+    z, top = [factor * each for each in s], max(*s, sink)
     scaled, tau = [(alpha - 1) * each for each in s], threshold(s, 2.0 if name == "sparsemax" else alpha + 1e-12)
 
     def softmax(scores: Vector, name: str = "s") -> dict[str, float | Vector]:
@@ -195,13 +196,14 @@ def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[s
         return {f"max = largest {name}": max(scores), term: powers, f"sum of {term}": math.fsum(powers)}
 
     powers = exponentials(s, top)
+    sizes, shares = [abs(math.expm1(each)) / math.exp(top) for each in s], [1 / (1 + math.exp(-each)) for each in s]
     found: dict[str, dict[str, float | Vector]] = {
         "softmax": softmax(s),
         "softmax_plus_one": {
-            "max = largest of s and 0": top,
+            "max = largest of s and sink": top,
             "exp(s - max)": powers,
             "sum of exp(s - max)": math.fsum(powers),
-            "exp(0 - max)": math.exp(-top),
+            "exp(sink - max)": math.exp(sink - top),
         },
         "sigmoid": {"b": bias, "s + b": [each + bias for each in s]},
         "ssmax": {"c ln(m)": factor, "z = c ln(m) s": z, **softmax(z, "z")},
@@ -212,6 +214,17 @@ def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[s
             "max(z - tau, 0)": [max(each - tau, 0.0) for each in scaled],
         },
         "relu": {"m": float(m), "max(s, 0)": [max(each, 0.0) for each in s]},
+        "softpick": {
+            "exp(-max), max = largest of s and 0": math.exp(-top),
+            "|exp(s) - 1| exp(-max)": sizes,
+            "sum of |exp(s) - 1| exp(-max)": math.fsum(sizes),
+        },
+        "stick_breaking": {
+            "sigmoid(s)": shares,
+            "left = product of 1 - sigmoid(s) of later keys": [
+                math.prod(1 - share for share in shares[j + 1 :]) for j in range(m)
+            ],
+        },
         "sum": {"sum of s": math.fsum(s)},
         "uniform": {"m": float(m)},
     }
@@ -239,6 +252,15 @@ def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) 
                 own = got[step][allowed] if isinstance(value, list) else got[step][0]
                 assert_close(own, torch.tensor(value, dtype=torch.float64), rtol=1e-9, atol=1e-11)
     assert_close([*normalizer.steps(scores).values()][-1], normalizer(scores))
+
+
+def test_options_of_each_head() -> None:
+    """By hand: the sink of head 1 is ln 3, and both scores are 0."""
+    entry = {"scorer": "dot", "normalizer": {"normalizer": "softmax_plus_one", "sink": [0.0, math.log(3)]}}
+    zeros = {"shape": [1, 2, 2, 3], "fill": "zeros"}
+    found = result_of(entry, {"queries": zeros, "keys": zeros}).explain(head=1)
+    assert found.of_weights["exp(sink - max)"] == pytest.approx(1.0)
+    assert [key["weight"] for key in found.keys] == pytest.approx([0.2, 0.2])
 
 
 def screen(found: Explanation, width: int = 80, most: int | None = SCREEN) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
@@ -18,6 +18,7 @@ from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ran
 from attncli.normalizers import Normalizer
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
+from attncli.scorers._heads import of_head
 from attncli.studies.attention.parts import LayerPart, PreparedAttention
 
 WEIGHTS = ("weight", "dropped")  # the last stages
@@ -96,7 +97,7 @@ def explain(
     with below("scorers", index):
         to_score = _steps_of_scores(entry, part.scorers[index].cpu(), row)
         with below("normalizer"):
-            to_weight, of_sink = _steps_of_weights(rules, row)
+            to_weight, of_sink = _steps_of_weights(of_head(rules.normalizer, _heads(part).index(head)), row)
     queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
     rest = {
         "keys": len(others),
@@ -271,7 +272,7 @@ def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> S
     return Steps({q: row.q.tolist(), **steps.of_query}, {k: row.k, **steps.of_keys}, formula)
 
 
-def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Steps, Tensor | None]:
+def _steps_of_weights(normalizer: nn.Module, row: QueryTensors) -> tuple[Steps, Tensor | None]:
     """Return the normaliser's steps, and the weight of the sink (a key without a value), None if there is no sink.
 
     Raises:
@@ -281,17 +282,17 @@ def _steps_of_weights(rules: Rules, row: QueryTensors) -> tuple[Steps, Tensor | 
         return Steps(), None
     scores = row.stages.get("biased", row.stages.get("capped", row.stages["score"]))
     sinks = scores[:0] if row.sink is None else row.sink.to(scores.dtype)
-    scores = torch.cat([scores, sinks, scores[:1]])[None]  # a masked key more, so there are two at least
-    valid = pad(pad(row.valid, (0, len(sinks)), value=True), (0, 1), value=False)[None]
-    normalizer = rules.normalizer
+    scores = torch.cat([sinks, scores, scores[:1]])[None]  # a masked key more, so there are two at least
+    valid = pad(pad(row.valid, (len(sinks), 0), value=True), (0, 1), value=False)[None]
     assert isinstance(normalizer, Normalizer)
-    sink = normalizer(scores, valid)[0, -2] if len(sinks) else None
+    sink = normalizer(scores, valid)[0, 0] if len(sinks) else None
     with calling("the normaliser's steps"):
         made = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
     if made is None:
         return Steps(), sink
     steps = _split("normaliser", made, scores.shape[-1])
-    return replace(steps, of_keys={name: step[:-1] for name, step in steps.of_keys.items()}), sink
+    of_keys = {name: step[:-1].roll(-len(sinks)) for name, step in steps.of_keys.items()}  # the sink last
+    return replace(steps, of_keys=of_keys), sink
 
 
 def _split(what: str, made: Mapping[str, Any], m: int) -> Steps:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from attncli.catalogue.building import build_normalizer, build_scorer
+from attncli.catalogue.building import build_scorer
 from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.metrics import top1_agreement, top_keys
@@ -114,24 +114,33 @@ class LayerFit:
             return self.model.weights(scores, own, self.model.rules.normalizer)
 
 
-def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], own: ScorerEntry, per: Per, seed: int) -> list[LayerFit]:
+def starts(
+    entry: ScorerEntry, calls: Sequence[LayerCalls], own: ScorerEntry, per: Per, seed: int, *, by_output: bool
+) -> list[LayerFit]:
     """Return the fits of an entry to layers, before any step: as the entry is without fitting."""
     fits = list[LayerFit]()
     for layer in calls:
         call = layer.inputs.call
         some = with_model_defaults(entry, call)
         q, k = layer.inputs.queries.shape[-1], layer.inputs.keys.shape[-1]
-        scorer, normalizer = build_scorer(some, q, k, seed, torch.float32), build_normalizer(some)
-        learnt = fits[0].learnt if fits and per == "all" else _start(entry, scorer, normalizer, layer, per)
+        scorer = build_scorer(some, q, k, seed, torch.float32)
         seen = EntryCalls.of(layer, some), EntryCalls.of(layer, with_model_defaults(own, call))
+        normalizer = seen[0].rules.normalizer
+        assert isinstance(normalizer, Normalizer)
+        learnt = fits[0].learnt if fits and per == "all" else _start(entry, scorer, normalizer, layer, per, by_output)
         fits.append(LayerFit(*seen, HeadScorer(scorer, {}), normalizer, learnt))
     return fits
 
 
-def _start(entry: ScorerEntry, scorer: Scorer, normalizer: Normalizer, layer: LayerCalls, per: Per) -> LearntNumbers:
+def _start(
+    entry: ScorerEntry, scorer: Scorer, normalizer: Normalizer, layer: LayerCalls, per: Per, by_output: bool
+) -> LearntNumbers:
     count = len(layer.heads) if per == "head" else 1
     raw, ranges = dict[str, Tensor](), dict[str, tuple[float, float]]()
-    for module, options in ((scorer, learnt_options(entry)), (normalizer.formula, learnt_options(entry.normalizer))):
+    of_normalizer, call = learnt_options(entry.normalizer), layer.inputs.call
+    if not by_output and (call is None or call.sinks is None):
+        of_normalizer = [each for each in of_normalizer if each not in normalizer.learnt_from_outputs]
+    for module, options in ((scorer, learnt_options(entry)), (normalizer.formula, of_normalizer)):
         for option in options:
             low, high = ranges[option] = tuple(module.learnable[option])
             value = getattr(module, option, None)

@@ -271,9 +271,9 @@ def _fitted(
 ) -> tuple[list[Row], dict[str, Tensor]]:
     """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
     options = prepared.options
-    fits = starts(entry, prepared.calls, swap_entry(MODEL), options.per, options.seed)
     drops = may_drop_keys(entry)
     by_output = options.objective == "output" or (options.objective == "auto" and drops)
+    fits = starts(entry, prepared.calls, swap_entry(MODEL), options.per, options.seed, by_output=by_output)
     texts = [
         [torch.isin(calls.texts, some).nonzero()[:, 0] for some in (prepared.training, prepared.held_out)]
         for calls in prepared.calls

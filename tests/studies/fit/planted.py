@@ -19,7 +19,7 @@ from attncli.studies.fit.options import Per
 HEADS, SIZE = 4, 6
 
 
-def layer(texts: int = 48, n: int = 12, seed: int = 0) -> LayerCalls:
+def layer(texts: int = 48, n: int = 12, seed: int = 0, sinks: Tensor | None = None) -> LayerCalls:
     """Return the calls of a layer for texts of several lengths, with large numbers in the padding of the keys."""
     generator = torch.Generator().manual_seed(seed)
     queries, keys, values = (torch.randn(texts, HEADS, n, SIZE, generator=generator) for _ in range(3))
@@ -27,7 +27,7 @@ def layer(texts: int = 48, n: int = 12, seed: int = 0) -> LayerCalls:
     real = torch.arange(n) < lengths[:, None]
     keys = torch.where(real[:, None, :, None], keys, 1e3)
     valid = real[:, None, None, :].expand(texts, 1, n, n)
-    call = AttentionCall(queries, keys, values, torch.zeros_like(values), SIZE**-0.5, "layer", valid=valid)
+    call = AttentionCall(queries, keys, values, torch.zeros_like(values), SIZE**-0.5, "layer", valid=valid, sinks=sinks)
     return LayerCalls.joined("layer", 0, [inputs_of(call, torch.float32, torch.device("cpu"))], [texts])
 
 
@@ -42,8 +42,8 @@ def planted(monkeypatch: pytest.MonkeyPatch, teachers: Sequence[Scorer]) -> None
     monkeypatch.setattr(fitting.LayerFit, "target", target)
 
 
-def fit_of(entry: object, calls: LayerCalls, per: Per = "head") -> LayerFit:
+def fit_of(entry: object, calls: LayerCalls, per: Per = "head", *, by_output: bool = False) -> LayerFit:
     """Return the fit of an entry to a layer, before any step."""
     made = entry if isinstance(entry, ScorerEntry) else swap_entry(entry)
-    (fit,) = starts(made, [calls], swap_entry("model"), per, 0)
+    (fit,) = starts(made, [calls], swap_entry("model"), per, 0, by_output=by_output)
     return fit

@@ -36,13 +36,15 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "entmax": {"scorer": "scaled_dot", "normalizer": "entmax"},
     "ssmax": {"scorer": "cosine", "normalizer": "ssmax"},
     "sparsemax": {"scorer": "scaled_dot", "normalizer": "sparsemax"},
+    "softpick": {"scorer": "scaled_dot", "normalizer": "softpick"},
+    "stick_breaking": {"scorer": "scaled_dot", "normalizer": "stick_breaking"},
     "projected": {"scorer": "cosine", "project": True},
     "normed": {"scorer": "scaled_dot", "qk_norm": "rms"},
     "window": {"scorer": "cosine", "window": 3, "first_keys": 1},
 }
 SHARED = [ENTRIES["cosine"], ENTRIES["sigmoid"], {**ENTRIES["general"], "project": True}]
 pytestmark = [pytest.mark.usefixtures("sketches"), pytest.mark.filterwarnings("ignore")]
-SPARSE = ("entmax", "sparsemax")  # their weights can be 0, and the divergence infinite
+SPARSE = ("entmax", "sparsemax", "softpick")  # their weights can be 0, and the divergence infinite
 
 
 class Layer(nn.Module):

@@ -47,6 +47,21 @@ def test_factors(name: str, option: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert worst(fit) < 1e-6
 
 
+def test_a_sink_is_learnt_from_outputs_or_beside_the_models_sinks() -> None:
+    """Planted as the model's own sinks. A divergence from a plain softmax would send it to minus infinity."""
+    entry = {"scorer": "scaled_dot", "scale": "model", "normalizer": "softmax_plus_one"}
+    wanted, plain = torch.tensor([-1.0, 0.5, 1.0, 2.0]), layer()
+    own = layer(sinks=wanted[None, :, None, None])
+    learnt = [(plain, False, set()), (plain, True, {"sink"}), (own, False, {"sink"}), (own, True, {"sink"})]
+    for calls, by_output, names in learnt:
+        assert {*fit_of(entry, calls, by_output=by_output).learnt.raw} == names
+    assert not fit_of({**entry, "normalizer": "softmax_plus_one:sink=0"}, own, by_output=True).learnt.raw
+    fit = fit_of(entry, own, by_output=True)
+    fit.calls.rules.__dict__["sinks"] = None  # of the entry, which has to learn them
+    descend([fit], EVERY, STEPS, True, torch.Generator().manual_seed(0), lambda done: None)
+    torch.testing.assert_close(fit.learnt.values["sink"], wanted, rtol=0.0, atol=LEFT)
+
+
 def test_matrices_of_general(monkeypatch: pytest.MonkeyPatch) -> None:
     made, done = teachers("general", 3.0), list[float]()
     planted(monkeypatch, made)

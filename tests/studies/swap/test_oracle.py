@@ -25,6 +25,8 @@ ENTRIES: list[Any] = [
     "sparsemax",
     "relu",
     "softmax_plus_one",
+    "softpick",
+    "stick_breaking",
     {"scorer": "cosine", "scale": 8.0, "label": "cosine"},
 ]
 
@@ -37,6 +39,21 @@ def relu(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     return (queries @ keys.mT * scale).clamp(min=0) * valid / valid.sum(-1, keepdim=True).clamp(min=1)
 
 
+def softpick(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    grown = (queries @ keys.mT * scale).exp() - 1
+    return grown.clamp(min=0) * valid / (1e-8 + (grown.abs() * valid).sum(-1, keepdim=True))
+
+
+def stick_breaking(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    """Return the weights key by key, from the last one on."""
+    shares = (queries @ keys.mT * scale).sigmoid() * valid
+    left, weights = torch.ones_like(shares[..., 0]), []
+    for share in reversed(shares.unbind(-1)):
+        weights.append(share * left)
+        left = left * (1 - share)
+    return torch.stack(weights[::-1], -1)
+
+
 def cosine(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     queries, keys = (nn.functional.normalize(each, dim=-1) for each in (queries, keys))
     return softmax(queries, keys, 8.0, valid)
@@ -47,6 +64,7 @@ def zero(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
 
 
 FORMULAS = {**TEXTBOOK, "one_over_d": one_over_d, "relu": relu, "cosine": cosine, "zero": zero}
+FORMULAS |= {"softpick": softpick, "stick_breaking": stick_breaking}
 LABELS = FORMULAS.keys() - {"model"}
 
 

@@ -1,0 +1,49 @@
+import torch.nn.functional as F
+from torch import Tensor
+
+from attncli.normalizers._base import Normalizer
+
+LINEAR = 40.0  # log(1 + exp(s)) is s from here on, in float64
+
+
+class StickBreaking(Normalizer):
+    """sigmoid(s_j) prod_{i > j} (1 - sigmoid(s_i)), the last key first (Tan et al. 2024, arXiv:2410.17980)
+
+    The last valid key takes a share sigmoid(s_m) of a stick, the key before it a share of what is left, and so on. The
+    weights sum to 1 minus what is left at the end. In the paper a query does not see its own key.
+    """
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        # In logarithms: no product underflows, and gradients of keys behind a whole share are finite.
+        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        taken = _after(_taken(known, valid))
+        weights = F.softplus(-known, threshold=LINEAR).add_(taken).neg_().exp_()  # ... n m; in place: few tensors
+        return weights if valid is None else weights.masked_fill(~valid, 0.0)
+
+    def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the share of each key, what is left for it, and the weights."""
+        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        share, left = "sigmoid(s)", "left = product of 1 - sigmoid(s) of later keys"
+        lefts = (-_after(_taken(known, valid))).exp()
+        return {share: known.sigmoid(), left: lefts, f"{share} * left": self(scores, valid)}
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the norm of the matrix with p_j (1 - b_j) on its diagonal and -p_j b_i for i > j.
+
+        The share of the stick that key j takes is b_j = p_j / (1 - sum_{i > j} p_i).
+        """
+        left = 1.0 - _after(weights)
+        shares = (weights / left.where(left > 0, 1.0)).clamp(max=1.0)
+        norms: Tensor = (weights.square() * ((1.0 - shares).square() + _after(shares.square()))).sum(-1).sqrt()
+        return norms
+
+
+def _taken(scores: Tensor, valid: Tensor | None) -> Tensor:
+    """Return -log(1 - sigmoid(s)), and 0 at invalid keys, which take nothing."""
+    taken = F.softplus(scores, threshold=LINEAR)
+    return taken if valid is None else taken.masked_fill(~valid, 0.0)
+
+
+def _after(terms: Tensor) -> Tensor:
+    """Return the sum of the terms after each (..., m). Subtracting each from its own sum would lose digits."""
+    return F.pad(terms[..., 1:], (0, 1)).flip(-1).cumsum_(-1).flip(-1)
