@@ -188,7 +188,7 @@ class Result:
     of a model's layers by name; a run without layers has none. `scales` has the scale of each scorer as `<label>`, and
     `tokens` the names of `queries` and `keys`; with `<layer>/` before the name if there are layers. `capture` has facts
     about a captured model, and `facts` has facts that only this study states. `save` has the stages of attention that
-    may be stored; None for all.
+    may be stored; None for all. `summaries` has what each layer of a model does, by name.
     """
 
     study: str
@@ -210,6 +210,7 @@ class Result:
     layers: Mapping[str, int] = field(default_factory=dict)
     capture: CaptureFacts | None = None
     save: Sequence[Stage] | None = None
+    summaries: Mapping[str, Row] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
 
     @property

@@ -1,18 +1,22 @@
 """`attncli capture`: save the inputs and outputs of every attention call of a real model."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.cli.options import ModelName, OverwriteFile, Quiet, Text, naming_options
+from attncli.cli.options import Full, ModelName, OverwriteFile, Quiet, Text, naming_options
 from attncli.cli.progress import Terminal
 from attncli.cli.streams import print_line
 from attncli.core.numbers import several
 from attncli.errors import InputError, Problem, got
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from attncli.models.capture import Capture
+    from attncli.results import Row
 
 Text2 = Annotated[
     str | None,
@@ -63,6 +67,7 @@ def capture(
     attention: Attention = "auto",
     out: Out = None,
     overwrite: OverwriteFile = False,
+    full: Full = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a model once, and write the inputs of its attention calls to a file."""
@@ -91,9 +96,9 @@ def capture(
         if error.problems[0].path:
             raise InputError.of(error.problems[0].message, where="--layers") from error
         raise InputError.of(f'got "{model}"; {error}', where="attncli capture") from error
-    save_captured(path, seen, about)
+    summaries = save_captured(path, seen, about)
     if not quiet:
-        _print_summary(seen)
+        _print_summary(seen, summaries, full)
         print_line(str(path))
 
 
@@ -105,29 +110,38 @@ def _refuse_inputs(**options: object) -> None:
         raise InputError(Problem(got(options[name], expected), where=f"--{name}") for name in unused)
 
 
-def _print_summary(seen: "Capture") -> None:
-    """Print a table of the layers, the largest error of recomputed outputs, and the attention that was not captured."""
+def _print_summary(seen: "Capture", summaries: Mapping[str, "Row"], full: bool) -> None:
+    """Print what each layer does, the largest error of recomputed outputs, and the attention that was not captured."""
     from rich.text import Text
 
-    from attncli.show.terminal.tables import Cells, blocks
+    from attncli.show.terminal.summaries import summary_lines
+    from attncli.show.terminal.tables import SCREEN, fit, numbered_layers, remark
 
-    terminal, good = Terminal(), [record for record in seen.records if record.problem is None]
-    rows = list[list[str]]()
-    for name in dict.fromkeys(record.layer for record in good):
-        calls = [record for record in good if record.layer == name]
-        b, h, n, d = calls[0].queries.shape
-        numbers = map(str, (len(calls), b, n, calls[0].keys.shape[-2], d, h, calls[0].groups))
-        rows.append([name, calls[0].kind, *numbers, f"{calls[0].scale * calls[0].pre_scale:.4g}"])
-    headings = ("layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale")
-    names, kinds, *sizes = (Cells(*column) for column in zip(headings, zip(*rows, strict=True), strict=True))
-    is_one_class = len(set(kinds.cells)) == 1  # so it needs no column
-    for table in blocks([names] if is_one_class else [names, kinds], sizes, terminal.width):
-        terminal.print(table)
+    good = [record for record in seen.records if record.problem is None]
+    layers = {name: number for number, name in enumerate(dict.fromkeys(record.layer for record in seen.records))}
+    kinds, (b, h, n, d) = {record.kind for record in good}, good[0].queries.shape
+    sizes = (
+        f"{several(b, 'text')}, {several(h, 'head')}, {several(n, 'query')}, {several(good[0].keys.shape[-2], 'key')}"
+    )
     largest = max(record.error for record in good)
-    count = f"{several(len(good), 'call')} of {several(len(rows), 'layer')}"
-    count += f" of {kinds.cells[0]}" if is_one_class else ""
     differ = f"outputs differ by {largest:.1e} at most" if largest else "outputs are equal"
-    terminal.print(Text(f"\n{count}; re-scored, {differ}"))
+    count = f"{several(len(good), 'call')} of {several(len({record.layer for record in good}), 'layer')}"
+    count += f" of {kinds.pop()}" if len(kinds) == 1 else ""
+    without = several(len(seen.without_weights), "layer")
     unlike = [(record.name, record.problem) for record in seen.records if record.problem is not None]
-    for name, problem in [*unlike, *((call.layer, call.problem) for call in seen.missed)]:
-        terminal.print(Text(f"not captured: {name}: {problem}"))
+    end = [Text(f"\n{count}; {sizes}, d = {d}; re-scored, {differ}")]
+    end += (
+        [Text(f"{without} without attention weights (linear attention, for example)")] if seen.without_weights else []
+    )
+    end += [
+        Text(f"not captured: {name}: {problem}")
+        for name, problem in [*unlike, *((call.layer, call.problem) for call in seen.missed)]
+    ]
+    terminal = Terminal()
+
+    def parts(most: int | None) -> Iterator["RenderableType"]:
+        yield from remark(numbered_layers([], layers, most)[1])
+        yield from summary_lines(summaries, layers, terminal.width, most)
+
+    for line in fit(parts, end, terminal.width, None if full else SCREEN - 1):
+        terminal.print(line)

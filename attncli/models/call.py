@@ -117,9 +117,13 @@ class AttentionCall:
 
         For some batch elements and queries, or for all.
         """
+        return self.rules.stages(self.products(elements, rows).mul_(self.scale), elements, rows)["weights"]
+
+    @outside_autocast
+    def products(self, elements: slice = ALL, rows: slice = ALL) -> Tensor:
+        """Return queries . keys (b, h, n, m), in at least float32, for some batch elements and queries, or for all."""
         queries, keys = at_least_float32(self.queries[elements, :, rows], self.keys[elements])
-        scores = (queries @ _repeated(keys, self.groups).mT).mul_(self.scale)  # b h n m
-        return self.rules.stages(scores, elements, rows)["weights"]
+        return queries @ _repeated(keys, self.groups).mT
 
     @outside_autocast
     def rescored(self) -> Tensor:

@@ -1,5 +1,6 @@
 """Capture every attention call of the models that run, recompute it and compare it with the model's own output."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,10 +12,12 @@ from torch import Tensor, nn
 from attncli.core.numbers import ranges_in, several
 from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
+from attncli.models.monitor import is_part
 from attncli.models.selection import calls_of, choice_of, picks
 from attncli.models.watching import Missed, Site, Watch
 
 Calls = Literal["first", "all"]
+BLOCK = re.compile(r"((?:[^\W\d]\w*\.)*)\d+(?![^.])")  # a numbered module: the first number in a name
 
 
 class Capture(Watch):
@@ -77,6 +80,16 @@ class Capture(Watch):
                 return
             call = call.of_heads(chosen)
         self.records.append(_copied(call))
+
+    @property
+    def without_weights(self) -> list[str]:
+        """The names of blocks without attention weights, such as of linear attention, beside like blocks with them."""
+        with_weights = {match[0] for name in self._seen if (match := BLOCK.match(name))}
+        missed = tuple(missed.layer for missed in self.missed)
+        kinds = {(BLOCK.sub(r"\1", name), self._ran.get(name)) for name in with_weights}
+        others = [name for name in self._ran if BLOCK.fullmatch(name) and name not in with_weights]
+        others = [name for name in others if not any(is_part(layer, name) for layer in missed)]
+        return [name for name in others if (BLOCK.sub(r"\1", name), self._ran[name]) in kinds]
 
     def check(self) -> None:
         """Raise an InputError if no attention was captured, or if no layer is chosen."""

@@ -103,6 +103,7 @@ class LoadedModel:
     batches: Sequence[Any]
     pooling: Pooling = "mean"  # of a sentence encoder
     order: Sequence[int] = ()
+    tokens: Mapping[str, Names | None] | None = None  # names of queries and keys, if there is one batch
 
     @torch.no_grad()
     def outputs(self, batch: Any) -> Any:
@@ -138,11 +139,13 @@ def load(request: Request, batch_size: int | None = None) -> LoadedModel:
         if not (isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module)):
             message = f'got "{request.model}", which gives {type(returned).__name__}; expected (model, inputs)'
             raise InputError.of(message)
-        return LoadedModel(returned[0].eval(), [returned[1]])
+        tokens = read_tokens(returned[2]) if len(returned) == 3 else _tokenized(*returned)
+        return LoadedModel(returned[0].eval(), [returned[1]], tokens=tokens)
     transformers = _transformers(request)
-    model, inputs, *_ = _pretrained(transformers, request)
+    model, inputs, tokenizer, _ = _pretrained(transformers, request)
     batches, order = _batches(inputs, batch_size)
-    return LoadedModel(model, batches, _pooling(Path(request.model)), order)
+    ids = inputs.get("input_ids")
+    return LoadedModel(model, batches, _pooling(Path(request.model)), order, _tokens(tokenizer, ids, ids))
 
 
 def _batches(inputs: dict[str, Tensor], batch_size: int | None) -> tuple[list[dict[str, Tensor]], list[int]]:

@@ -21,7 +21,9 @@ from attncli.core.numbers import several
 from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.inputs import Inputs, inputs_of
-from attncli.models.tokens import numbered, read_tokens, tokens_of
+from attncli.models.summaries import padding_mask, summary_of
+from attncli.models.tokens import Names, numbered, read_tokens, tokens_of
+from attncli.results import Row
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
@@ -69,13 +71,22 @@ class Captured:
         text = self.about.get("text")
         return [str(part) for part in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
 
-    def padding(self, inputs: Inputs) -> Tensor | None:
+    @cached_property
+    def tokens(self) -> Mapping[str, Names | None]:
+        """The names of the model's queries and keys; empty if they are unknown or were written by another program."""
+        try:
+            return read_tokens(self.about.get("tokens")) or {}
+        except InputError:
+            return {}
+
+    def padding(self, call: AttentionCall) -> Tensor | None:
         """The mask (b, m) of the keys of a call that are padding; None if the file does not know them."""
-        sides, (b, *_, n, m) = self.about.get("padding"), inputs.valid.shape
-        if not sides or len(sides) != b or n != m:  # of another call, such as one with a cache
-            return None
-        key = torch.arange(m)
-        return torch.stack([(key < left) | (key >= m - right) for left, right in sides])
+        return padding_mask(self.about.get("padding"), call)
+
+    def summary(self, call: AttentionCall) -> Row:
+        """Return what a call does, computed from its tensors."""
+        names = tokens_of(self.tokens, call, f"{call.layer}#1" in self.layers).get("keys")
+        return summary_of(call, names, self.padding(call))
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -223,10 +234,6 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
 
 def _tokens(captured: Captured, call: AttentionCall) -> dict[str, Sequence[Any]]:
     """Return the names of queries and keys, if known: tokens with their positions, since a text may repeat a word."""
-    try:
-        tokens = read_tokens(captured.about.get("tokens")) or {}
-    except InputError:  # the tokens were written by another program
-        return {}
-    placed = {side: names and numbered(names) for side, names in tokens.items()}
+    placed = {side: names and numbered(names) for side, names in captured.tokens.items()}
     by_side = tokens_of(placed, call, f"{call.layer}#1" in captured.layers)
     return {side: rows if any(row != rows[0] for row in rows) else rows[0] for side, rows in by_side.items()}

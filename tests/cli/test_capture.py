@@ -117,10 +117,15 @@ def content_of(path: Path | str) -> dict[str, object]:
 
 def test_a_function_of_the_users_own(own: Path) -> None:
     lines = good("capture", "own:module").splitlines()
-    assert lines[0].split() == ["layer", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
-    assert lines[2].split() == ["layers.0.self_attn", "1", "2", "3", "3", "4", "4", "1", "0.5"]
-    summary = "3 calls of 3 layers of MultiheadAttention; re-scored, outputs "
-    assert re.fullmatch(rf"{summary}(are equal|differ by \S+ at most)", " ".join(lines[6:-1]))
+    assert lines[0] == "layers: 0 layers.0.self_attn to 2 layers.2.self_attn"
+    assert lines[4].split()[:4] == ["layer", "mask", "strongest", "key"]
+    assert re.fullmatch(r"0-2 +full +key \d.* +0.5000 +\d\.\d\d", lines[6])
+    sizes = "2 texts, 4 heads, 3 queries, 3 keys, d = 4"
+    summary = f"3 calls of 3 layers of MultiheadAttention; {sizes}; re-scored, outputs "
+    assert re.fullmatch(rf"{summary}(are equal|differ by \S+ at most)", " ".join(lines[8:-1]))
+    assert [line.split()[0] for line in good("capture", "own:module", "--full", "--overwrite").splitlines()[6:9]] == [
+        *"012"
+    ]
     assert lines[-1] == "module.safetensors"
     assert names_in(own) == ["module.safetensors", "own.py"]
     content = content_of("module.safetensors")
@@ -257,9 +262,8 @@ def test_no_line_is_longer_than_the_terminal(own: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "80")
     lines = good("capture", "own:odd").splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
     assert "not captured: Odd: relu in place of a softmax between two matrix products" in " ".join(lines)
-    assert "2 calls of 2 layers; re-scored" in " ".join(lines)
+    assert "2 calls of 2 layers; 2 texts, 4 heads, 3 queries, 3 keys, d = 4; re-scored" in " ".join(lines)
 
 
 @pytest.mark.parametrize("attention", ["auto", "eager"])

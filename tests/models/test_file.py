@@ -88,6 +88,7 @@ def test_what_the_file_holds(file: Path) -> None:
         "text": "a b",
         "tokens": None,
         "padding": None,
+        "without_weights": [],
         "torch": 0,
         "transformers": None,
         "layers": 0,
@@ -95,6 +96,17 @@ def test_what_the_file_holds(file: Path) -> None:
     layers = content["layers"]
     assert list(layers) == ["first", "second", "first#1", "third"]
     assert 0 <= layers["second"].pop("error") < 1e-5
+    product = float((QUERIES @ KEYS.mT).abs().masked_fill(~MASK, 0.0).max())
+    assert layers["second"].pop("summary") == {
+        "mask": "other",
+        "padding": None,
+        "scale": 0.5,
+        "softcap": None,
+        "groups": 1,
+        "sinks": False,
+        "largest_product": pytest.approx(product, rel=1e-5),
+        "strongest_key": "key 0",
+    }
     assert layers["second"] == {
         "class": "Masked",
         "how": "function",
@@ -109,6 +121,21 @@ def test_what_the_file_holds(file: Path) -> None:
         "bias": "first.bias",
     }
     assert "relu in place of a softmax" in layers["third"]["problem"]
+
+
+def test_a_file_without_summaries_has_them_when_it_is_read(file: Path) -> None:
+    """So have files of 0.4.0. A run of doctor keeps them."""
+    stored = {name: layer.get("summary") for name, layer in metadata(file)["layers"].items()}
+
+    def change(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+        del content["without_weights"]
+        for layer in content["layers"].values():
+            layer.pop("summary", None)
+
+    result = attncli.run({"study": "doctor", "data": {"capture": str(changed(file, change))}}, out="checked")
+    assert result.summaries == {name: summary for name, summary in stored.items() if name != "third"}
+    assert attncli.load("checked").summaries == result.summaries
+    assert json.loads(Path("checked/results.json").read_text())["summaries"] == result.summaries
 
 
 def test_what_is_read_is_what_was_seen(file: Path) -> None:

@@ -15,6 +15,8 @@ from attncli.engine.runs.stored import fingerprint
 from attncli.errors import InputError
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.capture import Capture
+from attncli.models.summaries import padding_mask, summaries_of
+from attncli.results import Row
 
 
 def check_place(path: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) -> None:
@@ -24,8 +26,10 @@ def check_place(path: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) 
     check_file(path, overwrite, words)
 
 
-def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: OptionNames = COMMAND_LINE) -> None:
-    """Write captured calls to a .safetensors file, completely or not at all.
+def save_captured(
+    target: Path, seen: Capture, about: Mapping[str, Any], words: OptionNames = COMMAND_LINE
+) -> dict[str, Row]:
+    """Write captured calls to a .safetensors file, completely or not at all, and return the summary of each by name.
 
     Tensors are named `<layer>[#call].queries`, `.keys` and so on. Equal masks and biases of several calls are written
     once. The JSON metadata names the tensors of each call and has the facts in `about`, such as model and text.
@@ -33,6 +37,9 @@ def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: 
     Raises:
         InputError: the file cannot be written.
     """
+    summaries = summaries_of(
+        seen.records, about.get("tokens"), [padding_mask(about.get("padding"), call) for call in seen.records]
+    )
     tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()
     for call in seen.records:
         masks: dict[str, str | None] = dict.fromkeys(SHARED)
@@ -44,13 +51,22 @@ def save_captured(target: Path, seen: Capture, about: Mapping[str, Any], words: 
             if role in masks:
                 name = masks[role] = shared.setdefault(json.dumps(fingerprint(tensor)), name)
             tensors.setdefault(name, tensor)
-        layers[call.name] = {**_entry(call), **masks}
+        layers[call.name] = {**_entry(call), **masks, "summary": summaries.get(call.name)}
     for missed in seen.missed:
         layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
-    known = {"model": None, "revision": None, "text": None, "tokens": None, "padding": None, "transformers": None}
+    known: dict[str, Any] = {
+        "model": None,
+        "revision": None,
+        "text": None,
+        "tokens": None,
+        "padding": None,
+        "transformers": None,
+    }
+    known["without_weights"] = seen.without_weights
     metadata = {**known, **about, "version": VERSION, "torch": torch.__version__, "layers": layers}
     text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     save_file_at(target, lambda path: save_named(path, tensors, {METADATA: text}), words)
+    return summaries
 
 
 def _entry(call: AttentionCall) -> dict[str, Any]:

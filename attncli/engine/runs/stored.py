@@ -101,7 +101,7 @@ class StoredResult(Stored):
     """The content of results.json: a result without its tensors, and how it was made.
 
     `sweep` has the state of each point of a sweep. `interrupted` is there only if the user stopped the run, so rows are
-    missing; `heads` and `head_comparisons` only if there are any.
+    missing; `heads`, `head_comparisons` and `summaries` only if there are any.
     """
 
     attncli: str | None = None
@@ -118,6 +118,7 @@ class StoredResult(Stored):
     comparisons: list[Row] = []
     heads: list[Row] = []
     head_comparisons: list[Row] = []
+    summaries: dict[str, Row] = {}
     findings: list[Finding]
     expectations: list[Row] = []
     files: list[str] = []
@@ -132,6 +133,7 @@ class StoredResult(Stored):
         if "inputs" not in made:
             content["inputs"] = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
         content |= {"settings": _settings(result), **({"interrupted": True} if result.interrupted else {})}
+        content |= {"summaries": result.summaries} if result.summaries else {}
         return cls.model_validate({**content, **rows, **made})
 
     @property
@@ -143,7 +145,7 @@ class StoredResult(Stored):
     def result(self, facts: Facts, **tensors: Any) -> Result:
         """Return the result, with the facts of its study and its tensors."""
         kind = Result if self.settings.sweep is None else SweepResult
-        fields = {key: getattr(self, key) for key in (*NAMED, *get_args(RowKind), "interrupted")}
+        fields = {key: getattr(self, key) for key in (*NAMED, *get_args(RowKind), "summaries", "interrupted")}
         return kind(**fields, **self.settings.fields, facts=facts, **tensors)
 
     def check_rows(self, columns: Mapping[RowKind, Iterable[Column]], needed: Sequence[RowKind]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from attncli.catalogue.guarding import raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, Data
 from attncli.core.device import resolve_device
+from attncli.core.numbers import several
 from attncli.core.seeding import seeded
 from attncli.errors import below, in_ranges
 from attncli.models.call import four_axes
@@ -29,6 +30,7 @@ from attncli.models.fitted import check_fitted
 from attncli.models.inputs import Inputs, build_for_inputs, inputs_of
 from attncli.models.loading import load
 from attncli.models.requests import request_of
+from attncli.models.summaries import summaries_of
 from attncli.models.tokens import padding_in
 from attncli.results import CaptureFacts, Result, Row, signed_weights
 from attncli.runtime import Progress, keep_finished
@@ -63,13 +65,14 @@ class CheckedCalls:
 
 @dataclass(frozen=True)
 class PreparedDoctor:
-    """The validated input of `run`; `layers` has the numbers of the layers of a model by name."""
+    """The validated input of `run`; of a model `layers` has each layer's number, `summaries` what it does."""
 
     options: DoctorOptions
     parts: Sequence[CheckedCalls]
     device: torch.device
     layers: Mapping[str, int]
     capture: CaptureFacts | None = None
+    summaries: Mapping[str, Row] = field(default_factory=dict)
 
 
 @torch.no_grad()
@@ -79,23 +82,24 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     device = resolve_device(options.device)
     dtype: torch.dtype = getattr(torch, options.dtype or "float32")
     parts: list[tuple[Inputs, str | None, Masks]]
-    layers, capture = dict[str, int](), None
+    layers, capture, summaries = dict[str, int](), None, dict[str, Row]()
     if options.model is not None:
-        parts = _model_calls(options, device, progress)
+        parts, summaries = _model_calls(options, device, progress)
         layers = {name: number for number, (_, name, _) in enumerate(parts) if name is not None}
     elif isinstance(options.data, CapturedData):
         with below("data"):
             captured, calls = read_calls(options.data, dtype, device)
         check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
-        names = [inputs.call.name for inputs in calls if inputs.call is not None]
-        padding = list[Masks]()
+        parts = []
         for inputs in calls:
+            assert inputs.call is not None, "captured"
             named, repeated = padding_in(inputs.tokens.get("keys"), len(inputs.keys))
-            known = captured.padding(inputs)
-            padding.append((named, repeated) if known is None else (known, None))
-        parts = list(zip(calls, names, padding, strict=True))
+            known = captured.padding(inputs.call)
+            parts.append((inputs, inputs.call.name, (named, repeated) if known is None else (known, None)))
+            summaries[inputs.call.name] = captured.summary(inputs.call)
+        note_without_weights(captured.about.get("without_weights"), progress)
         about = {key: captured.about.get(key) for key in ("model", "text")}
-        layers = {name: captured.numbers[name] for name in names}
+        layers = {name: captured.numbers[name] for name in summaries}
         capture = CaptureFacts(file=captured.path.name, **about)
     else:
         assert options.data is not None, "validated"
@@ -115,13 +119,13 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         CheckedCalls(inputs, layer, *masks, *build_for_inputs(options.scorers, inputs, options.seed, empty_row))
         for inputs, layer, masks in parts
     ]
-    return PreparedDoctor(options, checked, device, layers, capture)
+    return PreparedDoctor(options, checked, device, layers, capture, summaries)
 
 
 def _model_calls(
     options: DoctorOptions, device: torch.device, progress: Progress
-) -> list[tuple[Inputs, str | None, Masks]]:
-    """Run the model on all texts at once; return the inputs of each call with its name and padding."""
+) -> tuple[list[tuple[Inputs, str | None, Masks]], dict[str, Row]]:
+    """Run the model on all texts at once; return each call's inputs, name and padding, and what it does by its name."""
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": device}
@@ -140,9 +144,17 @@ def _model_calls(
     calls = [call for call in seen.records if call.problem is None]
     config = getattr(loaded.model, "config", None)
     special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "eos")}
-    return [
+    note_without_weights(seen.without_weights, progress)
+    parts: list[tuple[Inputs, str | None, Masks]] = [
         (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, call.keys, special)) for call in calls
     ]
+    return parts, summaries_of(calls, loaded.tokens, [padding for *_, (padding, _) in parts])
+
+
+def note_without_weights(names: object, progress: Progress) -> None:
+    """Note how many layers of a model have no attention weights, if any."""
+    if isinstance(names, list) and names:
+        progress.note(f"{several(len(names), 'layer')} without attention weights (linear attention, for example)")
 
 
 def _padding_in(batch: object, keys: Tensor, special: Collection[int | None]) -> Masks:
@@ -204,6 +216,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         random=random_labels(options.scorers, parts[0].scorers),
         layers=prepared.layers,
         capture=prepared.capture,
+        summaries=prepared.summaries,
         facts=facts,
     )
     return replace(result, findings=[*findings, *doctor_findings(result)])

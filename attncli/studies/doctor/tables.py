@@ -9,6 +9,7 @@ from rich.text import Text
 from attncli.core.numbers import several
 from attncli.errors import printable
 from attncli.results import Result
+from attncli.show.terminal.summaries import summary_lines
 from attncli.show.terminal.tables import (
     FAINT,
     STRONG,
@@ -39,6 +40,7 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield Text(printable(f"{source_of(result)}: {', '.join(counts)}"))
     rows, names = numbered_layers(result.records, result.layers, most)
     yield from remark(names)
+    yield from summary_lines(result.summaries, result.layers, width, most)
     for label, grid in grids(result).items():
         shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
         has_layers = len(grid) > 1 or result.layers
