@@ -266,7 +266,7 @@ def outputs_of(
         if outputs is not None:
             return outputs
     names = f" ({', '.join(map(str, output))})" if isinstance(output, Mapping) else ""
-    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in _tensors(output) if tensor.numel()})
+    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors_in(output) if tensor.numel()})
     of = f"of {', '.join(dtypes)}" if dtypes else "without numbers"
     expected = "expected floating-point logits or states" if kind is None else f"`outputs: {kind}` needs {NEEDED[kind]}"
     raise InputError.of(f"the model gives {type(output).__name__}{names} {of}; {expected}")
@@ -319,7 +319,7 @@ class _Call:
 
     def _first(self) -> Tensor | None:
         """Return the first floating-point tensor; a single number, such as a loss, only if there is nothing else."""
-        tensors = [tensor for tensor in _tensors(self.output) if tensor.is_floating_point() and tensor.numel()]
+        tensors = [tensor for tensor in tensors_in(self.output) if tensor.is_floating_point() and tensor.numel()]
         first = next((tensor for tensor in tensors if tensor.ndim), tensors[0] if tensors else None)
         return None if first is None else _dense(first)
 
@@ -386,11 +386,11 @@ def _dense(tensor: Tensor) -> Tensor:
     return dense if dense.ndim else dense[None]
 
 
-def _tensors(output: object) -> Iterator[Tensor]:
+def tensors_in(output: object) -> Iterator[Tensor]:
     """Yield the tensors of an output in their order; a number in Python is one, too."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, Real) and not isinstance(output, bool):
         yield torch.tensor(float(output), dtype=torch.float64)
     for part in output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ():
-        yield from _tensors(part)
+        yield from tensors_in(part)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 from attncli.catalogue.building import entry_columns, formulas_of, random_labels
 from attncli.catalogue.plans import PlanEntry
@@ -27,6 +29,7 @@ from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import Scorer
 from attncli.studies.study import Study
+from attncli.studies.swap.blocks import Blocks
 from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import swap_findings
 from attncli.studies.swap.options import REFERENCES, By, SwapOptions
@@ -59,7 +62,7 @@ class PreparedSwap:
     `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
     `known` has, for each batch, the index of the reading (interpretation of the call's arguments) that reproduces the
     output of each call, by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
-    names of the calls to replace.
+    names of the calls to replace. `blocks` are those of the model, if it consists of blocks.
     """
 
     options: SwapOptions
@@ -70,12 +73,19 @@ class PreparedSwap:
     problems: Mapping[str, str]
     known: Sequence[Mapping[str, int]]
     chosen: Sequence[str]
+    blocks: Blocks
     device: torch.device
 
     @property
     def numbers(self) -> dict[str, int]:
         """The number of each call, in the order of the calls, by name."""
         return {name: number for number, name in enumerate(self.heads)}
+
+    def plain(self, batch: Any, own: Outputs) -> Outputs:
+        """Run a batch as the model is, but watched, as in the run that gave the outputs `own`."""
+        with Survey() as survey:
+            survey.take_names(self.loaded.model)
+            return self.runner.run(batch, own)
 
     @property
     def targets(self) -> list[SwappedPart]:
@@ -102,17 +112,30 @@ class Survey(Swap):
     def __init__(self) -> None:
         super().__init__(MODEL)
         self.counts = dict[str, int]()
+        self.stacks = dict[str, list[nn.Module]]()  # the modules that run at each call
         self.candidates = dict[str, int]()
 
     def compute(self, call: AttentionCall) -> torch.Tensor:
         """Return the model's own output."""
+        assert self.monitor is not None
         self.counts[call.name], self.candidates[call.name] = call.queries.shape[1], call.candidate
+        self.stacks[call.name] = self.monitor.modules
         return call.output
 
     def check(self) -> None:
         """Raise an InputError if no attention ran that can be replaced."""
         if not self.swapped:
             super().check()
+
+
+class Placed(Swap):
+    """A `Swap` that has the numbers of all calls, also of those that do not run."""
+
+    numbers: Mapping[str, int]
+
+    def _begin_run(self) -> None:
+        super()._begin_run()
+        self._numbers |= self.numbers
 
 
 def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
@@ -138,6 +161,7 @@ def prepare_loaded(
     """
     check_fitted(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
+    stacks = dict[str, list[nn.Module]]()
     originals, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
@@ -149,6 +173,7 @@ def prepare_loaded(
                 message = f"{originals[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
                 raise InputError.of(f"{message}; expected numbers; check the model and its inputs")
             known.append(survey.candidates)
+            stacks |= survey.stacks
             missed = {missed.layer: missed.problem for missed in survey.missed}
             heads, problems = heads | survey.counts, problems | survey.problems | missed
     for name, problem in problems.items():
@@ -156,7 +181,8 @@ def prepare_loaded(
     device = next((parameter.device for parameter in loaded.model.parameters()), torch.device("cpu"))
     chosen = chosen_calls(options.layers, options.heads, heads, problems)
     _check_plans(options, heads, problems)
-    prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, device)
+    blocks = Blocks(loaded.model, stacks if metric is None else {}, len(loaded.batches))
+    prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, blocks, device)
     runs = 1 + (len(options.scorers) + 2) * len(prepared.targets)
     places, entries = several(len(prepared.targets), "place"), len(options.scorers) + 2
     progress.note(
@@ -197,8 +223,11 @@ class _Runs:
         """Run all batches; `step` is called after each."""
         started, news = time.perf_counter(), list[Outputs]()
         heads = None if target.head is None else [target.head]
-        for batch, original, known in zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True):
-            with Swap(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known) as swap:
+        each = zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True)
+        for index, (batch, original, known) in enumerate(each):
+            swap = Placed(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known)
+            swap.numbers, plain = prepared.numbers, partial(prepared.plain, batch, original)
+            with prepared.blocks.below(target.layers[0], index, original, plain), swap:
                 swap.take_names(prepared.loaded.model)
                 news.append(prepared.runner.run(batch, original))
             step()

@@ -1,0 +1,86 @@
+"""The blocks of a model below the first changed layer: they give back what they gave in the plain pass of a batch."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+from attncli.errors import InputError
+from attncli.models.outputs import Outputs, replaced_forward, tensors_in
+
+KEPT = 2**29  # bytes of outputs of blocks, over all batches
+TOLERANCE, ROUNDINGS = 1e-6, 16  # relative L2 of outputs above blocks that gave back theirs; or in eps of the dtype
+
+
+class Blocks:
+    """The blocks of a model that run one after another, each with at most one attention call.
+
+    Only the output of the last block that is not computed again matters, so all below it give back the same one. If
+    the outputs of all blocks would take too much memory, those of every second, third, ... block are kept.
+    """
+
+    def __init__(self, model: nn.Module, stacks: Mapping[str, Sequence[nn.Module]], batches: int) -> None:
+        """Find the blocks, given the running modules at each attention call by name, in the order of the calls."""
+        self.modules, self.numbers = list[nn.Module](), dict[str, int]()  # of the block of each call
+        self.budget, self._kept = KEPT // batches, dict[int, dict[int, Any]]()  # by batch and number of the block
+        for blocks in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
+            order = {block: number for number, block in enumerate(blocks)}
+            found = {call: [order[module] for module in stack if module in order] for call, stack in stacks.items()}
+            numbers = [number for numbers in found.values() for number in numbers]
+            if all(found.values()) and all(low < high for low, high in pairwise(numbers)):
+                self.modules, self.numbers = [*blocks], dict(zip(found, numbers, strict=True))
+                return
+
+    def below(self, call: str, batch: int, own: Outputs, run: Callable[[], Outputs]) -> Any:
+        """Return a context manager in which blocks below a call are not computed again for a batch.
+
+        `run` runs the batch as it is, which gives the outputs `own`.
+        """
+        first = self.numbers.get(call, 0)
+        if first and batch not in self._kept:
+            self._kept[batch] = self._outputs(run)
+            middle = [*self._kept[batch]][len(self._kept[batch]) // 2 :][:1]
+            if middle and not self._agrees(batch, middle[0] + 1, own, run):
+                self.modules, self.numbers, first = [], {}, 0
+                self._kept.clear()
+        return self._given_back(batch, first) if first else nullcontext()
+
+    def _outputs(self, run: Callable[[], Outputs]) -> dict[int, Any]:
+        kept = dict[int, Any]()
+
+        def keep(number: int, output: Any) -> None:
+            size = sum(tensor.nbytes for tensor in tensors_in(output))
+            step = math.ceil(len(self.modules) * size / max(self.budget, 1))
+            if number + 1 < len(self.modules) and (number + 1) % max(step, 1) == 0:
+                kept[number] = output
+
+        with ExitStack() as hooks:
+            for number, block in enumerate(self.modules):
+                hook = block.register_forward_hook(lambda _, __, output, number=number: keep(number, output))
+                hooks.callback(hook.remove)
+            run()
+        return kept
+
+    def _agrees(self, batch: int, first: int, own: Outputs, run: Callable[[], Outputs]) -> bool:
+        """Whether blocks from `first` on give the model's own output; they may need more than the output below them."""
+        try:
+            with self._given_back(batch, first):
+                main = run().main
+        except InputError:
+            return False
+        if main is None or own.main is None:
+            return False
+        limit = max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
+        valid = own.valid.to(main.device)
+        return float((main - own.main)[valid].double().norm()) <= limit * float(own.main[valid].double().norm())
+
+    @contextmanager
+    def _given_back(self, batch: int, first: int) -> Iterator[None]:
+        kept = self._kept[batch]
+        last = max((number for number in kept if number < first), default=-1)
+        with replaced_forward(dict.fromkeys(self.modules[: last + 1], lambda *_, **__: kept[last])):
+            yield
