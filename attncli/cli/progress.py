@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from attncli.cli.streams import discard, until_gone
+from attncli.core.numbers import rough_duration
 from attncli.errors import printable
 from attncli.runtime import Progress, signals
 from attncli.show.terminal.console import SafeConsole
@@ -48,17 +49,21 @@ class ProgressOnStderr(Progress):
     def __init__(self, name: str, quiet: bool, steps: bool, bar: "Bar | None" = None) -> None:
         self._name, self._quiet, self._steps, self._bar = name, quiet, steps, bar
         self._console = bar.console if bar else Terminal(stderr=True)
-        self._last_line = time.monotonic()
+        self._last_line = self._began = time.monotonic()
+        self._total = self._first = 0  # of this series of steps, and the first that was seen
 
     def step(self, done: int, total: int, what: str) -> None:
         """Show `done` of `total` steps, with the text `what`; raise Interrupted if the user has stopped the run."""
         super().step(done, total, what)
-        text = printable(f"{self._name}: {what}")
+        text, now = printable(f"{self._name}: {what}"), time.monotonic()
+        if total != self._total:
+            self._total, self._first, self._began = total, done, now
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=escape(text))
-        elif self._steps and time.monotonic() - self._last_line > PATIENCE:
-            self._last_line = time.monotonic()
-            self._console.print(f"{text} ({done} of {total} done)", markup=False, highlight=False)
+        elif self._steps and now - self._last_line > PATIENCE:
+            self._last_line, steps = now, done - self._first
+            left = f", {rough_duration((now - self._began) / steps * (total - done))} left" if steps > 0 else ""
+            self._console.print(f"{text} ({done} of {total} done{left})", markup=False, highlight=False)
 
     def note(self, message: str) -> None:
         """Print a note, or a warning, which begins with `warning`; print only warnings if --quiet is given."""

@@ -84,6 +84,13 @@ def duration(seconds: float | None) -> str:
     return f"{number(seconds / 1e-9, 3)} ns" if seconds else "0 s"
 
 
+def rough_duration(seconds: float) -> str:
+    """Return a time to wait: `31 s`, `80 minutes`, `2.5 hours`."""
+    if seconds < 99.5:
+        return f"{number(seconds, 2)} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5970 else f"{seconds / 3600:.1f} hours"
+
+
 def sizes(records: Sequence[dict[str, Any]], keys: Sequence[str] = ("keys", "rows")) -> list[str]:
     """Return the values of `keys` that are equal in all records, as text: `64 keys`, `2,000 rows`."""
     return [f"{number(records[0][key])} {key}" for key in keys if len({record[key] for record in records}) == 1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attncli.core.numbers import distinct, duration, exact, number, percent, ranges_in, sizes
+from attncli.core.numbers import distinct, duration, exact, number, percent, ranges_in, rough_duration, sizes
 from attncli.errors import in_bytes
 from tests.margins import last_digit
 
@@ -27,6 +27,7 @@ CASES: dict[str, tuple[Any, dict[Any, str]]] = {
         None: "-", math.nan: "-", 0.0: "0 s", 3.2e-8: "32.0 ns", 0.00035: "350 µs", 0.0012: "1.20 ms",
         0.99999: "1.00 s",        2.054: "2.05 s", 99.99: "100 s", 200.0: "3 min 20 s",
     }),
+    "times to wait": (rough_duration, {31.4: "31 s", 99.6: "2 minutes", 4800: "80 minutes", 9000: "2.5 hours"}),
     "shares": (percent, {
         0.0: "0 %", 0.004: "less than 1 %", 0.255: "26 %", 0.996: "more than 99 %", 1.0: "100 %", 1.5: "150 %",
     }),

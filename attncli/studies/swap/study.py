@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import nn
 
@@ -15,7 +16,7 @@ from attncli.catalogue.building import entry_columns, formulas_of, random_labels
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.core.device import resolve_device
-from attncli.core.numbers import number, several
+from attncli.core.numbers import number, rough_duration
 from attncli.errors import Collector, InputError, below
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
@@ -29,7 +30,7 @@ from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import Scorer
 from attncli.studies.study import Study
-from attncli.studies.swap.blocks import Blocks
+from attncli.studies.swap.blocks import KEPT, Blocks
 from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import swap_findings
 from attncli.studies.swap.options import REFERENCES, By, SwapOptions
@@ -86,6 +87,21 @@ class PreparedSwap:
         with Survey() as survey:
             survey.take_names(self.loaded.model)
             return self.runner.run(batch, own)
+
+    def estimate(self, seconds: float) -> str:
+        """Return the time and memory of all passes in words, given the time of the first one."""
+        targets, entries = self.targets, len(self.options.scorers) + 2
+        shares = [1.0, *(self.blocks.share(target.layers[0]) for target in targets for _ in range(entries))]
+        total, (main, head) = seconds * sum(shares), (self.originals[0].main, self.originals[0].head)
+        size = sum(own.main.nbytes for own in self.originals if own.main is not None)
+        more = size * (1 if head is None else GROUP)
+        more += min(size * len(self.blocks.modules), KEPT) if min(shares) < 1 else 0
+        more += 0 if main is None or head is None else main.nbytes // head.in_features * head.out_features
+        memory = f"{(psutil.Process().memory_info().rss + more) / 2**30:.1f} GiB"
+        each, whole = rough_duration(total / len(shares)), rough_duration(total)
+        text = f"{len(shares):,} passes of about {each}: {whole} and {memory}"
+        is_long = {*self.options.by} != {"all"}
+        return f"{text}; `--by all` alone {rough_duration(seconds * (1 + entries))}" if is_long else text
 
     @property
     def targets(self) -> list[SwappedPart]:
@@ -161,7 +177,7 @@ def prepare_loaded(
     """
     check_fitted(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
-    stacks = dict[str, list[nn.Module]]()
+    stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
     originals, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
@@ -183,11 +199,7 @@ def prepare_loaded(
     _check_plans(options, heads, problems)
     blocks = Blocks(loaded.model, stacks if metric is None else {}, len(loaded.batches))
     prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, blocks, device)
-    runs = 1 + (len(options.scorers) + 2) * len(prepared.targets)
-    places, entries = several(len(prepared.targets), "place"), len(options.scorers) + 2
-    progress.note(
-        f"{runs * len(loaded.batches):,} runs of the model: its own scorer, and {entries} entries at {places}"
-    )
+    progress.note(prepared.estimate(time.perf_counter() - started))
     return prepared
 
 

@@ -108,7 +108,7 @@ def test_the_model_is_as_before_after_an_error() -> None:
             raise RuntimeError("no more")
         return queries @ keys.mT
 
-    model.blocks[0].forward = own = model.blocks[0].forward  # type: ignore[method-assign]
+    model.blocks[0].forward = own = model.blocks[0].forward
     with pytest.raises(InputError, match="no more"):
         attncli.swap(model, x, scorers=[failing], by="layer")
     assert calls == [1, 1, 2]
