@@ -23,8 +23,8 @@ from attncli.engine.runs.run_folder import Destination, OptionNames
 from attncli.errors import InputError, got
 from attncli.models.capture import Capture
 from attncli.models.loading import LoadedModel
+from attncli.models.selection import listed
 from attncli.models.swap import Swap as Swap
-from attncli.models.swap import listed
 from attncli.models.tokens import check_tokens, padding_of, read_tokens
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult

@@ -77,10 +77,10 @@ def as_line(text: str) -> str:
     return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:half]} … {shown[-half:]}"
 
 
-def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
-    """Return the names joined by commas; after `most` names only how many more there are."""
+def listed(names: Sequence[str], most: int = MOST_LISTED, comma: str = ", ") -> str:
+    """Return the names joined by commas, or by `comma`; after `most` names only how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(shortened(name) for name in names[:most]) + more
+    return comma.join(shortened(name) for name in names[:most]) + more
 
 
 def ranges_of(numbers: Sequence[int]) -> list[str]:

@@ -82,6 +82,16 @@ class Finding:
     numbers: Row = field(default_factory=dict)
 
 
+def place_in_words(row: Row, layers: Mapping[str, int]) -> str:
+    """Return the layer and the head of a row, such as `layer 0, head 2`; empty without these.
+
+    `layers` has the numbers of layers by name.
+    """
+    layer, head = row.get("layer"), row.get("head")
+    words = [*([] if layer is None else [f"layer {layers[layer]}"]), *([] if head is None else [f"head {head}"])]
+    return ", ".join(words)
+
+
 def signed_weights(label: str) -> Finding:
     """Return the finding about a scorer with negative weights."""
     text = f"{label}: signed weights, so entropy, effective keys and divergences are undefined."
@@ -229,9 +239,8 @@ class Result:
         return list(by_label(self.records or self.heads))
 
     def place(self, row: Row) -> str:
-        """Return the layer and the head of a row in words, such as `layer 0 head 2`; empty without these."""
-        words = [] if row["layer"] is None else [f"layer {self.layers[row['layer']]}"]
-        return " ".join(words if row["head"] is None else [*words, f"head {row['head']}"])
+        """Return the layer and the head of a row in words."""
+        return place_in_words(row, self.layers)
 
     @property
     def layer_names(self) -> list[str | None]:

@@ -39,13 +39,18 @@ class FittedFacts(BaseModel):
     entries: dict[str, dict[str, Any]]
     layers: dict[str, FittedLayer]
 
+    def name_of(self, layer: str) -> str:
+        """Return the name of a layer in the file; files of 0.4.0 have a model's prefix before it, as `model.`."""
+        longer = [name for name in self.layers if name.partition(".")[2] == layer]
+        return longer[0] if layer not in self.layers and longer else layer
+
     def index_of_heads(self, layer: str, heads: Sequence[int], sizes: tuple[int, int]) -> list[int]:
         """Return the position of each head of a layer on the first axis of the layer's parameters.
 
         Raises:
             InputError: the layer or a head is not among the fitted ones, or sizes of queries and keys differ.
         """
-        known = self.layers.get(layer)
+        known = self.layers.get(self.name_of(layer))
         if known is None:
             expected = f"expected {listed([*self.layers])}"
             raise InputError.of(f"nothing was fitted to {layer}; {expected}; choose other `layers`", ["fitted"])

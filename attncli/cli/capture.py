@@ -25,7 +25,7 @@ Text2 = Annotated[
 Image = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="Picture for the model.")]
 Layers = Annotated[
     str | None,
-    typer.Option("--layers", metavar="LAYERS", help="Layers to keep: numbers such as 0,5-7, or a glob of names."),
+    typer.Option("--layers", metavar="LAYERS", help="Layers to keep: numbers such as 0,5-7, or a pattern of names."),
 ]
 Heads = Annotated[str | None, typer.Option("--heads", metavar="HEADS", help="Heads to keep, such as 0-3.")]
 Calls = Annotated[

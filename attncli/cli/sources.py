@@ -17,10 +17,12 @@ from attncli.config.builtin import similar_experiment
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
+from attncli.config.values import layer_of
 from attncli.core.numbers import several
 from attncli.engine.experiment import load_experiment, look_of
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed
+from attncli.models.selection import call_of
 from attncli.results import STAGES, Matrices, Result, SweepResult
 from attncli.runtime import Interrupted, signals
 from attncli.sources.captured import is_captured, read_captured
@@ -124,7 +126,7 @@ def _capture_overrides(path: Path, layer: str | None, overrides: Sequence[Overri
     captured = read_captured(path)
     numbers = {name: captured.numbers[name] for name in captured.usable}
     if numbers and not any(override.path[0] == "data" for override in overrides):
-        name = _chosen_layer(layer, numbers, f'got "{path}", {several(len(numbers), "layer")} of a model', "file")
+        name = _chosen_layer(layer, numbers, f'got "{path}", {several(len(numbers), "layer")} of a model')
         changes.append(Override(("data", "layers"), [name], f"--layer {layer}"))
     return changes
 
@@ -151,29 +153,26 @@ def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | No
     if result.study != DEFAULT_STUDY or not result.layers:
         _refuse_layer(layer)
         return None, ""
-    name = _chosen_layer(layer, result.layers, f'got "{source}", a run over layers of a model', "run")
+    name = _chosen_layer(layer, result.layers, f'got "{source}", a run over layers of a model')
     return name, f"layer {result.layers[name]}"
 
 
-def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str, kind: str) -> str:
-    """Return the name of a layer, given its name or number; None means the only layer.
+def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str) -> str:
+    """Return the name of the layer that a name, a number or a pattern chooses; None means the only layer.
 
     `numbers` has the numbers of all layers by name. `source` begins the message if there are several layers and none is
-    chosen, and `kind` is `run` or `file`.
+    chosen.
     """
-    named = {str(number): name for name, number in numbers.items()}
     if layer is None and len(numbers) == 1:
         return next(iter(numbers))
     if layer is None:
-        first, name = next(iter(named.items()))
+        name, first = next(iter(numbers.items()))
         known = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
         raise InputError.of(f"{source}; choose one, such as --layer {first}; {known}")
-    name = named.get(layer, layer)
-    if name not in numbers:
-        cure = did_you_mean(layer, [*numbers, *named])
-        expected = f"expected the name or number of a layer of this {kind}"
-        raise InputError.of(got(layer, expected, cure), where="--layer")
-    return name
+    try:
+        return call_of(layer_of(layer), numbers)
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, where="--layer") from error
 
 
 def _refuse_layer(layer: str | None) -> None:

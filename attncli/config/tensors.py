@@ -8,7 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 from attncli import errors
 from attncli.config.files import CAPTURED, TENSORS, StoredAs
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
-from attncli.config.values import FileName, Indices, Numbers, Row, Rows, check_regular
+from attncli.config.values import FileName, Indices, Layer, Layers, Numbers, Row, Rows, check_regular
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
@@ -219,7 +219,6 @@ class Data(Model):
     layout: Annotated[Layout, LAYOUT] = "bhsd"
 
 
-Layer = Annotated[str | Annotated[int, Field(ge=0)], worded("expected the name of a layer, or its number from 0")]
 BESIDE = "which has all tensors; expected one of the two"
 
 
@@ -228,9 +227,9 @@ class CapturedData(Model):
 
     capture: Annotated[FileName, Field(description="path of the captured file"), StoredAs(CAPTURED)]
     layer: Annotated[Layer | None, Field(description="one layer: its name, or its number in the file, from 0")] = None
-    layers: Annotated[
-        list[Layer] | None, Field(min_length=1, description="layers, compared head by head; default: all in the file")
-    ] = None
+    layers: Annotated[Layers | None, Field(description="layers, compared head by head; default: all in the file")] = (
+        None
+    )
     heads: Annotated[
         Indices | None, Field(description="heads of the run, by their numbers in the model; default: all in the file")
     ] = None

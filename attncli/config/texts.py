@@ -11,8 +11,7 @@ from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.files import StoredAs
 from attncli.config.models import DType
 from attncli.config.strict import Flag, Model, problem
-from attncli.config.tensors import Layer
-from attncli.config.values import FileName, Indices, as_list, each_once
+from attncli.config.values import FileName
 from attncli.core.opening import read_config
 from attncli.errors import got, refusal
 
@@ -70,21 +69,6 @@ MODEL_NAME = Field(
 )
 
 
-def _numbers(layers: Any) -> Any:
-    """Return layers as a list, in which numbers that a flag gives as text are converted to integers."""
-    layers = as_list(layers)
-    if not isinstance(layers, list):
-        return layers
-    return [int(layer) if isinstance(layer, str) and layer.isdecimal() else layer for layer in layers]
-
-
-Layers = Annotated[
-    list[Layer],
-    Field(min_length=1),
-    BeforeValidator(_numbers, json_schema_input_type=list[Layer] | Layer),
-    AfterValidator(each_once),
-]
-Heads = Annotated[Indices, BeforeValidator(as_list, json_schema_input_type=Indices)]
 BatchSize = Annotated[int, Field(ge=1, le=10**6, description="texts in one run of the model"), RUN]
 Way = Annotated[Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN]
 Revision = Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN]

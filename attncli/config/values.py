@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from typing_extensions import TypeAliasType
 
 from attncli import errors
-from attncli.config.strict import Model, checked_by, problem
+from attncli.config.strict import Model, checked_by, problem, worded
+from attncli.core.numbers import ranges_in
 
 PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
 LONGEST_NAME = 200  # bytes in UTF-8
@@ -98,8 +100,41 @@ def as_list(value: object) -> Any:
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
+def _indices(value: object) -> Any:
+    """Return numbers and ranges such as `0,5-7`, alone or in a list, as a list of numbers; anything else unchanged."""
+    if not isinstance(items := as_list(value), list):
+        return items
+    ranges = [isinstance(item, str) and ranges_in(item) for item in items]
+    numbers = ([item] if not found else chain(*found) for item, found in zip(items, ranges, strict=True))
+    return [*chain(*numbers)]
+
+
+def layer_of(layer: Any) -> Any:
+    """Return the number for digits in text, as in a flag or a key of a plan, and anything else unchanged."""
+    return int(layer) if isinstance(layer, str) and layer.isdecimal() else layer
+
+
+def _layers(value: object) -> Any:
+    """Return layers as a list, with numbers in place of digits in text; anything else unchanged."""
+    layers = as_list(value)
+    return [layer_of(layer) for layer in layers] if isinstance(layers, list) else layers
+
+
 Index = Annotated[int, Field(ge=0)]
-Indices = Annotated[list[Index], Field(min_length=1), AfterValidator(each_once)]
+Indices = Annotated[
+    list[Index],
+    Field(min_length=1),
+    AfterValidator(each_once),
+    BeforeValidator(_indices, json_schema_input_type=Annotated[list[Index | str], Field(min_length=1)] | Index | str),
+]
+Layer = Annotated[str | Index, worded("expected the name of a layer, or its number from 0")]
+LayerList = Annotated[  # numbers, ranges of numbers, names and patterns of names
+    list[Layer], Field(min_length=1), AfterValidator(each_once), BeforeValidator(as_list)
+]
+Layers = Annotated[
+    LayerList,
+    BeforeValidator(_layers, json_schema_input_type=Annotated[list[Layer], Field(min_length=1)] | Layer),
+]
 
 Row = Annotated[list[float], Field(min_length=1)]
 Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")  # lists in lists at any depth

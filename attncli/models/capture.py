@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from attncli.core.numbers import ranges_in, several
+from attncli.core.numbers import several
 from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.monitor import is_part
-from attncli.models.selection import calls_of, choice_of, picks
+from attncli.models.selection import Choice, Several, calls_of, picks
 from attncli.models.watching import Missed, Site, Watch
 
 Calls = Literal["first", "all"]
@@ -31,9 +31,9 @@ class Capture(Watch):
     seen.missed   # modules and operations like attention that were not captured
 
     Args:
-        layers: the layers to keep: numbers in the order of their first calls, such as `0,5-7`, or a glob of names, such
-            as `decoder.*`. None keeps all.
-        heads: the numbers of the heads to keep, such as `0-3`. None keeps all.
+        layers: the layers to keep: numbers in the order of their first calls, ranges such as `0,5-7`, names, or
+            patterns of names such as `decoder.*`: one of these, or a list. None keeps all.
+        heads: the numbers of the heads to keep, and ranges such as `0-3`. None keeps all.
         calls: `all`, or `first` for the first call of each layer.
         model: record the attention of this module only.
 
@@ -43,22 +43,17 @@ class Capture(Watch):
 
     def __init__(
         self,
-        layers: str | None = None,
-        heads: str | None = None,
+        layers: Several | None = None,
+        heads: Several | None = None,
         calls: Calls = "all",
         *,
         model: nn.Module | None = None,
     ) -> None:
         super().__init__(model)
-        for key, text in (("layers", layers), ("heads", heads)):
-            if not isinstance(text, str | None):
-                raise InputError.of(got(text, "expected text, such as 0,5-7"), [key])
+        chosen = Choice.of(layers=layers, heads=heads)
         self.records: list[AttentionCall] = []
-        self._layers = int(layers) if layers is not None and layers.isdecimal() else layers
-        self._heads = None if heads is None else ranges_in(heads)
+        self._layers, self._heads = chosen.layers, chosen.heads
         self._is_first_only = calls == "first"
-        if heads is not None and self._heads is None:
-            raise InputError.of(got(heads, "expected numbers of heads, such as 0-3 or 0,5-7"), ["heads"])
         if calls not in get_args(Calls):
             raise InputError.of(got(calls, "expected first or all"), ["calls"])
 
@@ -67,14 +62,14 @@ class Capture(Watch):
         if site.call and self._is_first_only:
             return False
         number = list(self._calls).index(site.layer)
-        return self._layers is None or picks(choice_of(self._layers), site.layer, number)
+        return self._layers is None or any(picks(layer, site.layer, number, self.prefix) for layer in self._layers)
 
     @torch.no_grad()
     def keep(self, call: AttentionCall, output: Tensor) -> None:
         """Keep a copy of the chosen heads of a call, with the output that the model continues with."""
         call, h = replace(call.with_mask(), output=output.to(call.output.dtype)), call.queries.shape[1]
         if self._heads is not None:
-            chosen = [head for head in range(h) if any(head in numbers for numbers in self._heads)]
+            chosen = [head for head in range(h) if head in self._heads]
             if not chosen:
                 self.miss(f"it has {several(h, 'head')}, none of them chosen")
                 return
@@ -95,7 +90,8 @@ class Capture(Watch):
         """Raise an InputError if no attention was captured, or if no layer is chosen."""
         if self._layers is not None and self._calls and (self.records or not self.missed):
             with below("layers"):
-                calls_of(self._layers, list(self._calls))
+                for layer in self._layers:
+                    calls_of(layer, {name: number for number, name in enumerate(self._calls)}, self.prefix)
         if any(call.problem is None for call in self.records):
             return
         calls: list[AttentionCall | Missed] = [*self.records, *self.missed]

@@ -32,7 +32,7 @@ class FittedScorers:
         """
         sizes = (call.queries.shape[-1], call.keys.shape[-1])
         index = torch.tensor(self.facts.index_of_heads(call.name, call.head_numbers, sizes))
-        start = f"{label}/{call.name}/"
+        start = f"{label}/{self.facts.name_of(call.name)}/"
         return {
             name.removeprefix(start): tensor[index].to(call.queries.device)
             for name, tensor in self.tensors.items()

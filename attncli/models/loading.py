@@ -24,6 +24,7 @@ from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
 from attncli.models.tokens import Names, check_tokens, of_tokenizer, padding_of, read_tokens
+from attncli.models.watching import prefix_of
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -104,6 +105,11 @@ class LoadedModel:
     pooling: Pooling = "mean"  # of a sentence encoder
     order: Sequence[int] = ()
     tokens: Mapping[str, Names | None] | None = None  # names of queries and keys, if there is one batch
+
+    @property
+    def prefix(self) -> str:
+        """The first part of the longer names of layers in a model with a head."""
+        return prefix_of(self.model)
 
     @torch.no_grad()
     def outputs(self, batch: Any) -> Any:

@@ -7,7 +7,7 @@ from attncli.config.texts import NO_TEXTS
 from attncli.core.numbers import several
 from attncli.errors import Collector, InputError, below, got
 from attncli.models.loading import Request
-from attncli.models.selection import calls_of, choice_of, picks
+from attncli.models.selection import calls_of, picks
 
 
 def request_of(model: str, texts: Sequence[str], attn: str, **others: Any) -> Request:
@@ -32,10 +32,12 @@ def chosen_calls(
     heads: Sequence[int] | None,
     counts: Mapping[str, int],
     problems: Mapping[str, str],
+    prefix: str,
 ) -> list[str]:
     """Return the names of the attention calls that layers choose (None: all), in the order of the calls.
 
     `counts` has the number of heads of each call by name, and `problems` why other attention is not recognised.
+    `prefix` is the prefix of the model's names of layers.
 
     Raises:
         InputError: layers choose no call, or a chosen call lacks one of the heads.
@@ -43,7 +45,7 @@ def chosen_calls(
     names, collector, chosen = list(counts), Collector(), set[str]()
     for index, layer in enumerate(layers or ()):
         with collector.under("layers", index):
-            chosen |= {*calls_in(layer, names, problems)}
+            chosen |= {*calls_in(layer, names, problems, prefix)}
     in_order = [name for name in names if layers is None or name in chosen]
     for index, head in enumerate(heads or ()):
         with collector.under("heads", index):
@@ -54,14 +56,13 @@ def chosen_calls(
     return in_order
 
 
-def calls_in(layer: int | str, names: Sequence[str], problems: Mapping[str, str]) -> list[str]:
+def calls_in(layer: int | str, names: Sequence[str], problems: Mapping[str, str], prefix: str) -> list[str]:
     """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
 
     Raises:
         InputError: it chooses none, or one whose attention is not recognised.
     """
-    choice = choice_of(layer)
     for name, problem in problems.items():
-        if isinstance(choice, str) and picks(choice, name, -1):
+        if picks(layer, name, -1, prefix):
             raise InputError.of(f"got {name}, whose attention is not recognised: {problem}")
-    return calls_of(layer, names)
+    return calls_of(layer, {name: number for number, name in enumerate(names)}, prefix)

@@ -1,49 +1,93 @@
 """The choice of layers: by number, ranges of numbers, name, or a pattern of names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from attncli.config.strict import Model, validated
+from attncli.config.values import Indices, LayerList, layer_of
 from attncli.core.numbers import ranges_in, several
-from attncli.errors import InputError, did_you_mean, got
+from attncli.errors import InputError, did_you_mean, got, in_ranges
 
-Choice = int | str | list[range]  # of layers
+Several = int | str | Collection[int | str]  # layers or heads, as users give them in Python
 WILD = re.compile(r"[*?\[]")
 
 
-def picks(choice: Choice, name: str, number: int) -> bool:
+class Choice(Model):
+    """The layers and heads that a user chooses in Python: text, a number, or a list of these; None for all."""
+
+    layers: LayerList | None = None
+    heads: Indices | None = None
+
+    @classmethod
+    def of(cls, **choices: Any) -> "Choice":
+        """Return the validated choice, with a number for text of digits; raise an InputError if a value is wrong."""
+        return validated(cls, {key: listed(layer_of(value)) for key, value in choices.items()}, {})
+
+
+def listed(value: Any) -> Any:
+    """Return a collection as a list; numbers of NumPy become numbers, and anything else, such as text, is unchanged."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping | Tensor):
+        return value
+    return [item.item() if isinstance(item, np.generic) else item for item in value]
+
+
+def picks(layer: int | str, name: str, number: int, prefix: str = "") -> bool:
     """Whether a choice of layers includes the attention call `name`, given its number among all calls.
 
-    A choice is a number, ranges of numbers, the name of a call, or a pattern of names of layers, such as `decoder.*`.
+    A choice is a number, ranges of numbers such as `0,5-7`, the name of a call, such as the text `5`, or a pattern of
+    names of layers, such as `decoder.*`. Names and patterns may begin with the prefix of a model with a head.
     """
-    if isinstance(choice, int):
-        return number == choice
-    if isinstance(choice, str):
-        return choice == name or bool(WILD.search(choice) and fnmatchcase(re.sub(r"#\d+$", "", name), choice))
-    return any(number in numbers for numbers in choice)
+    if ranges := _ranges(layer):
+        return any(number in numbers for numbers in ranges)
+    assert isinstance(layer, str)
+    names = [name, *([f"{prefix}.{name}"] if prefix else [])]
+    is_like = [bool(WILD.search(layer)) and fnmatchcase(re.sub(r"#\d+$", "", each), layer) for each in names]
+    return layer in names or any(is_like)
 
 
-def choice_of(layers: int | str) -> Choice:
-    """Return the choice for a number, a name or a pattern; `5-7` and `0,2` become ranges, the text `5` is a name."""
-    return layers if isinstance(layers, int) or layers.isdecimal() else ranges_in(layers) or layers
-
-
-def calls_of(layer: int | str, names: Sequence[str]) -> list[str]:
+def calls_of(layer: int | str, numbers: Mapping[str, int], prefix: str = "") -> list[str]:
     """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
 
-    `names` has the names of all calls in their order.
+    `numbers` has the numbers of all calls by name; below 0 for a call without a number.
 
     Raises:
-        InputError: it chooses none, or a range ends beyond the last.
+        InputError: it chooses none, or a range has a number of no call.
     """
-    choice = choice_of(layer)
-    calls = [name for number, name in enumerate(names) if picks(choice, name, number)]
-    if isinstance(choice, list) and max(numbers[-1] for numbers in choice) >= len(names):
-        calls = []
-    if calls:
+    calls = [name for name, number in numbers.items() if picks(layer, name, number, prefix)]
+    ranges = _ranges(layer)
+    if calls and not (ranges and {number for each in ranges for number in each} - {*numbers.values()}):
         return calls
-    if not names:
+    known = sorted(number for number in numbers.values() if number >= 0)
+    if not numbers or (ranges and not known):
         raise InputError.of(got(layer, "no attention was recognised"))
-    if isinstance(choice, str):
-        raise InputError.of(got(layer, "no layer with attention", did_you_mean(choice, names)))
-    raise InputError.of(got(layer, f"expected 0 to {len(names) - 1}, of {several(len(names), 'layer')} with attention"))
+    if ranges is None:
+        raise InputError.of(got(layer, "no layer with attention", did_you_mean(layer, numbers)))
+    raise InputError.of(got(layer, f"expected {in_ranges(known)}, of {several(len(known), 'layer')} with attention"))
+
+
+def _ranges(layer: int | str) -> list[range] | None:
+    """Return the ranges of a choice by number; None for a name, also of digits, or a pattern."""
+    if isinstance(layer, int):
+        return [range(layer, layer + 1)]
+    return None if layer.isdecimal() else ranges_in(layer)
+
+
+def call_of(layer: int | str, numbers: Mapping[str, int]) -> str:
+    """Return the name of the one call that a number, a name or a pattern chooses.
+
+    A name or pattern that begins with any other word is one of a model with a head.
+
+    Raises:
+        InputError: it chooses none, or several.
+    """
+    first, *others = calls_of(layer, numbers, str(layer).partition(".")[0])
+    if others:
+        raise InputError.of(got(layer, f"which chooses {several(len(others) + 1, 'layer')}; expected one"))
+    return first

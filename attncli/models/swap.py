@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 from weakref import WeakSet
 
-import numpy as np
 import torch
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
@@ -20,13 +19,12 @@ from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.catalogue.short_forms import model_entry
 from attncli.config.models import Experiment
 from attncli.config.strict import Model, validated
-from attncli.config.tensors import Layer
-from attncli.config.values import Indices, as_list, each_once
+from attncli.config.values import layer_of
 from attncli.errors import InputError, below, got, show
 from attncli.models.call import AttentionCall
 from attncli.models.fitted import FittedScorers
 from attncli.models.inputs import Inputs, inputs_of, learnt_numbers, rules_of_inputs, with_model_defaults
-from attncli.models.selection import calls_of, choice_of, picks
+from attncli.models.selection import Choice, Several, calls_of, picks
 from attncli.models.watching import Site, Watch
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
@@ -57,9 +55,9 @@ class Swap(Watch):
             heads that it does not name stay the model's own.
         model: the module, or part of a model, to replace the attention of; by default everything in this thread. With
             it, layers have the names of its `named_modules`.
-        layers: numbers of attention calls in the order of their execution, ranges of numbers such as `5-7`, names of
-            calls, or patterns of names such as `decoder.*`; None for all.
-        heads: numbers of heads; None for all.
+        layers: numbers of attention calls in the order of their execution, ranges of numbers such as `0,5-7`, names of
+            calls, or patterns of names such as `decoder.*`: one of these, or a list. None for all.
+        heads: numbers of heads, and ranges such as `0-3`; None for all.
         seed: the seed of the parameters that attncli draws.
         known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
             again.
@@ -80,14 +78,14 @@ class Swap(Watch):
         self,
         entry: Any,
         model: nn.Module | None = None,
-        layers: Collection[str | int] | None = None,
-        heads: Collection[int] | None = None,
+        layers: Several | None = None,
+        heads: Several | None = None,
         *,
         seed: int = 0,
         known: Mapping[str, int] | None = None,
         fitted: FittedScorers | None = None,
     ) -> None:
-        chosen = validated(_Chosen, {"layers": listed(layers), "heads": listed(heads), "seed": listed(seed)}, {})
+        chosen = _Chosen.of(layers=layers, heads=heads, seed=seed)
         super().__init__(model)
         self.layers, self.heads, self._known = chosen.layers, chosen.heads, known or {}
         self.entry = None if isinstance(entry, str) and entry == ZERO else swap_entry(entry)
@@ -132,9 +130,9 @@ class Swap(Watch):
         if self._plan is not None and self.layers is None:
             key, layers = "plan", [layer_of(layers) for layers, *_ in self._plan]
         for layer in layers:
-            names = [*self._numbers, *(problems if isinstance(choice_of(layer), str) else ())]
+            others = dict.fromkeys(problems, -1)  # which have no number
             with below(key):
-                chosen = calls_of(layer, list(dict.fromkeys(names)))
+                chosen = calls_of(layer, {**others, **self._numbers}, self.prefix)
             for name in chosen:
                 if name not in self._handled and self._wants(name, self._numbers.get(name, -1)):
                     why = problems.get(name, "it did not run")
@@ -160,7 +158,7 @@ class Swap(Watch):
 
     def _wants(self, name: str, number: int) -> bool:
         """Whether the call with this name and number is chosen by the layers, and has an entry in the plan."""
-        is_chosen = self.layers is None or any(picks(choice_of(layer), name, number) for layer in self.layers)
+        is_chosen = self.layers is None or any(picks(layer, name, number, self.prefix) for layer in self.layers)
         return is_chosen and bool(self._parts(name, number))
 
     def chooses(self, site: Site) -> bool:
@@ -200,7 +198,7 @@ class Swap(Watch):
         """
         if self._plan is None:
             return [("", None, self.entry or ZERO)]
-        parts = [part for part in self._plan if picks(choice_of(layer_of(part[0])), name, number)]
+        parts = [part for part in self._plan if picks(layer_of(part[0]), name, number, self.prefix)]
         keys = list(dict.fromkeys(layers for layers, *_ in parts))
         if len(keys) > 1:
             raise InputError.of(got(keys[1], f"it has {name}, as {show(keys[0])} does; expected each once"), ["plan"])
@@ -272,19 +270,8 @@ class _Holder(Model):
     entry: Entry
 
 
-class _Chosen(Model):
-    layers: Annotated[list[Layer], Field(min_length=1), BeforeValidator(as_list), AfterValidator(each_once)] | None
-    heads: Indices | None
+class _Chosen(Choice):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
-
-
-def listed(value: Any) -> Any:
-    """Return a collection as a list; numbers of NumPy become numbers, and anything else, such as text, is unchanged."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping | Tensor):
-        return value
-    return [item.item() if isinstance(item, np.generic) else item for item in value]
 
 
 def swap_entry(value: Any) -> ScorerEntry:
@@ -303,8 +290,3 @@ def swap_entry(value: Any) -> ScorerEntry:
                 got(part.dropout, "models run without dropout inside of a Swap", "leave it out"), ["dropout"]
             )
     return made
-
-
-def layer_of(key: str) -> str | int:
-    """Return the layer for a key of a plan, which is text: digits are a number."""
-    return int(key) if key.isdecimal() else key

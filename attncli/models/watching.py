@@ -44,7 +44,7 @@ class Watch(AbstractContextManager["Watch"]):
     so in `replaced`. Several can be active at a time.
 
     Args:
-        model: watch this module only, and name layers as its `named_modules` does; by default all modules.
+        model: watch this module only, and name layers as in it; by default all modules.
     """
 
     replaces: ClassVar = False
@@ -55,6 +55,7 @@ class Watch(AbstractContextManager["Watch"]):
         self.model = model
         self.missed: list[Missed] = []  # modules and operations like attention that were not recognised
         self.monitor: Monitor | None = None
+        self.prefix = ""  # of a model with a head, without which its layers are named
         self._names = WeakKeyDictionary[nn.Module, tuple[str, int]]()  # name, and number of the model
         self._models = 0  # with names
         self._ran: dict[str, str] = {}  # class of each module by name
@@ -136,10 +137,18 @@ class Watch(AbstractContextManager["Watch"]):
         self._names.clear()  # the next `with` takes the names and parameters of its models again
 
     def take_names(self, model: object) -> None:
-        """From now on, name layers as this model's `named_modules` does, even if only a part of it runs."""
+        """From now on, name layers as in this model, even if only a part of it runs.
+
+        A layer has its name in `named_modules`, but without the prefix of a model with a head, so that it has the same
+        name in the model without the head.
+        """
         if isinstance(model, nn.Module):
             self._models += 1
-            self._names |= {module: (name, self._models) for name, module in model.named_modules()}
+            prefix, named = prefix_of(model), [(_uncompiled(name), each) for name, each in model.named_modules()]
+            self.prefix, names = prefix or self.prefix, {name for name, _ in named}
+            for name, module in named:
+                short = name.removeprefix(f"{prefix}.")
+                self._names[module] = (name if short in names else short, self._models)
             if self.monitor is not None:
                 self.monitor.trail.parameters |= _addresses(model)
 
@@ -165,7 +174,7 @@ class Watch(AbstractContextManager["Watch"]):
         known = self._nearest(modules)
         if known is None:
             return kind, kind
-        name = self._names[known][0].replace("_orig_mod.", "").removesuffix("_orig_mod") or type(known).__name__
+        name = self._names[known][0] or type(known).__name__
         return name if known is module else f"{name}/{kind}", kind
 
     @property
@@ -177,6 +186,17 @@ class Watch(AbstractContextManager["Watch"]):
 
     def _nearest(self, modules: Sequence[nn.Module]) -> nn.Module | None:
         return next((module for module in reversed(modules) if module in self._names), None)
+
+
+def prefix_of(model: object) -> str:
+    """Return the first part of layers' names in a model of transformers with a head; "" for other libraries."""
+    prefix = getattr(model, "base_model_prefix", "")
+    return prefix if isinstance(prefix, str) else ""
+
+
+def _uncompiled(name: str) -> str:
+    """Return the name of a module without the wrappers of `torch.compile`."""
+    return name.replace("_orig_mod.", "").removesuffix("_orig_mod")
 
 
 def _addresses(model: nn.Module) -> set[int]:

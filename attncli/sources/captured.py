@@ -18,9 +18,10 @@ from attncli.attention import EmptyRow
 from attncli.config.tensors import CapturedData
 from attncli.core.files import TensorFile, broken, problem
 from attncli.core.numbers import several
-from attncli.errors import Collector, InputError, did_you_mean, got, in_ranges
+from attncli.errors import Collector, InputError, got, in_ranges
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.inputs import Inputs, inputs_of
+from attncli.models.selection import call_of, calls_of
 from attncli.models.summaries import padding_mask, summary_of
 from attncli.models.tokens import Names, numbered, read_tokens, tokens_of
 from attncli.results import Row
@@ -98,17 +99,18 @@ class Captured:
         """The names of the calls that can be recomputed with other scorers."""
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
+    @property
+    def prefix(self) -> str:
+        """The first part of the longer names of layers in a model with a head; "" if it is unknown."""
+        return str(self.about.get("prefix") or "")
+
     def read(self, wanted: str | int) -> AttentionCall:
-        """Return a call, given its name or its position in the file.
+        """Return the call that a name, a number or a pattern chooses.
 
         Raises:
-            InputError: the call is missing or cannot be recomputed, or its tensors are damaged.
+            InputError: there is none, or it cannot be recomputed, or its tensors are damaged.
         """
-        if isinstance(wanted, int) and wanted >= len(self.layers):
-            raise InputError.of(got(wanted, f"expected 0 to {len(self.layers) - 1}, of {len(self.layers)} layers"))
-        name = list(self.layers)[wanted] if isinstance(wanted, int) else wanted
-        if name not in self.layers:
-            raise InputError.of(got(name, "expected the name of a layer", did_you_mean(name, self.layers)))
+        name = str(wanted) if wanted in self.layers else call_of(wanted, self.numbers)
         entry = self.layers[name]
         if entry["problem"] is not None:
             raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}')
@@ -199,12 +201,17 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     except InputError as error:
         raise InputError.of(error.problems[0].message, ["capture"]) from error
     collector, calls = Collector(), dict[str, AttentionCall]()
-    wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
+    wanted = list[tuple[Sequence[str | int], str | int]]()
     if data.layer is not None:
         wanted = [(["layer"], data.layer)]
     elif data.layers is not None:
-        wanted = [(["layers", index], name) for index, name in enumerate(data.layers)]
-    elif not wanted:
+        for index, layer in enumerate(data.layers):
+            with collector.under("layers", index):
+                names = calls_of(layer, captured.numbers, captured.prefix)
+                wanted += [(["layers", index], name) for name in names]
+    else:
+        wanted = [(["capture"], name) for name in captured.usable]
+    if not (wanted or collector.problems):
         problems = "; ".join(f"{name}: {entry['problem']}" for name, entry in captured.layers.items())
         reason = problems or "it has no layers"
         raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {reason}', ["capture"])

@@ -186,7 +186,7 @@ REFUSED = {
     "layers.1.self_attn, layers.2.self_attn",
     "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
     "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
-    "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
+    "own:module --heads x": '--heads: got "x"; expected an integer',
     "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
     "option, or let the function do it",
     "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and '
@@ -317,8 +317,8 @@ def test_a_model_that_writes(here: Path) -> None:
     transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
     good("capture", "gpt", "--text", "the cat sat", "--generate", "3")
     captured = read_captured(Path("gpt.safetensors"))
-    assert captured.usable[-1] == "transformer.h.1.attn#2"
-    assert captured.read("transformer.h.1.attn#2").keys.shape == (1, 2, 5, 8)
+    assert captured.usable[-1] == "h.1.attn#2"
+    assert captured.read("h.1.attn#2").keys.shape == (1, 2, 5, 8)
     tokens = captured.about["tokens"]["keys"]
     assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
     good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")

@@ -208,7 +208,7 @@ def test_a_captured_file_with_one_layer_needs_no_choice(folder: Path) -> None:
         ),
         (
             ["--layer", "6"],
-            f'--layer: got "6"; expected the name or number of a layer of this file; known: {LAYER.format(0)}',
+            "--layer: got 6; expected 0 to 5, of 6 layers with attention",
         ),
         (["--layer", "encoder.layer.1"], f"did you mean `{LAYER.format(1)}`?"),
         (["--layer", "1", "--head", "12"], "--head: got 12; expected 0 to 11, of 12 heads"),

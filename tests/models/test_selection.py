@@ -6,6 +6,7 @@ from attncli.errors import InputError
 from attncli.models.selection import calls_of
 
 NAMES = ["a.attention", "a.attention#2", "b.attention", "b.cross"]
+NUMBERS = {name: number for number, name in enumerate(NAMES)}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ NAMES = ["a.attention", "a.attention#2", "b.attention", "b.cross"]
     ],
 )
 def test_calls_of_a_choice(choice: int | str, expected: list[int]) -> None:
-    assert calls_of(choice, NAMES) == [NAMES[index] for index in expected]
+    assert calls_of(choice, NUMBERS) == [NAMES[index] for index in expected]
 
 
 @pytest.mark.parametrize(
@@ -36,4 +37,4 @@ def test_calls_of_a_choice(choice: int | str, expected: list[int]) -> None:
 )
 def test_a_choice_of_no_calls(choice: int | str, names: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        calls_of(choice, names)
+        calls_of(choice, {name: number for number, name in enumerate(names)})

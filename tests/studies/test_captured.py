@@ -351,9 +351,7 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     for layer in ("1.layer", "1"):
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
-    assert "expected the name or number of a layer of this run; did you mean `0.layer`?" in refusal(
-        "heatmap", "first", "--layer", "0.layre"
-    )
+    assert "no layer with attention; did you mean `0.layer`?" in refusal("heatmap", "first", "--layer", "0.layre")
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 

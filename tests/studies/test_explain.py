@@ -371,7 +371,7 @@ def test_layers_and_sinks_of_a_captured_model(tmp_path: Path, here: Path) -> Non
     assert math.isclose(math.fsum(terms), found.of_weights["sum of exp(s - max)"], rel_tol=1e-6)
     assert math.isclose(found.sink["weight"], 1 - float(weights.sum()), rel_tol=1e-5)
     assert json.loads(good("explain", file, "--layer", names[1], "--head", "2", "--query", "3", "--json"))["sink"]
-    with pytest.raises(InputError, match=r"result\.explain: layer: got 2; expected the name or number of a layer"):
+    with pytest.raises(InputError, match=r"result\.explain: layer: got 2; expected 0 to 1, of 2 layers"):
         result.explain(layer=2)
 
 

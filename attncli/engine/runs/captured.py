@@ -62,7 +62,7 @@ def save_captured(
         "padding": None,
         "transformers": None,
     }
-    known["without_weights"] = seen.without_weights
+    known |= {"without_weights": seen.without_weights, **({"prefix": seen.prefix} if seen.prefix else {})}
     metadata = {**known, **about, "version": VERSION, "torch": torch.__version__, "layers": layers}
     text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     save_file_at(target, lambda path: save_named(path, tensors, {METADATA: text}), words)

@@ -12,9 +12,11 @@ from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
 from attncli.catalogue.building import formulas_of, inputs_of_entry, scoring_of
 from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
+from attncli.config.values import layer_of
 from attncli.core.numbers import exact
 from attncli.core.seeding import generator, seeded
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
+from attncli.models.selection import call_of
 from attncli.normalizers import Normalizer
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
@@ -173,15 +175,13 @@ def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | 
 
 
 def _part(prepared: PreparedAttention, layer: str | int | None) -> LayerPart:
-    """Return the inputs of a layer, given its name or its number in the file; the first by default."""
+    """Return the inputs of the layer that a name, a number in the file or a pattern chooses; the first by default."""
     if layer is None:
         return prepared.parts[0]
     if not prepared.layers:
         raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
-    names = {str(number): name for name, number in prepared.layers.items()}
-    if (name := names.get(str(layer), str(layer))) not in prepared.layers:
-        cure = did_you_mean(str(layer), [*prepared.layers, *names])
-        raise InputError.of(got(layer, "expected the name or number of a layer", cure), ["layer"])
+    with below("layer"):
+        name = call_of(layer_of(layer), prepared.layers)
     return next(part for part in prepared.parts if part.layer == name)
 
 

@@ -20,6 +20,7 @@ from attncli.results import (
     Row,
     by_label,
     in_sentence,
+    place_in_words,
     signed_weights,
     tensor_name,
 )
@@ -203,7 +204,7 @@ def _about_changes(
         differences = finite(row["output_difference"] for row in rows)
         if differences:
             most, mean = largest_first(rows, OF_OUTPUTS)[0], fmean(differences)
-            where = f"layer {layers[most['layer']]}, head {most['head']}"
+            where = place_in_words(most, layers)
             named, first = (in_sentence(name, random) for name in (label, most["a"]))
             text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)} %,"
             heads = {(row["layer"], row["head"]) for row in rows if finite([row["output_difference"]])}

@@ -29,7 +29,8 @@ def doctor_findings(result: Result) -> list[Finding]:
             count = f" in {len(rows)} of {several(len(heads[label]), 'head')}" if is_of_heads else ""
             fault = "fault, " if any(row["kind"] == "fault" for row in rows) else ""
             meaning = check.meaning if check.key == "duplicate" else rows[0]["about"]
-            text = f"{fault}{check.key}{count}: {listed(places, MOST_NAMED) or number(rows[0]['value'], 2)}. {meaning}"
+            where = listed(places, MOST_NAMED, "; ") or number(rows[0]["value"], 2)
+            text = f"{fault}{check.key}{count}: {where}. {meaning}"
             numbers = {"count": len(rows), "heads": len(heads[label]), "most": rows[0]["value"]}
             findings.append(Finding(f"{names[label]}: {text}" if label in names else text, label, numbers))
     quiet = [label for label in heads if not any(finding.label == label for finding in findings)]

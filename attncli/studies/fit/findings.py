@@ -21,7 +21,7 @@ def fit_findings(result: Result) -> list[Finding]:
     findings = [_label_sentence(label, rows, result) for label, rows in groups.items() if label not in REFERENCES]
     heads = [row for row in groups.get(KEYS_ALONE, ()) if row["by"] == "head" and finite([row["kl"]])]
     if hardly := sorted((row for row in heads if row["kl"] < HARDLY), key=lambda row: row["kl"]):
-        names = listed([result.place(row) for row in hardly], MOST_NAMED)
+        names = listed([result.place(row) for row in hardly], MOST_NAMED, "; ")
         count = f"{len(hardly)} of {several(len(heads), 'head')}"
         text = f"{count} hardly look at their queries: with w . k they are less than {HARDLY} nats off: {names}."
         findings.append(Finding(text, None, {"count": len(hardly)}))

@@ -15,8 +15,6 @@ from attncli.config.tensors import CapturedData
 from attncli.config.texts import (
     MODEL_NAME,
     BatchSize,
-    Heads,
-    Layers,
     ModelDType,
     ModelName,
     Revision,
@@ -24,6 +22,7 @@ from attncli.config.texts import (
     Way,
     beside,
 )
+from attncli.config.values import Indices, Layers
 from attncli.errors import got, show
 
 Per = Literal["head", "layer", "all"]
@@ -77,7 +76,7 @@ class FitOptions(Experiment):
         Field(description="layers to fit: numbers, ranges such as 5-7, names, or patterns such as decoder.*"),
         WHERE,
     ] = None
-    heads: Annotated[Heads | None, Field(description="numbers of the heads to fit; default: all"), WHERE] = None
+    heads: Annotated[Indices | None, Field(description="numbers of the heads to fit; default: all"), WHERE] = None
     batch_size: BatchSize = 16
     attn: Way = "auto"
     revision: Revision = None

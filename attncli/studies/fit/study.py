@@ -137,7 +137,7 @@ def prepare_loaded(
     heads = {name: inputs[0].queries.shape[1] for name, inputs in captured.items()}
     numbers = {name: number for number, name in enumerate(captured)}
     calls = list[LayerCalls]()
-    for name in chosen_calls(options.layers, options.heads, heads, problems):
+    for name in chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix):
         parts_of_call = captured[name]
         if options.heads is not None:
             some = [part.call.of_heads(options.heads) for part in parts_of_call if part.call is not None]

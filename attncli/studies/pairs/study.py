@@ -73,7 +73,7 @@ class SizePoint:
     pre_scale: float = 1.0  # by which the captured model multiplied its queries
 
     def __str__(self) -> str:
-        layer = "" if self.layer is None else f"{self.layer} "
+        layer = "" if self.layer is None else f"layer {self.number}, "
         return f"d = {self.d}" if self.head is None else f"{layer}head {self.head}"
 
 

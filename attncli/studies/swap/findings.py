@@ -87,4 +87,4 @@ def _place(row: Row) -> object:
 
 
 def _listed(rows: Sequence[Row], result: Result) -> str:
-    return listed([result.place(row) or "all layers" for row in rows], MOST_NAMED)
+    return listed([result.place(row) or "all layers" for row in rows], MOST_NAMED, "; ")

@@ -13,8 +13,6 @@ from attncli.config.strict import Flag, problem
 from attncli.config.texts import (
     MODEL_NAME,
     RUN,
-    Heads,
-    Layers,
     ModelDType,
     ModelName,
     Revision,
@@ -22,7 +20,7 @@ from attncli.config.texts import (
     Way,
     beside,
 )
-from attncli.config.values import as_list, each_once
+from attncli.config.values import Indices, Layers, as_list, each_once
 from attncli.errors import got
 
 By = Literal["all", "layer", "head", "up_to", "from"]
@@ -65,7 +63,9 @@ class SwapOptions(Experiment):
         Field(description="of these layers alone: numbers, ranges such as 5-7, names, or patterns such as decoder.*"),
         PLACES,
     ] = None
-    heads: Annotated[Heads | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = None
+    heads: Annotated[Indices | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = (
+        None
+    )
     batch_size: Annotated[
         int | None,
         Field(

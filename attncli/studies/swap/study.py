@@ -15,6 +15,7 @@ from torch import nn
 from attncli.catalogue.building import entry_columns, formulas_of, random_labels
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
+from attncli.config.values import layer_of
 from attncli.core.device import resolve_device
 from attncli.core.numbers import number, rough_duration
 from attncli.errors import Collector, InputError, below
@@ -25,7 +26,7 @@ from attncli.models.fitted import check_fitted
 from attncli.models.loading import LoadedModel, load
 from attncli.models.outputs import Metric, Outputs, Runner
 from attncli.models.requests import calls_in, chosen_calls, request_of
-from attncli.models.swap import UNIFORM, ZERO, Swap, layer_of, swap_entry
+from attncli.models.swap import UNIFORM, ZERO, Swap, swap_entry
 from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import Scorer
@@ -195,21 +196,21 @@ def prepare_loaded(
     for name, problem in problems.items():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((parameter.device for parameter in loaded.model.parameters()), torch.device("cpu"))
-    chosen = chosen_calls(options.layers, options.heads, heads, problems)
-    _check_plans(options, heads, problems)
+    chosen = chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix)
+    _check_plans(options, heads, problems, loaded.prefix)
     blocks = Blocks(loaded.model, stacks if metric is None else {}, len(loaded.batches))
     prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, blocks, device)
     progress.note(prepared.estimate(time.perf_counter() - started))
     return prepared
 
 
-def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str]) -> None:
+def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str], prefix: str) -> None:
     """Raise an InputError if layers of a plan choose no attention call, or one that is not recognised."""
     collector = Collector()
     for index, entry in enumerate(options.scorers):
         for layers in entry.plan if isinstance(entry, PlanEntry) else ():
             with collector.under("scorers", index, "plan", layers):
-                calls_in(layer_of(layers), list(heads), problems)
+                calls_in(layer_of(layers), list(heads), problems, prefix)
     collector.check()
 
 

@@ -83,7 +83,7 @@ def test_layers_and_heads_beside_a_plan_limit_it() -> None:
             expected = main_output(model, inputs)
         with attncli.Swap({0: "zero", 1: "uniform"}, layers=[1], heads=[2]) as swap:
             assert_close(main_output(model, inputs), expected, rtol=1e-4, atol=1e-4)
-    assert list(swap.swapped) == ["model.layers.1.self_attn"]
+    assert list(swap.swapped) == ["layers.1.self_attn"]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> N
     cosine, hedgehog, keys = fit_findings(result_of())
     assert cosine.text == (
         "cosine: fitted scale 12.0 (2.00 to 16.0); the median divergence of a head is 0.0469 nats, unfitted 0.750 "
-        "nats; the worst is layer 0 head 0 (0.250); inside the model it changes the output by 12.5 %, "
+        "nats; the worst is layer 0, head 0 (0.250); inside the model it changes the output by 12.5 %, "
         "unfitted by 150 %."
     )
     assert cosine.numbers["scale"] == 12.0
@@ -73,7 +73,7 @@ def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> N
     assert hedgehog.text.startswith("hedgehog: the median divergence of a head is 0.0938 nats, unfitted 0.375 nats")
     assert keys.text == (
         "6 of 6 heads hardly look at their queries: with w . k they are less than 0.05 nats off: "
-        "layer 1 head 3, layer 1 head 2, layer 1 head 0, layer 0 head 3, layer 0 head 2 and 1 more."
+        "layer 1, head 3; layer 1, head 2; layer 1, head 0; layer 0, head 3; layer 0, head 2 and 1 more."
     )
 
 
