@@ -8,6 +8,7 @@ Every normaliser has its oracle in `NORMALIZERS`: `oracle(scores, **options)` gi
 query's valid keys, at least one. `weights_of` puts them into a matrix with a mask.
 """
 
+import cmath
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -208,6 +209,22 @@ def alibi(heads: int, n: int, m: int, first: int = 0) -> Tensor:
     slopes = alibi_slopes(heads)
     return torch.stack(
         [matrix([[-slope * abs(first + i - j) for j in range(m)] for i in range(n)]) for slope in slopes]
+    )
+
+
+def rotated(vectors: Tensor, first: int, theta: float = 1e4, pairs: str = "halves", share: float = 1.0) -> Tensor:
+    """Return vectors (..., n, d) at positions `first`, `first` + 1, ...: each pair is a complex number that turns."""
+
+    def at(position: int, vector: Vector) -> Vector:
+        count, turned = round(share * len(vector)), [*vector]
+        for t in range(count // 2):
+            i, j = (t, t + count // 2) if pairs == "halves" else (2 * t, 2 * t + 1)
+            z = complex(vector[i], vector[j]) * cmath.exp(1j * position * theta ** (-2 * t / count))
+            turned[i], turned[j] = z.real, z.imag
+        return turned
+
+    return for_each_matrix(
+        lambda rows: matrix([at(first + i, row) for i, row in enumerate(rows.tolist())]), vectors.double()
     )
 
 

@@ -21,6 +21,7 @@ from attncli.catalogue.signatures import formula_of
 from attncli.core.files import read_tensors
 from attncli.core.masks import Valid
 from attncli.core.numbers import several
+from attncli.core.rotary import rotated, rotated_features
 from attncli.core.rounding import DTYPES, Rounding
 from attncli.core.seeding import seeded
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges, listed
@@ -36,7 +37,7 @@ Made = TypeVar("Made")
 Learnt = Mapping[str, Tensor] | None  # numbers by name, with a first axis of heads
 EPSILON = 1e-6  # added to the variance in `qk_norm`
 SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, which begins with `super().__init__()`"
-NAMED_KEYS = ("qk_norm", "window", "first_keys", "dtype", "rounding")  # keys of an entry that follow its formula
+NAMED_KEYS = ("qk_norm", "rope", "window", "first_keys", "dtype", "rounding")  # of an entry, after its formula
 
 
 def entry_columns(entry: ScorerEntry) -> Row:
@@ -68,8 +69,12 @@ def build_scorer(
     `dtype`, the dtype of the queries and keys; computations use float32 at least.
 
     Raises:
-        InputError: the scorer refuses the sizes, the parameter file does not fit, or a user's own class fails.
+        InputError: the scorer or `rope` refuses the sizes, the parameter file does not fit, or a user's class fails.
     """
+    if entry.rope is not None and (query_size != key_size or rotated_features(key_size, entry.rope.share) is None):
+        sizes = f"{query_size} and {key_size}" if query_size != key_size else str(key_size)
+        expected = "expected one size, of which `share` is an even number: features turn in pairs"
+        raise InputError.of(f"got {entry.rope} for queries and keys of size {sizes}; {expected}", ["rope"])
     with seeded(seed, f"scorers.{entry.seed_name}"):
         before = torch.default_generator.get_state()
         scorer = _make(entry, query_size, key_size)
@@ -175,7 +180,7 @@ def rules_of(
     *,
     empty_row: EmptyRow = "zero",
     sinks: Tensor | None = None,
-    first: int | None = None,
+    first: int = 0,
     heads: Sequence[int] | None = None,
     num_heads: int | None = None,
     learnt: Learnt = None,
@@ -188,19 +193,14 @@ def rules_of(
         bias: added to the scores, beside ALiBi.
         empty_row: weights of a query with no valid key.
         sinks: scores of an additional key.
-        first: the position of the first query; by default from the causal mask, or 0 for as many queries as keys.
+        first: the position of the first query among the keys.
         heads: the numbers of the heads in the model, with slopes of ALiBi and options of lists; by default all.
         num_heads: how many heads the model has, if `heads` are some of them.
         learnt: the numbers that the entry learnt for each head, if any.
 
     Raises:
-        InputError: as in `build_normalizer`, or the entry needs positions and they are unknown.
+        InputError: as in `build_normalizer`.
     """
-    first = valid.first_query() if first is None else first
-    if first is None and entry.position_key is not None:
-        cure = "expected `mask: {align: bottom_right}` if the queries are the last of the keys, or top_left"
-        raise unknown_positions(entry, entry.position_key, valid, cure)
-    first = first or 0
     has_bias = bias is not None or entry.position_bias is not None
     slopes = [alibi_slopes(num_heads)[head] for head in heads] if heads and num_heads else None
     added = Bias(valid.shape, bias, entry.position_bias == "alibi", first, slopes) if has_bias else None
@@ -211,32 +211,35 @@ def rules_of(
     return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, entry_rounding(entry))
 
 
-def unknown_positions(entry: ScorerEntry, key: str, valid: Valid, cure: str) -> InputError:
-    """Return the error of an entry whose option `key` needs positions of queries and keys that are unknown."""
-    n, m = valid.shape[-2:]
-    sizes = f"{several(n, 'query')} and {several(m, 'key')}"
-    return InputError.of(f"got {getattr(entry, key)} for {sizes}, whose positions are unknown; {cure}", [key])
-
-
 def entry_rounding(entry: ScorerEntry) -> Rounding:
     """Return the stages of an entry's computation that are rounded, and their dtype."""
     return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")
 
 
-def inputs_of_entry(entry: ScorerEntry, queries: Tensor, keys: Tensor, pre_scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return queries (..., n, q) and keys (..., m, k) as the entry's scorer sees them: normalised, then rounded.
+def inputs_of_entry(
+    entry: ScorerEntry, queries: Tensor, keys: Tensor, pre_scale: float = 1.0, first: int | Tensor = 0
+) -> tuple[Tensor, Tensor]:
+    """Return queries (..., n, q) and keys (..., m, k) as the entry's scorer sees them: normalised, rotated, rounded.
 
-    `qk_norm` is over the features, and without a gain. A user's scorer sees the queries of a model with the model's own
-    factor `pre_scale`; built-in scorers see them without.
+    `qk_norm` is over the features, and without a gain. Query i has position `first` + i, for `rope`; a tensor (..., 1)
+    has a `first` for each n queries. A user's scorer sees the queries of a model with the model's own factor
+    `pre_scale`; built-in scorers see them without.
     """
     if pre_scale != 1 and entry.scorer not in SCORERS:
         queries = queries * pre_scale
-    if entry.qk_norm is None and entry.dtype is None:
+    if entry.qk_norm is None and entry.rope is None and entry.dtype is None:
         return queries, keys
     queries, keys = at_least_float32(queries, keys)
     if entry.qk_norm is not None:
         norm: Callable[..., Tensor] = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
         queries, keys = (norm(tensor, tensor.shape[-1:], eps=EPSILON) for tensor in (queries, keys))
+    if entry.rope is not None:
+        theta, interleaved = entry.rope.theta, entry.rope.pairs == "interleaved"
+        count = rotated_features(queries.shape[-1], entry.rope.share) or 0
+        of_queries, of_keys = torch.arange(queries.shape[-2]), torch.arange(keys.shape[-2])
+        of_queries = of_queries + (first.cpu() if isinstance(first, Tensor) else first)
+        queries = rotated(queries, of_queries, theta, count, interleaved=interleaved)
+        keys = rotated(keys, of_keys, theta, count, interleaved=interleaved)
     rounding = entry_rounding(entry)
     return rounding.vectors(queries), rounding.vectors(keys)
 

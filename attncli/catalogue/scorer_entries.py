@@ -73,6 +73,25 @@ class ParameterFile(Model):
         return [] if self.transpose else names
 
 
+class Rope(Model):
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864)."""
+
+    theta: Annotated[PositiveFloat, Field(description="pair t turns by position * theta^(-2t/d)")] = 10000.0
+    pairs: Annotated[
+        Literal["halves", "interleaved"],
+        Field(description="halves: features t and t + d/2 (transformers); interleaved: 2t and 2t + 1 (the paper)"),
+    ] = "halves"
+    share: Annotated[float, Field(gt=0, le=1, description="share of the features, the first ones, that turn")] = 1.0
+
+    def __str__(self) -> str:
+        """Return the settings in words, as in `theta 10000, halves`."""
+        return f"theta {self.theta:g}, {self.pairs}" + (f", share {self.share:g}" if self.share < 1 else "")
+
+
+def _is_rope(value: object) -> Any:
+    return {} if value is True else None if value is False else value
+
+
 class ScorerEntry(Model, validate_default=True):  # so a default that YAML cannot hold is an error
     """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
 
@@ -105,6 +124,11 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     qk_norm: Annotated[
         Literal["layer", "rms"] | None,
         Field(description="layer: LayerNorm of queries and keys over their features, before the score; rms: RMSNorm"),
+    ] = None
+    rope: Annotated[
+        Rope | None,
+        BeforeValidator(_is_rope, json_schema_input_type=bool | Rope | None),
+        Field(description="rotary positions of queries and keys, before the score; true: with the defaults"),
     ] = None
     window: Annotated[
         Count | None, Field(description="a query attends to keys less than this many positions away only")
@@ -172,7 +196,9 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     @property
     def position_key(self) -> str | None:
         """The key of the entry that needs the positions of queries and keys, if any."""
-        return BIAS if self.position_bias is not None else "window" if self.window is not None else None
+        if self.position_bias is not None:
+            return BIAS
+        return next((key for key in ("window", "rope") if getattr(self, key) is not None), None)
 
     @model_serializer(mode="wrap")
     def _fitted_alone(self, handler: SerializerFunctionWrapHandler) -> Any:

@@ -12,8 +12,9 @@ from attncli.catalogue.scorer_entries import MODEL, NOT_IN_LABELS, default_label
 def parsed_scorer(text: str, unnamed: Collection[str | int] = ()) -> dict[str, Any] | str:
     """Return the mapping for `name:option=value,option=value`, or the text itself if it has another form.
 
-    The default label joins the scorer's name (`model` with `scale: model`), the values of the options, and the
-    normaliser, but leaves out options in `unnamed`. `/`, which labels must not contain, becomes `_over_`.
+    The default label joins the scorer's name (`model` with `scale: model`), the values of the options (the name of one
+    that is true), and the normaliser, but leaves out options in `unnamed`. `/`, which labels must not contain, becomes
+    `_over_`.
     """
     name, options = named_options(text, ("label",)) or (text, {})
     if "=" in name or (":" in name and not is_custom(name)) or "scorer" in options:
@@ -22,8 +23,8 @@ def parsed_scorer(text: str, unnamed: Collection[str | int] = ()) -> dict[str, A
     if options.keys() - {*unnamed}:
         is_own = is_models(name, options.get("scale"))
         named = options.keys() - {KEY, "scale" if is_own else KEY, *unnamed}
-        plain = [value for key, value in options.items() if key in named and not isinstance(value, dict | list)]
-        words = ["null" if value is None else str(value) for value in plain]
+        plain = {key: value for key, value in options.items() if key in named and not isinstance(value, dict | list)}
+        words = [key if value is True else "null" if value is None else str(value) for key, value in plain.items()]
         normalizer = as_mapping(options.get(KEY))
         is_named = isinstance(normalizer, dict) and KEY not in unnamed
         words += [class_name(str(value)) for key, value in normalizer.items() if key not in unnamed] if is_named else []

@@ -12,7 +12,7 @@ from attncli.catalogue.fitted import FittedFacts, read_facts, text_hashes
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.files import read_tensors
 from attncli.core.numbers import several
-from attncli.errors import InputError, below
+from attncli.errors import InputError, below, listed
 from attncli.models.call import AttentionCall
 from attncli.models.loading import Request
 
@@ -51,15 +51,18 @@ def read_fitted(path: str) -> FittedScorers:
     return FittedScorers(facts, _tensors(file, stat.st_mtime_ns, stat.st_size))
 
 
-def check_fitted(
+def check_for_model(
     entries: Sequence[ScorerEntry], model: str | None, texts: Sequence[str], note: Callable[[str], None]
 ) -> None:
-    """Warn of texts that entries were fitted to.
+    """Warn of texts that entries were fitted to, and of rotary positions beside the model's own.
 
     Raises:
         InputError: an entry was fitted to another model than `model`, a name or a folder, if it is known.
     """
     name = None if model is None else Request(str(model)).name
+    if rotated := [part.label for entry in entries for part in entry.entries if part.rope is not None]:
+        turns = "turns queries and keys as the model's attention saw them, once more if it has rotary positions itself"
+        note(f"{listed(rotated)}: rope {turns}")
     parts = [(index, part) for index, entry in enumerate(entries) for part in entry.entries]  # of plans, too
     for (label, path), index in {(part.label, part.fitted): index for index, part in parts if part.fitted}.items():
         with below("scorers", index):

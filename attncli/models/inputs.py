@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from attncli.attention import EmptyRow, Rules, all_finite, at_least_float32, computing_dtype
-from attncli.catalogue.building import Learnt, build_scorer, map_entries, rules_of, unknown_positions
+from attncli.catalogue.building import Learnt, build_scorer, inputs_of_entry, map_entries, rules_of
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Corner, Valid, without_infinities
+from attncli.core.numbers import several
 from attncli.errors import InputError, got
 from attncli.models.call import AttentionCall
 from attncli.models.fitted import read_fitted
@@ -51,6 +52,27 @@ class Inputs:
         if self.call is None or n == m:
             return self.valid.first_query(self.align)
         return m - n if n == 1 or (n < m and self.valid.is_causal_at_end) else None
+
+    def first_of(self, entry: ScorerEntry) -> int:
+        """Return the position of the first query; 0 if it is unknown and the entry does without positions.
+
+        Raises:
+            InputError: the entry needs positions of queries and keys, and they are unknown.
+        """
+        first = self.first_query
+        if first is None and (key := entry.position_key) is not None:
+            n, m = self.valid.shape[-2:]
+            cure = "expected `mask: {align: bottom_right}` if the queries are the last of the keys, or top_left"
+            if self.call is not None:
+                cure = f"choose other `layers`: {self.call.name} has no common positions, as in cross-attention"
+            sizes = f"{several(n, 'query')} and {several(m, 'key')}"
+            raise InputError.of(f"got {getattr(entry, key)} for {sizes}, whose positions are unknown; {cure}", [key])
+        return first or 0
+
+    def of_entry(self, entry: ScorerEntry) -> tuple[Tensor, Tensor]:
+        """Return the queries and keys as the entry's scorer sees them: see `inputs_of_entry`."""
+        first = 0 if entry.rope is None else self.first_of(entry)
+        return inputs_of_entry(entry, self.queries, self.keys, self.pre_scale, first)
 
     @property
     def pre_scale(self) -> float:
@@ -136,14 +158,11 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, lea
     """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks.
 
     Raises:
-        InputError: as in `rules_of`, or the entry has numbers for heads of the model that are unknown.
+        InputError: as in `rules_of` and `Inputs.first_of`, or the model has an unknown number of heads.
     """
-    call, first = inputs.call, inputs.first_query
+    call, first = inputs.call, inputs.first_of(entry)
     if call is None:
         return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, first=first)
-    if first is None and entry.position_key is not None:
-        cure = f"choose other `layers`: {call.name} has no common positions, as in cross-attention"
-        raise unknown_positions(entry, entry.position_key, inputs.valid, cure)
     sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
     if entry.position_bias == "alibi" and call.heads is not None and call.num_heads is None:
         reason = "its slopes depend on the model's number of heads, which the captured file does not have"

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
-from attncli.catalogue.building import Learnt, build_scorer, inputs_of_entry, scorer_of_module, scoring_of
+from attncli.catalogue.building import Learnt, build_scorer, scorer_of_module, scoring_of
 from attncli.catalogue.entries import Entry
 from attncli.catalogue.guarding import raw_scores
 from attncli.catalogue.plans import PLAN, PlanEntry, is_plan
@@ -230,7 +230,7 @@ class Swap(Watch):
         if key not in self._scorers:
             self._scorers[key] = self._built(entry, inputs, learnt).to(inputs.queries.device)
         rules = rules_of_inputs(entry, inputs, call.empty_row, learnt)
-        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, call.pre_scale)
+        queries, keys = inputs.of_entry(entry)
         queries = queries if gradient is None else queries * gradient
         scorer = scoring_of(entry, self._scorers[key])
         if not is_built_in(scorer):

@@ -1,4 +1,4 @@
-"""Positions of queries among the keys, where their numbers differ: for ALiBi and for windows."""
+"""Positions of queries among the keys, where their numbers differ: for ALiBi, windows and rotary positions."""
 
 import math
 from collections.abc import Callable
@@ -13,12 +13,14 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import attncli
 from tests.cli import experiment, good, refusal
+from tests.reference import rotated
 from tests.scorers.catalogue import normal
 
 pytestmark = pytest.mark.usefixtures("here")
 
 POSITIONAL: list[dict[str, Any]] = [{"window": 3}, {"bias": "alibi"}]
 KEYS = ["window", "bias"]
+WITH_ROPE = pytest.mark.parametrize("entry", [*POSITIONAL, {"rope": True}], ids=[*KEYS, "rope"])
 
 
 def weights(n: int, m: int, entry: dict[str, Any], **mask: Any) -> Tensor:
@@ -58,7 +60,7 @@ def test_positions_are_those_of_the_end_that_agrees(n: int, m: int, align: str, 
 @pytest.mark.parametrize(
     ("command", "study"), [("run", "attention"), ("check", "attention"), ("explain", "attention"), ("run", "doctor")]
 )
-@pytest.mark.parametrize("entry", POSITIONAL, ids=KEYS)
+@WITH_ROPE
 def test_unknown_positions_are_refused_with_the_cure(entry: dict[str, Any], command: str, study: str) -> None:
     (key,) = entry
     data = {"queries": {"shape": [2, 1, 4]}, "keys": {"shape": [2, 8, 4]}}
@@ -132,6 +134,8 @@ def slow(n: int, m: int, valid: Tensor, entry: dict[str, Any]) -> Tensor:
     """Return the output where query i is at position i + m - n, by loops."""
     queries, keys, values = normal(1, 2, n, 4).double(), normal(1, 2, m, 4, seed=1).double(), normal(1, 2, m, 3, seed=2)
     output = torch.zeros(1, 2, n, 3, dtype=torch.float64)
+    if "rope" in entry:
+        queries, keys = rotated(queries, m - n), rotated(keys, 0)
     for head in range(2):
         for i in range(n):
             scores = {}
@@ -145,7 +149,7 @@ def slow(n: int, m: int, valid: Tensor, entry: dict[str, Any]) -> Tensor:
     return output
 
 
-@pytest.mark.parametrize("entry", POSITIONAL, ids=KEYS)
+@WITH_ROPE
 @pytest.mark.parametrize(("n", "m"), [(1, 8), (3, 8), (5, 5)])
 def test_in_a_model_the_queries_are_the_last_of_the_keys(n: int, m: int, entry: dict[str, Any], tmp_path: Path) -> None:
     """With a causal mask of a cache, with padding in it, and for a single query without any mask."""
@@ -166,7 +170,7 @@ WITHOUT_POSITIONS = {
 }
 
 
-@pytest.mark.parametrize("entry", POSITIONAL, ids=KEYS)
+@WITH_ROPE
 @pytest.mark.parametrize("case", WITHOUT_POSITIONS)
 def test_calls_without_common_positions_are_refused(case: str, entry: dict[str, Any], tmp_path: Path) -> None:
     n, m, mask = WITHOUT_POSITIONS[case]
@@ -174,7 +178,7 @@ def test_calls_without_common_positions_are_refused(case: str, entry: dict[str, 
     of_model(tmp_path, n, m, attend, {})  # without positions it is as any other call
     with pytest.raises(attncli.InputError, match="layers"):
         of_model(tmp_path, n, m, attend, entry)
-    with pytest.raises(attncli.InputError, match=rf"got \w+ for {n} queries and {m} keys.*`layers`"):
+    with pytest.raises(attncli.InputError, match=rf"got .+ for {n} queries and {m} keys.*`layers`"):
         attncli.run({"data": {"capture": str(tmp_path / "seen.safetensors")}, "scorers": [{"scorer": "dot", **entry}]})
 
 

@@ -38,13 +38,16 @@ def oracle(entry: ScorerEntry, inputs: Inputs, seed: int = 0) -> tuple[Tensor, T
     scorer = build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, torch.float32)
     if entry.qk_norm is not None:
         queries, keys = (reference.normed(entry.qk_norm, each) for each in (queries, keys))
+    n, m = queries.shape[-2], keys.shape[-2]
+    first = m - n if "bottom_right" in (inputs.valid.causal, inputs.align) else 0
+    if entry.rope is not None:
+        how = entry.rope.theta, entry.rope.pairs, entry.rope.share
+        queries, keys = reference.rotated(queries, first, *how), reference.rotated(keys, 0, *how)
 
     def score(queries: Tensor, keys: Tensor) -> Tensor:
         return reference.ORACLES[entry.scorer](scorer, queries, keys, **entry.options)
 
     scores, valid = reference.for_each_matrix(score, queries, keys), inputs.valid.whole.clone()
-    n, m = scores.shape[-2:]
-    first = m - n if "bottom_right" in (inputs.valid.causal, inputs.align) else 0
     for i in range(n):
         for j in range(m):
             is_far = entry.window is not None and abs(first + i - j) >= entry.window and j >= (entry.first_keys or 0)

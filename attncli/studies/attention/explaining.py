@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.catalogue.building import formulas_of, inputs_of_entry, scoring_of
+from attncli.catalogue.building import formulas_of, scoring_of
 from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.values import layer_of
@@ -30,9 +30,9 @@ WEIGHTS = ("weight", "dropped")  # the last stages
 class QueryTensors:
     """The tensors of one query and head, on the CPU: q (q), k (m, k), v (m, v), valid (m), stages (m), output (v).
 
-    `raw_q` and `raw_k` are q and k before the scorer entry's `qk_norm` and rounding. The stages are `score`,
-    `capped` (if there is a softcap), `biased` (if there is a bias), `weight` and `dropped` (if dropout is active).
-    `sink` (1) is the score of an additional key without a value, if the model has such a key.
+    `raw_q` and `raw_k` are q and k before the scorer entry's `qk_norm`, `rope` and rounding; `position` is that of q.
+    The stages are `score`, `capped` (if there is a softcap), `biased` (if there is a bias), `weight` and `dropped` (if
+    dropout is active). `sink` (1) is the score of an additional key without a value, if the model has such a key.
     """
 
     q: Tensor
@@ -44,6 +44,7 @@ class QueryTensors:
     sink: Tensor | None
     raw_q: Tensor
     raw_k: Tensor
+    position: int
 
     @property
     def used(self) -> Tensor:
@@ -140,8 +141,9 @@ def explain(
 
 
 def _seen(name: str, entry: ScorerEntry) -> str:
-    """Return the name of a query or key as the scorer sees it: normalised, and rounded."""
+    """Return the name of a query or key as the scorer sees it: normalised, rotated, and rounded."""
     name = f"{entry.qk_norm}_norm({name})" if entry.qk_norm else name
+    name = f"rope({name})" if entry.rope else name
     return f"{entry.dtype}({name})" if entry.dtype else name
 
 
@@ -226,7 +228,7 @@ def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, h
         """Return the matrix of the batch element and head."""
         return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(part).index(head)].cpu()
 
-    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
+    queries, keys = inputs.of_entry(entry)
     score = scoring_of(entry, scorer)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights
@@ -253,11 +255,12 @@ def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, h
     raw_q, raw_k, q, k, v = (matrix(tensor) for tensor in at_least_float32(*tensors))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
     output = rules.pooled(at.get("dropped", at["weight"])[None], v)[0]
-    return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, raw_q[query], raw_k)
+    position = inputs.first_of(entry) + query
+    return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, raw_q[query], raw_k, position)
 
 
 def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> Steps:
-    """Return the scorer's steps. They begin with query and key as the scorer sees them: normalised, and rounded.
+    """Return the scorer's steps. They begin with query and key as the scorer sees them: normalised, rotated, rounded.
 
     Raises:
         InputError: the method `steps` fails, or a step has a wrong shape.
@@ -269,7 +272,10 @@ def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> S
     if q == "q":
         return steps
     formula = steps.formula and f"{steps.formula}, with {q} and {k}"
-    return Steps({q: row.q.tolist(), **steps.of_query}, {k: row.k, **steps.of_keys}, formula)
+    position = {} if entry.rope is None else {"position of q": row.position}
+    positions = {} if entry.rope is None else {"position of k": torch.arange(len(row.k))}
+    of_keys = {**positions, k: row.k, **steps.of_keys}
+    return Steps({**position, q: row.q.tolist(), **steps.of_query}, of_keys, formula)
 
 
 def _steps_of_weights(normalizer: nn.Module, row: QueryTensors) -> tuple[Steps, Tensor | None]:

@@ -95,7 +95,9 @@ def _faults_of_layers(prepared: PreparedAttention, count: int) -> list[Finding]:
 
 def _is_as_the_model(entry: ScorerEntry, call: AttentionCall, train: bool) -> bool:
     """Whether an entry repeats the model's computation in this call, judged by the entry's options."""
-    changes = [key for key in ("position_bias", "qk_norm", "window", "dtype") if getattr(entry, key) is not None]
+    changes = [
+        key for key in ("position_bias", "qk_norm", "rope", "window", "dtype") if getattr(entry, key) is not None
+    ]
     is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
     return (

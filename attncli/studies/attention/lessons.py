@@ -1,11 +1,12 @@
 """Sentences about a run that its tensors prove, such as weights that do not depend on the query."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from attncli.core.numbers import TIE, number
+from attncli.core.numbers import TIE, number, several
 from attncli.results import Finding
 
 EXCERPT = 8  # queries of the first matrix that are looked at first: most rules fail there already
@@ -17,7 +18,12 @@ def even_labels(valid: Tensor, weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def lessons_of(
-    queries: Tensor, keys: Tensor, valid: Tensor, logits: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    queries: Tensor,
+    keys: Tensor,
+    valid: Tensor,
+    logits: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    positions: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Finding]:
     """Return findings that hold for all queries, up to rounding: one for all labels, or at most one for each.
 
@@ -27,6 +33,7 @@ def lessons_of(
         valid: boolean, broadcastable to (..., n, m), True = may attend.
         logits: the scores (..., n, m) by label, after softcap and bias.
         weights: the weights (..., n, m) by label, before dropout.
+        positions: the position of the last query, by label where positions alone may tell equal keys apart.
     """
     valid = valid.expand(next(iter(weights.values())).shape)
     everyone = "every scorer gives" if len(weights) > 1 else f"{next(iter(weights))} gives"
@@ -45,6 +52,9 @@ def lessons_of(
     lessons: dict[str, Finding | None] = {
         label: _even_weights(label, valid, weights[label], is_masked) for label in even
     }
+    if bool((seen == seen[:1]).all()):
+        labels = [label for label in positions if label not in even]
+        lessons |= {label: _by_position(label, positions[label], valid, logits[label]) for label in labels}
     has_one_mask = bool((valid == valid[..., :1, :]).all())
     queries_differ = bool((queries != queries[..., :1, :]).any())
     for label, tensor in weights.items():
@@ -70,6 +80,19 @@ def _even_weights(label: str, valid: Tensor, weights: Tensor, is_masked: bool) -
     if bool(high - low <= TIE * high):
         text = f"{text}, so the weights only copy the mask" if is_masked else "every key gets the same weight"
     return Finding(f"{label}: {text if bool(high != 0) else 'all weights are 0'}.", label)
+
+
+def _by_position(label: str, position: int, valid: Tensor, logits: Tensor) -> Finding:
+    """Return the finding about equal keys with other weights: the last query's scores of its nearest and furthest."""
+    matrix = (0,) * (valid.ndim - 2)
+    keys = valid[matrix][-1].nonzero()[:, 0]
+    distances = (keys - position).abs()
+    ends = [int(distances.argmin()), int(distances.argmax())]
+    near, far = (float(logits[matrix][-1, keys[end]]) for end in ends)
+    apart = int(distances[ends[1]] - distances[ends[0]])
+    text = f"{label}: all keys are equal but for their positions: the last query's score goes from {number(near, 3)} "
+    text += f"(nearest key) to {number(far, 3)} ({several(apart, 'position')} further away)."
+    return Finding(text, label, {"near": near, "far": far, "apart": apart})
 
 
 def _proportional_scores(label: str, other: str, valid: Tensor, *pair: tuple[Tensor, Tensor]) -> Finding | None:

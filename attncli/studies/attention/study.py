@@ -15,7 +15,6 @@ from attncli.catalogue.building import (
     compile_scorer,
     entry_columns,
     formulas_of,
-    inputs_of_entry,
     random_labels,
     scale_of,
     scoring_of,
@@ -28,7 +27,7 @@ from attncli.core.device import resolve_device
 from attncli.core.numbers import several
 from attncli.core.seeding import generator, seeded
 from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
-from attncli.models.fitted import check_fitted
+from attncli.models.fitted import check_for_model
 from attncli.models.inputs import Inputs, build_for_inputs
 from attncli.pooling import is_softmax
 from attncli.results import Finding, Result, Row, signed_weights, tensor_name
@@ -71,7 +70,7 @@ def prepare(options: AttentionOptions, progress: Progress) -> PreparedAttention:
         if isinstance(options.data, CapturedData):
             with below("data"):
                 captured, calls = read_calls(options.data, dtype, device)
-            check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
+            check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
         else:
             inputs = build_inputs(
                 options.data,
@@ -196,7 +195,7 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             outputs = output_rows(a.stages["output"], b.stages["output"])
             comparisons += [names | row for row in Groups(empty).of_pair(weights, outputs)]
             head_comparisons += [names | row for row in Groups(empty, inputs.heads).of_pair(weights, outputs)]
-        lessons, even = _lessons(inputs, stages)
+        lessons, even = _lessons(options.scorers, inputs, stages)
         findings += [
             *fault_findings(inputs),
             *(signed_weights(run.label) for run in runs if bool((run.rows.is_signed & ~run.empty).any())),
@@ -253,7 +252,9 @@ def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
             progress.note(f"warning: {', '.join(named)}: NaN or infinite numbers in the {place}")
 
 
-def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding], list[str]]:
+def _lessons(
+    entries: Sequence[ScorerEntry], inputs: Inputs, stages: Mapping[str, Stages]
+) -> tuple[list[Finding], list[str]]:
     """Return the findings that logits and weights prove, and the labels with even weights; none without weights."""
     if any("weights" not in kept for kept in stages.values()):
         return [], []
@@ -261,7 +262,10 @@ def _lessons(inputs: Inputs, stages: Mapping[str, Stages]) -> tuple[list[Finding
     valid = torch.ones(1, 1, dtype=torch.bool) if valid is None else valid.cpu()
     weights = {label: kept["weights"] for label, kept in stages.items()}
     logits = {label: next(kept[name] for name in LOGITS if name in kept) for label, kept in stages.items()}
-    lessons = lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, logits, weights)
+    last = inputs.valid.shape[-2] - 1
+    positioned = [entry for entry in entries if inputs.bias is None and (entry.rope or entry.position_bias)]
+    positions = {entry.label: inputs.first_of(entry) + last for entry in positioned if entry.label in weights}
+    lessons = lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, logits, weights, positions)
     return lessons, even_labels(valid, weights)
 
 
@@ -293,7 +297,7 @@ def _stages_and_rows(
 ) -> tuple[Stages, ScorerRows]:
     """Return all stages on the CPU, or only the output if the option `weights` is false, and the metrics of rows."""
     scorer.train(options.train)
-    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
+    queries, keys = inputs.of_entry(entry)
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
     with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
         if not options.weights:

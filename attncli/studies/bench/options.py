@@ -42,6 +42,7 @@ class BenchOptions(Experiment):
         "dropout": "measures attention without dropout",
         "softcap": "measures scores without a bound",
         "qk_norm": "measures scores of the queries and keys as they are",
+        "rope": "measures scores of the queries and keys as they are",
         "window": "measures all pairs of queries and keys",
         "dtype": "measures all scorers in one dtype, the experiment's",
         "fitted": "measures scorers without a model",

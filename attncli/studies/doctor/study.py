@@ -11,7 +11,6 @@ from torch import Tensor
 from attncli.attention import Rules
 from attncli.catalogue.building import (
     formulas_of,
-    inputs_of_entry,
     random_labels,
     scale_of,
     scoring_of,
@@ -26,7 +25,7 @@ from attncli.core.seeding import seeded
 from attncli.errors import below, in_ranges
 from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
-from attncli.models.fitted import check_fitted
+from attncli.models.fitted import check_for_model
 from attncli.models.inputs import Inputs, build_for_inputs, inputs_of
 from attncli.models.loading import load
 from attncli.models.requests import request_of
@@ -89,7 +88,7 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     elif isinstance(options.data, CapturedData):
         with below("data"):
             captured, calls = read_calls(options.data, dtype, device)
-        check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
+        check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
         parts = []
         for inputs in calls:
             assert inputs.call is not None, "captured"
@@ -130,7 +129,7 @@ def _model_calls(
     progress.step(0, 1, "the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": device}
     request = request_of(options.model, options.texts, options.attn, **more)
-    check_fitted(options.scorers, request.name, options.texts, progress.note)
+    check_for_model(options.scorers, request.name, options.texts, progress.note)
     with below("model"):
         loaded = load(request, max(len(options.texts), 1))
         (batch,) = loaded.batches
@@ -225,7 +224,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
 def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:
     """Return the attention of a scorer entry, the entry at this position, in a layer, on the CPU."""
     inputs, rules, scorer = part.inputs, part.rules[position], part.scorers[position]
-    queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
+    queries, keys = inputs.of_entry(entry)
     with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]

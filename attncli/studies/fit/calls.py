@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncli.attention import Bias, Rules
-from attncli.catalogue.building import inputs_of_entry
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Valid
 from attncli.errors import InputError
@@ -129,7 +128,7 @@ class EntryCalls:
         """Return the calls of a layer as an entry sees them; `entry` has the model's scale and softcap."""
         inputs = calls.inputs
         rules = rules_of_inputs(entry, inputs, "zero")
-        queries, keys = inputs_of_entry(entry, inputs.queries, inputs.keys, inputs.pre_scale)
+        queries, keys = inputs.of_entry(entry)
         valid, bias = rules.valid.joined, inputs.bias
         assert valid is not None, "a mask"
         if entry.position_bias is not None:

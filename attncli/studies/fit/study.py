@@ -17,7 +17,7 @@ from attncli.core.seeding import generator
 from attncli.errors import InputError, below, got
 from attncli.models.capture import Capture, evaluating
 from attncli.models.changes import Changes
-from attncli.models.fitted import FittedScorers
+from attncli.models.fitted import FittedScorers, check_for_model
 from attncli.models.inputs import Inputs, inputs_of
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.outputs import OutputKind, Outputs, Runner
@@ -83,6 +83,7 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     """Read the captured calls, or load the model and run it once on all texts."""
     progress.step(0, 1, "loading the model")
     device = resolve_device(options.device)
+    check_for_model(options.scorers, None, [], progress.note)
     if options.model is not None:
         texts = list(dict.fromkeys(options.texts))  # the same text must not be in both parts
         more = {"dtype": options.dtype, "revision": options.revision, "device": device, "has_head": True}

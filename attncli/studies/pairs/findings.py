@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.numbers import number
-from attncli.results import Row
+from attncli.errors import listed
+from attncli.results import Finding, Row
+from attncli.studies.pairs.entries import Entries
 from attncli.studies.trends import trend
 
 CHANCE = 1.5  # factor on 95 % margins: about three standard errors, since extremes are compared
@@ -32,6 +35,17 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
         ordered=is_over_sizes,
     )
     return words, [rows[index] for index in named]
+
+
+def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Finding]:
+    """Return what rotary positions do to the scores of random queries and keys, if any entry has them."""
+    labels = [entry.label for entry in entries if entry.rope is not None]
+    if not labels:
+        return []
+    does = "which changes neither mean nor variance of a score: entries are independent, with mean 0"
+    if drawn.query_mean or drawn.key_mean or drawn.rho:
+        does = "so what means or correlations add to a score gets smaller with distance, up to waves"
+    return [Finding(f"Why: rope turns queries and keys by their positions ({listed(labels)}), {does}.")]
 
 
 def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:

@@ -25,7 +25,8 @@ SCORES_AT_A_TIME = 2**18  # of real pairs
 class Pairs:
     """Query-key pairs: queries (rows, 1, q) with keys (rows, m, k), or queries (rows, q) that share keys (m, k).
 
-    `valid` (rows, m) marks the pairs that count; None means all. `names` has the name and the number of rows of each
+    `valid` (rows, m) marks the pairs that count; None means all. `first` is the position of the first query for `rope`,
+    or (rows, 1) of each; keys have positions from 0. `names` has the name and the number of rows of each
     part; other random numbers for a part are drawn from a generator with its name.
     """
 
@@ -33,6 +34,7 @@ class Pairs:
     keys: Tensor
     valid: Tensor | None
     names: Sequence[tuple[str, int]] = ()
+    first: int | Tensor = 0
 
 
 @dataclass(frozen=True)
@@ -72,18 +74,21 @@ class RandomPairs:
             sides = self.entries.draw(*shapes, randomness, computing_dtype(dtype))
             drawn.append((sides[0].to(dtype).to(self.device), sides[1].to(dtype).to(self.device)))
         queries, keys = drawn[0] if len(drawn) == 1 else map(torch.cat, zip(*drawn, strict=True))
-        return Pairs(queries, keys, None, names)
+        first = torch.cat([torch.arange(rows) for _, rows in names])[:, None]  # so that there are all distances
+        return Pairs(queries, keys, None, names, first)
 
 
 @dataclass(frozen=True)
 class RealPairs:
     """Pairs of one head of a file: `tensors` has queries (b, n, q), keys (b, m, k) and perhaps `valid` (b, n, m).
 
-    `head` is the number of the head. A job has a few queries of a batch element, with all keys.
+    `head` is the number of the head, `first` the position of the first query. A job has a few queries of a batch
+    element, with all keys.
     """
 
     tensors: Mapping[str, Tensor]
     head: int
+    first: int = 0
 
     @property
     def keys(self) -> int:
@@ -101,7 +106,8 @@ class RealPairs:
         rows = slice(self._starts[index], self._starts[index] + self._starts.step)
         queries, valid = self.tensors["queries"][batch, rows], self.tensors.get("valid")
         valid = None if valid is None else valid[batch, rows]
-        return Pairs(queries, self.tensors["keys"][batch], valid, [(f"real.{self.head}.{job}", len(queries))])
+        names = [(f"real.{self.head}.{job}", len(queries))]
+        return Pairs(queries, self.tensors["keys"][batch], valid, names, self.first + rows.start)
 
     @property
     def _starts(self) -> range:

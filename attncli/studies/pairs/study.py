@@ -35,7 +35,7 @@ from attncli.core.seeding import seeded
 from attncli.core.threads import on_threads
 from attncli.errors import InputError, below
 from attncli.models.call import AttentionCall
-from attncli.models.fitted import check_fitted
+from attncli.models.fitted import check_for_model
 from attncli.models.inputs import learnt_numbers, with_model_defaults
 from attncli.normalizers import Normalizer
 from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, by_label
@@ -152,7 +152,8 @@ def prepare_pairs(
     if options.file is None:
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
-            sizes = sorted({*powers(1, sizes[0]), *sizes})
+            smallest = 2 if any(entry.rope for entry in options.scorers) else 1  # features turn in pairs
+            sizes = sorted({*powers(smallest, sizes[0]), *sizes})
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(SizePoint(d, options.scorers, scorers_of(d, d), normalizers, pairs))
@@ -160,7 +161,7 @@ def prepare_pairs(
     layers = read_pairs(options, dtype, device, progress)
     if any(inputs.call is not None for _, inputs in layers.values()):
         captured = read_captured(Path(str(options.file)))
-        check_fitted(options.scorers, captured.about.get("model"), captured.texts, progress.note)
+        check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
     for layer, (tensors, inputs) in layers.items():
         call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -169,11 +170,12 @@ def prepare_pairs(
             message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
         own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
+        first = max(map_entries(options.scorers, inputs.first_of))  # one position, for all that need it
         has_fitted = any(entry.fitted is not None for entry in options.scorers)
         scorers = scorers_of(q, k, call)
         for index, head in enumerate(inputs.heads):
             of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
-            real, number = RealPairs(of_head, head or 0), None if call is None else call.number
+            real, number = RealPairs(of_head, head or 0, first), None if call is None else call.number
             if has_fitted and call is not None and head is not None:
                 call_of_head = call.of_heads([head])
                 scorers = scorers_of(q, k, call_of_head)
@@ -211,7 +213,7 @@ def scores_of(point: SizePoint, pairs: Pairs) -> list[Tensor]:
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
-            queries, keys = inputs_of_entry(entry, pairs.queries, pairs.keys, point.pre_scale)
+            queries, keys = inputs_of_entry(entry, pairs.queries, pairs.keys, point.pre_scale, pairs.first)
             if entry.fitted is not None:  # to a head
                 queries, keys = queries[None, None], keys[None, None]
             raw = raw_scores(scoring_of(entry, scorer), queries, keys)

@@ -14,6 +14,7 @@ from attncli.errors import InputError, below
 from attncli.normalizers import Normalizer
 from attncli.results import Result, Row, signed_weights
 from attncli.runtime import Counter, Progress, keep_finished
+from attncli.studies.pairs.findings import rope_findings
 from attncli.studies.pairs.study import PreparedPairs, SizePoint, pairs_result, prepare_pairs, scores_of, working
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import saturation_findings
@@ -57,6 +58,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     )
     signed = {row["label"] for row in result.records if OF_SHARES[0] in row and row[OF_SHARES[0]] is None}
     findings = [*map(signed_weights, [label for label in result.labels if label in signed]), *findings]
+    findings += [] if prepared.is_real else rope_findings(options.scorers, prepared.entries)
     facts = SaturationFacts(**result.facts.data, uniform=uniform)
     return replace(result, facts=facts, findings=findings, interrupted=kept.interrupted)
 

@@ -22,7 +22,7 @@ from attncli.errors import Collector, InputError, below
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
 from attncli.models.changes import Changes, add_each
-from attncli.models.fitted import check_fitted
+from attncli.models.fitted import check_for_model
 from attncli.models.loading import LoadedModel, load
 from attncli.models.outputs import Metric, Outputs, Runner
 from attncli.models.requests import calls_in, chosen_calls, request_of
@@ -176,7 +176,7 @@ def prepare_loaded(
         progress: receives the progress.
         metric: a function of the model and a batch that runs the batch, and returns a number.
     """
-    check_fitted(options.scorers, options.model, options.texts, progress.note)
+    check_for_model(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
     stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
     originals, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()

@@ -24,6 +24,7 @@ class TrainOptions(Experiment):
         "dropout": "trains without dropout",
         "bias": "has keys in no order, and so without positions",
         "window": "has keys in no order, and so without positions",
+        "rope": "has keys in no order, and so without positions",
         "dtype": "trains in float32 or float64",
         "fitted": "trains scorers from their start",
     }

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from attncli.core.numbers import exact, finite, number
 from attncli.results import Finding, Row, by_label, in_sentence, label_finding
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.findings import change, numbers_of, over_sizes, power_law
+from attncli.studies.pairs.findings import change, numbers_of, over_sizes, power_law, rope_findings
 from attncli.studies.pairs.study import PreparedPairs
 
 SAME = 1e-6  # relative: theories that differ by less are the same
@@ -26,7 +26,9 @@ def variance_findings(prepared: PreparedPairs, records: Sequence[Row], random: C
     ]
     pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
-    return [*findings, _why(prepared.entries)] if dots and not prepared.is_real else findings
+    if prepared.is_real:
+        return findings
+    return [*findings, *[_why(prepared.entries)] * dots, *rope_findings(prepared.options.scorers, prepared.entries)]
 
 
 def _label_sentence(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:

@@ -28,14 +28,19 @@ class Theory:
 def theory_of(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
-    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype`, or the method returns
-    a limit for randomly drawn parameters but the scorer's parameters are read from a file.
+    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype`, or `rope` for entries
+    whose distribution it changes, or the method returns a limit for randomly drawn parameters but the scorer's
+    parameters are read from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
     """
     changed = any(getattr(entry, key) is not None for key in ("softcap", "qk_norm", "dtype"))
-    if changed or (scorer.theory_is_limit and entry.parameters is not None):
+    if (
+        changed
+        or (entry.rope is not None and not entries.is_isotropic)
+        or (scorer.theory_is_limit and entry.parameters is not None)
+    ):
         return Theory()
     with calling("the method theory of the scorer"):
         mean, variance = scorer.theory(entries.moments(d))

@@ -19,7 +19,7 @@ from attncli.core.numbers import number
 from attncli.core.seeding import generator
 from attncli.models.swap import swap_entry
 from attncli.scorers import SCORERS
-from tests.reference import ORACLES, normed, weighted_sum, weights_of
+from tests.reference import ORACLES, normed, rotated, weighted_sum, weights_of
 
 HEADS, SIZE, WIDTH, MOST = 2, 4, 8, 7
 STEPS = 15
@@ -40,6 +40,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "stick_breaking": {"scorer": "scaled_dot", "normalizer": "stick_breaking"},
     "projected": {"scorer": "cosine", "project": True},
     "normed": {"scorer": "scaled_dot", "qk_norm": "rms"},
+    "rope": {"scorer": "scaled_dot", "rope": {"theta": 100.0, "pairs": "interleaved"}},
     "window": {"scorer": "cosine", "window": 3, "first_keys": 1},
 }
 SHARED = [ENTRIES["cosine"], ENTRIES["sigmoid"], {**ENTRIES["general"], "project": True}]
@@ -116,6 +117,8 @@ def scores_of(entry: ScorerEntry, state: Mapping[str, Tensor], queries: Tensor, 
     """Return the scores (n, m) of one head with these parameters and options."""
     if entry.qk_norm is not None:
         queries, keys = normed(entry.qk_norm, queries), normed(entry.qk_norm, keys)
+    if entry.rope is not None:
+        queries, keys = (rotated(each, 0, entry.rope.theta, entry.rope.pairs) for each in (queries, keys))
     if "P_q" in state:
         queries, keys = queries @ state["P_q"].double().mT, keys @ state["P_k"].double().mT
     options = entry.options | {name: float(state[name]) for name in entry.options if name in state}

@@ -1,0 +1,157 @@
+"""Rotary positions against complex numbers, transformers' own code, published scores, and in every study."""
+
+import json
+import math
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from transformers.models.gpt_neox import modeling_gpt_neox
+from transformers.models.llama import modeling_llama
+
+import attncli
+from attncli.config.builtin import builtin_path
+from attncli.core.rotary import rotated
+from attncli.scorers import SCORERS
+from tests import reference
+from tests.cli import attncli as attncli_command
+from tests.experiments import entry_of, inputs_of, result_of
+from tests.margins import last_digit, sampled
+from tests.reference import rounding
+from tests.scorers.catalogue import normal
+from tests.studies.pairs.samples import swept
+from tests.studies.test_entry_keys import MASKS, assert_run
+
+PAIRS = ["halves", "interleaved"]
+DATA: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 6, 8]},
+    "keys": {"shape": [2, 3, 7, 8]},
+    "valid_lens": [7, 4],
+}
+
+
+@pytest.mark.parametrize(("pairs", "share", "theta"), [*product(PAIRS, [1.0, 0.5], [1e4, 7.0])])
+def test_against_complex_numbers(pairs: str, share: float, theta: float) -> None:
+    vectors, positions, count = normal(2, 5, 8, dtype=torch.float64), torch.arange(5), round(8 * share)
+    for first in (0, 3, 100_000):
+        wanted = reference.rotated(vectors, first, theta, pairs, share)
+        for dtype in (torch.float64, torch.float32):
+            given = vectors.to(dtype)
+            found = rotated(given, positions + first, theta, count, interleaved=pairs == "interleaved")
+            bound = rounding(16, dtype) + rounding(8 * first, torch.float64)  # entries are below 4; angles in float64
+            torch.testing.assert_close(found.double(), wanted, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("code", [modeling_llama, modeling_gpt_neox], ids=["whole", "partial"])
+def test_against_transformers(code: Any) -> None:
+    """Llama turns all features, GPT-NeoX a quarter of them; both pair halves."""
+    d, count = 8, 8 if code is modeling_llama else 2
+    queries, keys, positions = normal(1, 2, 6, d), normal(1, 2, 6, d, seed=1), torch.arange(6)
+    angles = positions[:, None] * 1e4 ** (-torch.arange(0, count, 2) / count)
+    cos, sin = (torch.cat([each, each], -1)[None] for each in (angles.cos(), angles.sin()))
+    wanted = code.apply_rotary_pos_emb(queries, keys, cos, sin)
+    for found, given in zip((queries, keys), wanted, strict=True):
+        turned = rotated(found, positions, 1e4, count, interleaved=False)
+        torch.testing.assert_close(turned, given, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("pairs", "wanted"), [("halves", 13.447566), ("interleaved", 21.711785)])
+def test_scores_depend_on_the_distance(pairs: str, wanted: float) -> None:
+    """Queries and keys are all [1, 2, 3, 4]; those at positions 5 and 1, and at 9 and 5, are 4 apart."""
+    rows = [[1.0, 2.0, 3.0, 4.0]] * 10
+    entry = {"scorer": "dot", "rope": {"pairs": pairs}}
+    config = {"data": {"queries": rows, "keys": rows}, "dtype": "float64", "scorers": [entry]}
+    scores = attncli.run(config).tensors["dot/scores"][0]
+    assert [float(scores[5, 1]), float(scores[9, 5])] == pytest.approx([wanted] * 2, abs=last_digit(1e-5))
+    for earlier, later in pairwise(scores):
+        torch.testing.assert_close(later[1:], earlier[:-1], rtol=1e-5, atol=1e-5)
+
+
+def test_the_lesson_of_equal_keys() -> None:
+    """By the experiment `rope`: all keys are the query."""
+    config = yaml.safe_load(builtin_path("rope").read_text())
+    query = inputs_of(data=config["data"], mask=config["mask"]).queries[0]
+    for finding, entry in zip(attncli.run(config).findings, config["scorers"], strict=False):
+        how = entry["rope"]["theta"], entry["rope"]["pairs"]
+        scores = reference.rotated(query, 63, *how) @ reference.rotated(query.expand(64, -1), 0, *how).mT / 32**0.5
+        assert finding.label == entry["label"]
+        assert (finding.numbers["near"], finding.numbers["far"]) == pytest.approx(
+            (float(scores[0, 63]), float(scores[0, 0])), rel=1e-4
+        )
+        assert finding.numbers["apart"] == 63
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_runs(pairs: str, mask: str, weights: bool) -> None:
+    """After the norm and before the score, at the positions that masks and `align` say."""
+    keys = {"scorer": "dot", "qk_norm": "rms", "rope": {"pairs": pairs, "theta": 50.0, "share": 0.75}, "window": 4}
+    result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
+    assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=MASKS[mask]))
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_every_scorer(scorer: str, weights: bool) -> None:
+    keys, mask = {"scorer": scorer, "rope": True}, MASKS["end"]
+    assert_run(
+        result_of(data=DATA, mask=mask, scorers=[keys], weights=weights),
+        entry_of(**keys),
+        inputs_of(data=DATA, mask=mask),
+    )
+
+
+def test_explained() -> None:
+    """The last of two queries stands at the position of the last of three keys."""
+    rows = [[1.0, 2.0, 3.0, 4.0]] * 3
+    config = {"data": {"queries": rows[1:], "keys": rows}, "mask": {"align": "bottom_right"}}
+    found = attncli.run({**config, "scorers": ["dot:rope=true,qk_norm=rms,label=it"]}).explain(query=1)
+    unit = reference.normed("rms", torch.tensor(rows))
+    turned = reference.rotated(unit, 0)
+    assert found.of_query["position of q"] == 2
+    assert found.of_query["rope(rms_norm(q))"] == pytest.approx(turned[2].tolist(), rel=1e-5)
+    for position, key in enumerate(found.keys):
+        assert key["steps"]["position of k"] == position
+        assert key["steps"]["rope(rms_norm(k))"] == pytest.approx(turned[position].tolist(), rel=1e-5)
+        assert key["score"] == pytest.approx(float(turned[2] @ turned[position]), rel=1e-5)
+
+
+def test_the_variance_of_random_pairs_stays() -> None:
+    """The theory without rope is that with it, where turning changes no distribution; else there is none."""
+    entries = [{"scorer": "scaled_dot", "label": label, "rope": rope} for label, rope in (("no", None), ("yes", True))]
+    for row in swept("variance", d=[64], scorers=entries, samples=100_000).records:
+        assert (row["theory_mean"], row["theory_variance"]) == (0.0, 1.0)
+        assert row["variance"] == pytest.approx(1.0, abs=sampled(5 * math.sqrt(2 / 1e5), math.sqrt(2 / 1e5)))
+    moved = swept("variance", d=[64], scorers=entries[1:], samples=1000, mean=1.0).records
+    assert [row["theory"] for row in moved] == [None]
+    findings = [finding.text for finding in swept("variance", d=[64], scorers=entries, samples=1000).findings]
+    assert any("rope" in text and "changes neither" in text for text in findings)
+
+
+def test_pairs_of_a_file_have_their_positions(tmp_path: Path) -> None:
+    queries, keys = normal(2, 3, 5, 8), normal(2, 3, 5, 8, seed=1)
+    turned = {"queries": reference.rotated(queries, 0).float(), "keys": reference.rotated(keys, 0).float()}
+    torch.save({"queries": queries, "keys": keys}, tmp_path / "raw.pt")
+    torch.save(turned, tmp_path / "turned.pt")
+    for study, columns in (("variance", ["mean", "variance"]), ("saturation", ["entropy", "max_weight"])):
+        found = swept(study, source=tmp_path / "raw.pt", scorers=[{"scorer": "scaled_dot", "rope": True}]).records
+        wanted = swept(study, source=tmp_path / "turned.pt", scorers=[{"scorer": "scaled_dot"}]).records
+        for one, other in zip(found, wanted, strict=True):
+            assert [one[key] for key in columns] == pytest.approx([other[key] for key in columns], rel=1e-4)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("study", ["attention", "doctor", "variance"])
+def test_a_captured_model_turns_once_more(study: str) -> None:
+    queries, keys, values = (normal(1, 2, 8, 4, seed=seed) for seed in range(3))
+    with attncli.Capture() as seen:
+        torch.nn.functional.scaled_dot_product_attention(queries, keys, values)
+    attncli.save(seen, "seen.safetensors")
+    config = {"study": study, "data": {"capture": "seen.safetensors"}, "scorers": ["dot:rope=true", "dot"]}
+    Path("x.yaml").write_text(json.dumps(config))
+    note = " ".join(attncli_command("run", "x.yaml", "--no-plots", "--out", "out").stderr.split())
+    assert "dot_rope: rope turns queries and keys as the model's attention saw them, once more" in note
