@@ -6,13 +6,14 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, overload
 
 from attncli.catalogue.plans import PLAN, is_plan
 from attncli.catalogue.scorer_entries import refuse_objects
 from attncli.config.arguments import document_argument, path_argument
 from attncli.config.document import Document, document_of_data
 from attncli.core.modes import torch_isolated
+from attncli.engine.captures import CaptureComparison, compare_captures
 from attncli.engine.experiment import compare_stored, load_experiment, look_of, run_in_memory
 from attncli.engine.interactive import InteractiveComparison, InteractiveSweep, Warnings
 from attncli.engine.interactive import InteractiveResult as Result
@@ -29,6 +30,7 @@ from attncli.models.tokens import check_tokens, padding_of, read_tokens
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult
 from attncli.runtime import Progress
+from attncli.sources.captured import is_captured
 from attncli.sources.given import as_config_value, batches_of, name_of_module
 from attncli.studies.study import PreparedStudy
 
@@ -262,19 +264,33 @@ def load(folder: str | PathLike[str]) -> Result:
     return kind(**vars(stored.result), folder=path if path.is_dir() else None, **more)
 
 
-def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> InteractiveComparison:
-    """Return the differences between two runs, each given as a run folder, a results.json, or a result.
+@overload
+def compare(a: Capture, b: Capture | str | PathLike[str]) -> CaptureComparison: ...
+@overload
+def compare(a: str | PathLike[str], b: Capture) -> CaptureComparison: ...
+@overload
+def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Any: ...
+def compare(a: Any, b: Any) -> Any:
+    """Return the differences between two runs or two captures of a model.
+
+    A run is a run folder, a results.json or a result. A capture is a file or a `Capture`: then `verdict` says whether
+    they differ, `first` in which layer and how, `records` has a row a layer, and `findings` are sentences.
 
     Raises:
-        InputError: there is no run, or it is damaged.
+        InputError: there is no such run or capture, or it is damaged.
     """
     expected = "expected a result, or the folder of a run, as outputs/d2l/latest"
-    stored = [
-        run_in_memory(run)
-        if isinstance(run, StudyResult)
-        else read_run(path_argument(run, "attncli.compare", expected))
+    sources: list[Any] = [
+        run if isinstance(run, Capture | StudyResult) else path_argument(run, "attncli.compare", expected)
         for run in (a, b)
     ]
+    captured = [isinstance(run, Capture) or (isinstance(run, Path) and is_captured(run)) for run in sources]
+    if all(captured):
+        with torch_isolated():
+            return compare_captures(*sources)
+    if any(captured):
+        raise InputError.of("got a capture and a run; expected two of one kind", where="attncli.compare")
+    stored = [run_in_memory(run) if isinstance(run, StudyResult) else read_run(run) for run in sources]
     with torch_isolated():
         return InteractiveComparison(**vars(compare_stored(*stored)))
 

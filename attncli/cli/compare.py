@@ -1,4 +1,4 @@
-"""`attncli compare`: show the differences between runs."""
+"""`attncli compare`: show the differences between runs, or between two captures of a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,7 +14,7 @@ from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, w
 from attncli.config.looks import HeatmapLook
 from attncli.config.strict import validated
 from attncli.engine.runs.run_folder import check_file, save_file_at
-from attncli.errors import Collector, InputError
+from attncli.errors import Collector, InputError, listed
 from attncli.results import nan_to_null
 from attncli.show.terminal.comparison import tables
 from attncli.show.terminal.tables import SCREEN
@@ -27,9 +27,11 @@ MOST_HEADS = 8  # pairs of batch element and head in the picture
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN", help="Run folders, or results.json alone; each is compared with the first."),
+    typer.Argument(
+        metavar="RUN", help="Run folders, or results.json alone, each compared with the first; or two captured files."
+    ),
 ]
-Fail = Annotated[bool, typer.Option("--fail", help="End with exit code 1 if a run differs by more than rounding.")]
+Fail = Annotated[bool, typer.Option("--fail", help="End with exit code 1 if anything differs by more than rounding.")]
 Tolerance = Annotated[
     float | None,
     typer.Option("--tolerance", metavar="X", help="Relative difference that --fail accepts, in place of rounding."),
@@ -54,11 +56,21 @@ def compare(
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:
-    """Print the differences of runs from the first one."""
+    """Print the differences of runs from the first one, or of two captures of a model, layer by layer."""
     from attncli.cli.experiments import print_json  # load torch
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run
+    from attncli.sources.captured import is_captured
 
+    if any(map(is_captured, runs)):
+        unused = [*(["--tolerance"] if tolerance is not None else []), *(["--out"] if out is not None else [])]
+        for flag in [*unused, *(override.text for override in overrides_of_flags(values))]:
+            raise InputError.of("two captures have one table and no picture; leave it out", where=flag)
+        if len(runs) != 2 or not all(map(is_captured, runs)):
+            expected = "expected two captured files, or runs alone"
+            raise InputError.of(f"got {listed([str(run) for run in runs])}; {expected}", where="attncli compare")
+        _captures(runs, fail, json, full, quiet)
+        return
     look = _check(runs, tolerance, fail, out, overwrite, values)
     collector, stored = Collector(), []
     for path in runs:
@@ -87,6 +99,24 @@ def compare(
             most = "infinite" if comparison.largest == float("inf") else f"{comparison.largest:.2g}"
             print_note(f"the largest relative difference is {most} ({comparison.largest_of}), beyond {tolerance:g}")
     if refused:
+        raise typer.Exit(DIFFERENT)
+
+
+def _captures(runs: Sequence[Path], fail: bool, json: bool, full: bool, quiet: bool) -> None:
+    """Print the differences between two captured files."""
+    from attncli.cli.experiments import print_json
+    from attncli.engine.captures import compare_captures
+    from attncli.show.terminal.comparison import layers
+
+    comparison = compare_captures(*runs)
+    if json:
+        print_json({key: value for key, value in nan_to_null(asdict(comparison)).items() if key not in ("a", "b")})
+    elif not quiet:
+        console = Terminal()
+        for line in layers(comparison.records, comparison.findings, comparison.notes, console.width, full):
+            console.print(line)
+    if fail and comparison.first is not None:
+        print_note(comparison.findings[0].text)
         raise typer.Exit(DIFFERENT)
 
 

@@ -48,7 +48,7 @@ def summary_of(call: AttentionCall, names: Sequence[Sequence[str]] | None = None
 
     Queries at padding do not count. `largest_product` is |q . k| before any scale, None if it is not finite.
     """
-    mask, left, right, live = _mask_and_padding(call, padding)
+    mask, left, right, live = mask_and_padding(call, padding)
     b, h, n, m = (*call.queries.shape[:-1], call.keys.shape[-2])
     rules, largest, received = call.rules, 0.0, torch.zeros(b, m, dtype=torch.float64)
     for elements, rows in tiles((b, h, n, m), WORKSPACE_BYTES // (TILE_SHARE * 4)):
@@ -77,7 +77,7 @@ def _or_infinite(number: float) -> float:
     return math.inf if math.isnan(number) else number
 
 
-def _mask_and_padding(call: AttentionCall, padding: Tensor | None) -> tuple[str, Tensor, Tensor, Tensor]:
+def mask_and_padding(call: AttentionCall, padding: Tensor | None) -> tuple[str, Tensor, Tensor, Tensor]:
     """Return the mask in words, the numbers (b) of keys at padding left and right, and the queries (b, n) that count.
 
     Keys at an end of a text that no query sees are padding. With as many queries as keys, these have no queries, and

@@ -104,7 +104,12 @@ class Captured:
         """The first part of the longer names of layers in a model with a head; "" if it is unknown."""
         return str(self.about.get("prefix") or "")
 
-    def read(self, wanted: str | int) -> AttentionCall:
+    @property
+    def with_tensors(self) -> list[str]:
+        """The names of the calls whose tensors are in the file, also of those that cannot be recomputed."""
+        return [name for name, entry in self.layers.items() if {*FACTS, *SHARED, "class"} <= entry.keys()]
+
+    def read(self, wanted: str | int, *, must_be_usable: bool = True) -> AttentionCall:
         """Return the call that a name, a number or a pattern chooses.
 
         Raises:
@@ -112,7 +117,7 @@ class Captured:
         """
         name = str(wanted) if wanted in self.layers else call_of(wanted, self.numbers)
         entry = self.layers[name]
-        if entry["problem"] is not None:
+        if entry["problem"] is not None and must_be_usable:
             raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}')
         named = {part: entry[part] if part in SHARED else f"{name}.{part}" for part in TENSORS}
         if named["sinks"] not in self.file:
@@ -141,7 +146,7 @@ class Captured:
             for mask, width in ((call.valid, m), (call.bias, m), (call.sinks, 1)):
                 fits = fits and (mask is None or mask.expand(b, h, n, width).ndim == mask.ndim)
             fits = fits and (call.valid is None or call.valid.dtype == torch.bool)
-        except (RuntimeError, ValueError):
+        except (RuntimeError, ValueError, TypeError):
             fits = False
         if not fits:
             raise broken(self.path, f"the tensors of {call.name} do not fit each other")

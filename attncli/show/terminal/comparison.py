@@ -7,12 +7,14 @@ from functools import partial
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.core.numbers import MISSING, distinct, row_name, several
+from attncli.core.numbers import MISSING, distinct, number, row_name, several
 from attncli.errors import plain, printable
-from attncli.results import Comparison, Row
-from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, fit, remark, titled
+from attncli.results import Comparison, Finding, Row
+from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, findings, fit, left_out, remark, titled
 
 MOST = 10  # rows of a table, without --full
+BEFORE, MOST_LAYERS = 3, 12  # layers before the first that differs, and in all
+ROUNDING = 1e-6  # smaller differences are not shown as numbers
 MOST_LISTED = 6  # rows of the short lists
 
 
@@ -93,3 +95,27 @@ def _relative(row: Row) -> str:
     """Return the relative difference as text, or `null in A` where one value is null."""
     absent = [side for side in ("a", "b") if row[side] is None]
     return f"null in {absent[0].upper()}" if absent else f"{row['relative']:.2g}"
+
+
+def layers(
+    records: Sequence[Row], sentences: Sequence[Finding], notes: Sequence[str], width: int, is_full: bool
+) -> Iterator[RenderableType]:
+    """Yield notes, a table of the layers of two captures around the first that differs, and the findings, last."""
+    for note in notes:
+        yield from remark(note)
+    numbered = [*enumerate(records)]
+    first = next((index for index, row in numbered if row["differs"]), 0)
+    shown = numbered if is_full else numbered[max(0, first - BEFORE) :][:MOST_LAYERS]
+
+    def column(key: str) -> Cells:
+        values = [row[key] for _, row in shown]
+        small = [isinstance(value, float) and value < ROUNDING for value in values]
+        return Cells(
+            key, [f"<{ROUNDING:g}" if is_small else number(v, 2) for v, is_small in zip(values, small, strict=True)]
+        )
+
+    differs = Cells("differs", [", ".join(row["differs"]) or MISSING for _, row in shown])
+    names = [Cells("layer", [f"{index} {printable(row['layer'])}" for index, row in shown]), differs, column("kind")]
+    yield from titled("Layers", blocks([*names, column("right")], [column("inherited"), column("added")], width))
+    yield from left_out(len(records) - len(shown), len(records), "layers")
+    yield from findings(sentences)

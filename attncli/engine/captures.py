@@ -1,0 +1,252 @@
+"""Compare two captures of a model: where they part, how much each layer inherits and adds, and which side is right."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from attncli.core.numbers import number, several
+from attncli.errors import InputError, listed
+from attncli.models.call import TENSORS, AttentionCall
+from attncli.models.capture import Capture
+from attncli.models.summaries import mask_and_padding, padding_mask
+from attncli.results import Finding, Row
+from attncli.sources.captured import read_captured
+
+LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of relative L2
+INPUTS, RULES = ("queries", "keys", "values"), ("scale", "softcap", "mask", "sinks", "bias", "dtype")
+BETWEEN = {
+    "rotary": "queries and keys differ, but not values",
+    "heads": "they are the same heads in another order",
+    "groups": "keys and values are of other groups",
+    "inputs": "the difference arose between the output of the layer before and its inputs",
+}
+AGREE = {
+    "both": "both sides agree with their own re-scoring in float64",
+    "neither": "neither side agrees with its own re-scoring in float64",
+    "a": "A agrees with its own re-scoring in float64, and B does not",
+    "b": "B agrees with its own re-scoring in float64, and A does not",
+}
+
+
+@dataclass(frozen=True)
+class CaptureComparison:
+    """The differences between two captures, `a` and `b`.
+
+    `verdict` is `identical`, `rounding` or `different`. `first` has `layer` and `kind` of the first layer that differs,
+    None if none does. `records` has a row for each pair of calls, and `findings` are sentences.
+    """
+
+    a: str
+    b: str
+    verdict: Literal["identical", "rounding", "different"]
+    first: Row | None
+    records: Sequence[Row]
+    findings: Sequence[Finding]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """The calls of a capture in their order, and the numbers of padding tokens of each text, if known."""
+
+    name: str
+    calls: Sequence[AttentionCall]
+    padding: Any = None
+
+    @classmethod
+    def of(cls, source: Path | Capture, name: str) -> "Side":
+        """Return the calls with tensors of a Capture or a captured file, also those that cannot be re-scored."""
+        if isinstance(source, Capture):
+            return cls(name, source.records)
+        captured = read_captured(source)
+        return cls(
+            str(source),
+            [captured.read(call, must_be_usable=False) for call in captured.with_tensors],
+            captured.about.get("padding"),
+        )
+
+
+class Pair:
+    """Two calls in float64, with inputs before any scale, and a head of keys and values for each of queries."""
+
+    def __init__(self, a: AttentionCall, b: AttentionCall, padding: Sequence[Any]) -> None:
+        self.a, self.b, self.padding = a, b, padding
+        self.limits = sorted(LIMITS[call.output.dtype] for call in (a, b))  # the finer one first
+        self.exact = [_in_float64(call) for call in (a, b)]
+
+    @cached_property
+    def where(self) -> dict[str, Tensor]:
+        """The rows of each tensor that are compared: queries that are no padding in either, and keys that these see."""
+        sides = zip((self.a, self.b), self.padding, strict=True)
+        one, other = (mask_and_padding(call, padding_mask(of, call))[-1][:, None, :, None] for call, of in sides)
+        live = one & other  # b 1 n 1
+        seen = self.exact[0].valid_keys.whole & self.exact[1].valid_keys.whole & live  # b h n m
+        keys = seen.any(1, keepdim=True).any(-2)[..., None]  # b 1 m 1
+        return {"queries": live, "keys": keys, "values": keys, "output": live, "bias": seen, "sinks": live}
+
+    def apart(self, role: str, x: Tensor, y: Tensor, size: Tensor | None = None) -> float:
+        """Return the relative L2 norm of y - x over the rows that are compared, relative to `size`, by default x."""
+        return _distance(x, y, x if size is None else size, self.where[role])
+
+    def distances(self) -> dict[str, float]:
+        """Return how far inputs and outputs are apart, by name."""
+        one, other = self.exact
+        return {role: self.apart(role, getattr(one, role), getattr(other, role)) for role in (*INPUTS, "output")}
+
+    def rules(self, alike: bool) -> list[str]:
+        """Return the names of the rules that differ; masks are compared in words unless the calls are alike."""
+        one, other, limit = *self.exact, self.limits[1]
+
+        def differ(x: float | None, y: float | None) -> bool:
+            return x != y and (x is None or y is None or not math.isclose(x, y, rel_tol=limit))
+
+        differs = [key for key in ("scale", "softcap") if differ(getattr(one, key), getattr(other, key))]
+        if alike:
+            visible = [call.valid_keys.whole for call in self.exact]
+            differs += ["mask"] if bool(((visible[0] != visible[1]) & self.where["output"]).any()) else []
+        else:  # a shorter text may not reach a window or the end of a chunk
+            words = {mask_and_padding(call, None)[0] for call in (self.a, self.b)}
+            hidden = "causal" in words and any(word.startswith(("window", "documents")) for word in words)
+            differs += ["mask"] if len(words) > 1 and not hidden else []
+        for key in ("sinks", "bias"):
+            x, y = (getattr(call, key) for call in self.exact)
+            if (x is None) != (y is None):
+                differs.append(key)
+            elif x is not None and alike:
+                differs += [key] if self.apart(key, x, y) > limit else []
+        dtypes = [[getattr(call, role).dtype for role in ("queries", "output")] for call in (self.a, self.b)]
+        return differs + (["dtype"] if dtypes[0] != dtypes[1] else [])
+
+    def between(self, distances: dict[str, float]) -> str:
+        """Return the kind of a difference between inputs."""
+        changed = [role for role in INPUTS if distances[role] > self.limits[1]]
+        if all(self._are_moved(role) for role in changed):
+            is_grouped = max(self.a.groups, self.b.groups) > 1 and "queries" not in changed
+            return "groups" if is_grouped else "heads"
+        return "rotary" if changed == ["queries", "keys"] else "inputs"
+
+    def _are_moved(self, role: str) -> bool:
+        """Whether each head of B is a head of A, in its own place or another."""
+        x, y = (getattr(call, role).nan_to_num() for call in self.exact)
+        heads = range(x.shape[1])
+        return all(any(self.apart(role, x[:, i, None], y[:, j, None]) <= self.limits[1] for i in heads) for j in heads)
+
+    def inherited_and_added(self) -> tuple[float, float]:
+        """Return how far B's inputs move the output under A's rules, and how far B's output is from there."""
+        one, other = self.exact
+        moved = replace(one, **{role: getattr(other, role) for role in INPUTS}).rescored()
+        return self.apart("output", one.output, moved), self.apart("output", moved, other.output, one.output)
+
+    @property
+    def right(self) -> str:
+        """The sides whose output agrees with their own re-scoring."""
+        pairs = zip((self.a, self.b), self.exact, strict=True)
+        every = torch.tensor(True)
+        agree = [
+            _distance(exact.output, exact.rescored(), exact.output, every) <= LIMITS[call.output.dtype]
+            for call, exact in pairs
+        ]
+        return {(True, True): "both", (True, False): "a", (False, True): "b"}.get((agree[0], agree[1]), "neither")
+
+
+def _distance(x: Tensor, y: Tensor, size: Tensor, where: Tensor) -> float:
+    """Return the L2 norm of y - x over that of `size`, where they are compared; equal infinities and NaN are equal."""
+    change = torch.where(where & (x != y) & ~(x.isnan() & y.isnan()), y - x, 0.0)
+    distance, length = float(change.norm()), float(torch.where(where, size, 0.0).nan_to_num().norm())
+    if distance == 0:
+        return 0.0
+    return distance / length if length and math.isfinite(distance) else math.inf
+
+
+def _in_float64(call: AttentionCall) -> AttentionCall:
+    """Return a call in float64, without scales before it, and with a head of keys and values for each of queries."""
+    tensors = {name: tensor.double() for name in TENSORS if (tensor := getattr(call, name)) is not None}
+    tensors |= {} if call.valid is None else {"valid": call.valid}
+    repeated = {role: tensors[role].repeat_interleave(call.groups, 1) for role in ("keys", "values")}
+    queries, scale = tensors["queries"] / call.pre_scale, call.scale * call.pre_scale
+    return replace(call, **{**tensors, **repeated, "queries": queries}, groups=1, scale=scale, pre_scale=1.0)
+
+
+@torch.no_grad()
+def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
+    """Return the differences between two captures, each given as a file or as a Capture.
+
+    Calls of one name are pairs, and the others in their order. The first layer where anything differs by more than the
+    limit of its dtype *adds* the difference if its inputs agree; else the difference arose before it.
+
+    Raises:
+        InputError: a file is damaged, or there is no call to compare.
+    """
+    one, other = Side.of(a, "A"), Side.of(b, "B")
+    named = {call.name: call for call in other.calls}
+    rest = iter([call for call in other.calls if call.name not in {call.name for call in one.calls}])
+    partners = [named.get(call.name) or next(rest, None) for call in one.calls]
+    pairs = [(call, partner) for call, partner in zip(one.calls, partners, strict=True) if partner is not None]
+    if not pairs:
+        raise InputError.of(f'got "{one.name}" and "{other.name}", without a common attention call')
+    alike, notes = len(one.calls) == len(other.calls) == len(pairs), list[str]()
+    for side, lacking in ((one, len(one.calls) - len(pairs)), (other, len(other.calls) - len(pairs))):
+        notes += [f"{several(lacking, 'call')} of {side.name} without a partner"] if lacking else []
+    if different := [pair for pair in pairs if _sizes(pair[0]) != _sizes(pair[1])]:
+        alike, (x, y) = False, different[0]
+        notes.append(f"other sizes, first in {x.name}: {_sizes(x)} and {_sizes(y)}")
+    notes += [] if alike else ["facts alone are compared"]
+    records, largest = list[Row](), 0.0
+    for x, y in pairs:
+        pair, is_first = Pair(x, y, (one.padding, other.padding)), not any(row["differs"] for row in records)
+        row, distance = _row(pair, alike, is_first)
+        records.append({"layer": x.name, "layer_b": y.name, **row})
+        largest = max(largest, distance)
+    number_of, first = next(((i, row) for i, row in enumerate(records) if row["differs"]), (0, None))
+    if first is not None:
+        place = {"layer": first["layer"], "kind": first["kind"]}
+        finding = _finding(number_of, first, alike)
+        return CaptureComparison(one.name, other.name, "different", place, records, [finding], notes)
+    is_same = alike and largest == 0
+    findings = [Finding("Nothing differs." if is_same else f"Nothing differs by more than rounding, {largest:.1e}.")]
+    return CaptureComparison(
+        one.name, other.name, "identical" if is_same else "rounding", None, records, findings, notes
+    )
+
+
+def _row(pair: Pair, alike: bool, is_first: bool) -> tuple[Row, float]:
+    """Return the row of a pair, without names, and the largest distance of its tensors."""
+    differs = pair.rules(alike)
+    if not alike:
+        row: Row = {"inherited": None, "added": None, "differs": differs, "kind": differs[0] if differs else None}
+        return {**row, "right": pair.right}, 0.0
+    distances = pair.distances()
+    inherited, added = pair.inherited_and_added()
+    agree = all(distances[role] <= pair.limits[1] for role in INPUTS)
+    moved = [role for role, distance in distances.items() if distance > pair.limits[0]]
+    kind = next((rule for rule in RULES if rule in differs), None)
+    if agree and moved:
+        kind = kind or ("output" if "output" in moved else "inputs")
+    elif moved and is_first:
+        kind = pair.between(distances)
+    row = {"inherited": inherited, "added": added, "differs": [*moved, *differs], "kind": kind}
+    return {**row, "right": pair.right}, max(distances.values())
+
+
+def _sizes(call: AttentionCall) -> str:
+    """Return the sizes of b, h, n and d, and of m and v, in one text."""
+    return "x".join(map(str, (*call.queries.shape, *call.values.shape[-2:])))
+
+
+def _finding(index: int, row: Row, alike: bool) -> Finding:
+    """Return a sentence about the first layer that differs."""
+    text = f"Layer {index} ({row['layer']}) is the first that differs"
+    if not alike:
+        text += f", in {listed(row['differs'])}"
+    elif row["kind"] in BETWEEN:
+        text += f", in its inputs ({row['kind']}): {BETWEEN[row['kind']]}"
+    else:
+        text += f", and adds {number(row['added'], 2)} of its output's size: its {row['kind']}"
+    numbers = {key: row[key] for key in ("inherited", "added")}
+    return Finding(f"{text}; {AGREE[row['right']]}.", numbers=numbers)

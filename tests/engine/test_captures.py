@@ -1,0 +1,229 @@
+"""Two captures of a model: faults planted in a random layer of its copy, and what the comparison says of them."""
+
+import copy
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+import attncli
+from attncli.engine.captures import LIMITS
+from attncli.errors import InputError
+from tests.cli import attncli as command
+from tests.cli import good, refusal
+
+H, KV, D, N = 4, 2, 8, 12
+
+
+class Layer(nn.Module):
+    """Attention with rotary positions, groups of heads, a softcap, a causal mask and sinks; `fault` breaks one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(H * D, H * D), nn.Linear(H * D, KV * D), nn.Linear(H * D, KV * D)
+        self.o, self.sinks, self.fault = nn.Linear(H * D, H * D), nn.Parameter(torch.randn(H, 1, 1)), ""
+
+    def turned(self, x: Tensor) -> Tensor:
+        angles = torch.outer(torch.arange(x.shape[-2]).float(), 100 ** -(torch.arange(D // 2) * 2 / D))
+        cos, sin = angles.cos(), angles.sin()
+        if self.fault == "rotary":
+            a, b = x[..., ::2], x[..., 1::2]
+            return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        q, k, v = (of(x).view(b, n, -1, D).transpose(1, 2) for of in (self.q, self.k, self.v))
+        q, k = self.turned(q), self.turned(k)
+        if self.fault == "heads":
+            q, k, v = q[:, [2, 3, 0, 1]], k.flip(1), v.flip(1)
+        k, v = (
+            t.repeat(1, H // KV, 1, 1) if self.fault == "groups" else t.repeat_interleave(H // KV, 1) for t in (k, v)
+        )
+        dtype = torch.bfloat16 if self.fault == "dtype" else x.dtype
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        scores = q @ k.mT * (D**-0.5 * (1.1 if self.fault == "scale" else 1.0))
+        scores = scores if self.fault == "softcap" else 5 * torch.tanh(scores / 5)
+        shift = -1 if self.fault == "mask" else 0
+        mask = torch.ones(n, n, dtype=torch.bool).tril(shift)
+        mask[0, 0] = True
+        scores = scores.masked_fill(~mask, -torch.inf)
+        if self.fault != "sinks":
+            scores = torch.cat([scores, self.sinks.to(dtype).expand(b, -1, n, -1)], -1)
+        out = scores.softmax(-1)[..., :n] @ v
+        new: Tensor = x + self.o(out.to(x.dtype).transpose(1, 2).reshape(b, n, -1))
+        return new
+
+
+class Model(nn.Module):
+    def __init__(self, count: int = 6) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(count))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+FAULTS = ("scale", "softcap", "mask", "heads", "sinks", "dtype", "rotary", "groups")
+
+
+def model_and_inputs(seed: int = 0) -> tuple[Model, Tensor]:
+    torch.manual_seed(seed)
+    model = Model().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    return model, torch.randn(2, N, H * D)
+
+
+def broken(model: Model, layer: int, fault: str) -> Model:
+    model = copy.deepcopy(model)
+    model.layers[layer].fault = fault  # type: ignore[assignment]
+    return model
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fault_in_a_random_layer_is_named_with_its_kind(seed: int) -> None:
+    draw = random.Random(seed)
+    layer, fault = draw.randrange(6), FAULTS[seed % len(FAULTS)]
+    model, x = model_and_inputs(seed)
+    found = attncli.compare(attncli.capture(model, x), attncli.capture(broken(model, layer, fault), x))
+    assert found.first == {"layer": f"layers.{layer}", "kind": fault}
+    assert found.verdict == "different"
+    before, row, after = found.records[:layer], found.records[layer], found.records[layer + 1 :]
+    assert all(not each["differs"] and each["inherited"] < 1e-6 and each["added"] < 1e-6 for each in before)
+    assert row["right"] == "both"
+    limit = LIMITS[torch.bfloat16] if fault == "dtype" else LIMITS[torch.float32]
+    assert (row["inherited"] <= limit) == (fault not in ("heads", "rotary", "groups"))
+    assert all(each["inherited"] > 1e-4 > each["added"] and each["kind"] is None for each in after)
+
+
+@torch.no_grad()
+def test_inherited_and_added_by_hand() -> None:
+    model, x = model_and_inputs()
+    other = broken(broken(model, 1, "scale"), 3, "sinks")
+    a, b = attncli.capture(model, x), attncli.capture(other, x)
+    row = attncli.compare(a, b).records[3]
+    one, two = (seen.records[3] for seen in (a, b))
+    out = torch.zeros_like(one.output, dtype=torch.float64)
+    for text in range(2):
+        for head in range(H):
+            q, k, v = (
+                t[text, h].double() for t, h in ((two.queries, head), (two.keys, head // 2), (two.values, head // 2))
+            )
+            for i in range(N):
+                scores = 5 * torch.tanh(q[i] @ k[: i + 1].mT * D**-0.5 / 5)
+                total = scores.exp().sum() + model.layers[3].sinks[head].double().exp().sum()  # type: ignore[index]
+                out[text, head, i] = (scores.exp() / total) @ v[: i + 1]
+    size = one.output.double().norm()
+    assert row["inherited"] == pytest.approx(float((out - one.output).norm() / size), rel=1e-5)
+    assert row["added"] == pytest.approx(float((two.output - out).norm() / size), rel=1e-5)
+    assert row["kind"] == "sinks"
+
+
+def test_the_side_that_is_right(here: Path) -> None:
+    model, x = model_and_inputs()
+    a, b = attncli.capture(model, x), attncli.capture(model, x)
+    b.records[2] = replace(b.records[2], output=1.01 * b.records[2].output, problem="re-scored, its output differs")
+    found = attncli.compare(a, b)
+    assert found.first == {"layer": "layers.2", "kind": "output"}
+    assert found.records[2]["right"] == "a"
+    assert attncli.compare(b, a).records[2]["right"] == "b"
+    assert attncli.compare(a, a).verdict == "identical"
+    assert attncli.compare(a, a).first is None
+    attncli.save(b, here / "wrong.safetensors")
+    assert attncli.compare(a, here / "wrong.safetensors").records[2]["right"] == "a"
+
+
+def test_padding_and_rounding_differ_nowhere() -> None:
+    """Kernels treat queries at padding each in its way, and a model in two dtypes differs in dtype alone."""
+    from tests.models.families import of_transformers
+
+    (eager, inputs), (fused, _) = (of_transformers("gqa", how) for how in ("eager", "sdpa"))
+    a, b = attncli.capture(eager, **inputs), attncli.capture(fused, **inputs)
+    assert not torch.equal(a.records[1].output, b.records[1].output)
+    assert (attncli.compare(a, b).verdict, attncli.compare(a, b).first) == ("rounding", None)
+    half = attncli.capture(fused.to(torch.bfloat16), **inputs)
+    assert attncli.compare(a, half).first == {"layer": a.records[0].name, "kind": "dtype"}
+
+
+@pytest.fixture
+def files(here: Path) -> tuple[str, str]:
+    model, x = model_and_inputs()
+    attncli.save(attncli.capture(model, x), "a.safetensors")
+    attncli.save(attncli.capture(broken(model, 4, "mask"), x), "b.safetensors")
+    return "a.safetensors", "b.safetensors"
+
+
+def test_the_command(files: tuple[str, str]) -> None:
+    lines = good("compare", *files).splitlines()
+    assert [line.split()[:2] for line in lines[4:9]] == [[str(i), f"layers.{i}"] for i in range(1, 6)]
+    sentence = " ".join(line.strip() for line in lines[lines.index("Findings") + 1 :])
+    assert sentence.startswith("- Layer 4 (layers.4) is the first that differs, and adds 0.")
+    assert sentence.endswith("of its output's size: its mask; both sides agree with their own re-scoring in float64.")
+    printed = json.loads(good("compare", *files, "--json"))
+    assert (printed["verdict"], printed["first"]) == ("different", {"layer": "layers.4", "kind": "mask"})
+    assert printed["records"][4]["differs"] == ["output", "mask"]
+    assert [*printed["records"][0]] == ["layer", "layer_b", "inherited", "added", "differs", "kind", "right"]
+    assert command("compare", *files, "--fail").exit_code == 1
+    assert command("compare", files[0], files[0], "--fail").exit_code == 0
+    assert refusal("compare", *files, "--tolerance", "0.1", "--fail").startswith("--tolerance: two captures have")
+    assert "expected two captured files, or runs alone" in refusal("compare", *files, files[0])
+    with pytest.raises(InputError, match="got a capture and a run"):
+        attncli.compare(files[0], attncli.run("d2l"))
+
+
+def facts_alone(change: Callable[[dict[str, Any]], None], files: tuple[str, str]) -> Any:
+    with safe_open(files[0], framework="pt") as file:
+        content = json.loads(file.metadata()["attncli"])
+    change(content)
+    save_file(load_file(files[0]), "changed.safetensors", {"attncli": json.dumps(content)})
+    return attncli.compare(files[0], "changed.safetensors")
+
+
+def test_other_numbers_of_layers_or_tokens_have_facts_alone(files: tuple[str, str]) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["layers"]["layers.5"]
+        content["layers"]["layers.3"]["scale"] = 0.5
+
+    found = facts_alone(change, files)
+    assert found.first == {"layer": "layers.3", "kind": "scale"}
+    assert {(row["inherited"], row["added"]) for row in found.records} == {(None, None)}
+    assert found.notes == ["1 call of a.safetensors without a partner", "facts alone are compared"]
+    model, x = model_and_inputs()
+    shorter = attncli.compare(attncli.capture(model, x), attncli.capture(broken(model, 2, "mask"), x[:, :9]))
+    assert shorter.first == {"layer": "layers.2", "kind": "mask"}
+    assert shorter.notes[0] == "other sizes, first in layers.0: 2x4x12x8x12x8 and 2x4x9x8x9x8"
+
+
+def test_a_scale_before_the_call_and_a_window_beyond_the_text_are_no_difference() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, N, 8) for _ in range(3))
+    mask = torch.ones(N, N, dtype=torch.bool).tril().triu(-3)
+
+    def seen(n: int, before: float) -> attncli.Capture:
+        inputs = q[..., :n, :], k[..., :n, :], v[..., :n, :]
+        return attncli.capture(lambda: sdpa(inputs[0] * before, *inputs[1:], mask[:n, :n], scale=0.5 / before))
+
+    assert attncli.compare(seen(N, 1.0), seen(N, 0.25)).first is None
+    assert attncli.compare(seen(N, 1.0), seen(3, 1.0)).first is None
+
+
+def test_other_names_are_matched_in_their_order(files: tuple[str, str]) -> None:
+    model, x = model_and_inputs()
+    renamed = nn.Sequential(*broken(model, 4, "scale").layers)
+    found = attncli.compare(files[0], attncli.capture(renamed, x))
+    assert found.first == {"layer": "layers.4", "kind": "scale"}
+    assert [row["layer_b"] for row in found.records] == [str(i) for i in range(6)]
