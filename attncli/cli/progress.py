@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 TRAILING = re.compile(" +$", re.M)
-PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
+PATIENCE = 10.0  # seconds between lines of progress if stderr is no terminal
 
 
 class Terminal(SafeConsole):

@@ -13,7 +13,6 @@ from attncli.attention import Bias, EmptyRow, Rules, at_least_float32, weighted_
 from attncli.core.masks import ALL, Valid
 from attncli.core.modes import outside_autocast
 from attncli.pooling import TILE_SHARE, WORKSPACE_BYTES, pool_by_rules, tiles
-from attncli.scorers.scaled_dot import ScaledDot
 
 LOW = -1e4  # a number added to a score masks if it is at most this: models write -1e4, -1e9, the dtype's least or -inf
 OUTPUT_ROUNDINGS, SCORE_ROUNDINGS = 8, 2  # the allowed difference of a correct reading, in eps: see `_allowed`
@@ -127,9 +126,14 @@ class AttentionCall:
 
     @outside_autocast
     def rescored(self) -> Tensor:
-        """Return the attention output (b, h, n, v), recomputed from the captured tensors without all weights."""
-        scorer = ScaledDot(1, 1)
-        scorer.scale = self.scale
+        """Return the attention output (b, h, n, v), recomputed from the captured tensors without all weights.
+
+        The scorer is a plain function, for which torch's kernel is not used: it may have made the model's output.
+        """
+
+        def scorer(queries: Tensor, keys: Tensor) -> Tensor:
+            return (queries @ keys.mT).mul_(self.scale)
+
         keys, values = (_repeated(tensor, self.groups) for tensor in (self.keys, self.values))
         return pool_by_rules(scorer, self.queries, keys, values, self.rules)
 

@@ -23,7 +23,7 @@ from attncli.config.texts import GGUF, is_gguf
 from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
-from attncli.models.tokens import Names, check_tokens, of_tokenizer, padding_of, read_tokens
+from attncli.models.tokens import Names, check_tokens, decoded, of_tokenizer, padding_of, read_tokens
 from attncli.models.watching import prefix_of
 from attncli.scorers._custom import imported, raised
 
@@ -400,7 +400,9 @@ def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict
     if tokenizer is None or queries is None or keys is None:
         return None
     names = {"queries": queries, "keys": keys}
-    rows = {name: [list(tokenizer.convert_ids_to_tokens(row)) for row in ids.tolist()] for name, ids in names.items()}
+    rows = {
+        name: [decoded(tokenizer.convert_ids_to_tokens(row)) for row in ids.tolist()] for name, ids in names.items()
+    }
     return {name: texts if len(texts) > 1 else texts[0] for name, texts in rows.items()}
 
 

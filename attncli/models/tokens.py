@@ -1,7 +1,9 @@
 """Names of a model's tokens, from a tokenizer or a user, and the names of the queries and keys of each call."""
 
+import codecs
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -16,6 +18,11 @@ MOST_SIZES = 5  # listed in a message
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|padding|>")
 BRACKETS = re.compile(r"<.+>|\[.+\]", re.DOTALL)  # around the name of a special token
 Names = list[str] | list[list[str]]  # for all batch elements, or a list for each
+# Byte-level BPE writes each byte as a letter: printable ones of Latin-1 as they are, others from U+0100 on.
+PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
+BYTES = {chr(byte): byte for byte in PRINTABLE} | {chr(256 + index): byte for index, byte in enumerate(OTHERS)}
+BLANK, NEWLINE, SENTENCEPIECE = "␣", "⏎", "▁"
 
 
 def of_tokenizer(output: Any) -> Names | None:
@@ -28,8 +35,34 @@ def of_tokenizer(output: Any) -> Names | None:
     encodings = getattr(output, "encodings", None)
     if not encodings or not all(hasattr(encoding, "tokens") for encoding in encodings):
         return None
-    texts = [list(encoding.tokens) for encoding in encodings]
+    texts = [decoded(encoding.tokens) for encoding in encodings]
     return texts[0] if len(texts) == 1 else texts
+
+
+def decoded(tokens: Sequence[str]) -> list[str]:
+    """Return the tokens of a text as people read them: `␣quick` for `Ġquick` or `▁quick`, a newline as `⏎`.
+
+    Bytes that are no text are as in `<0xE2>`. Special tokens, and tokens of other kinds, stay as they are.
+    """
+    is_of_bytes = any(mark in token for token in tokens for mark in "ĠĊ")  # a blank and a newline
+    with suppress(KeyError, UnicodeDecodeError):
+        is_of_bytes = is_of_bytes or bool(bytes(BYTES[letter] for token in tokens for letter in token).decode())
+    return [_decoded(token, is_of_bytes) for token in tokens]
+
+
+def _decoded(token: str, is_of_bytes: bool) -> str:
+    if is_of_bytes and all(letter in BYTES for letter in token):
+        token = bytes(BYTES[letter] for letter in token).decode(errors="attncli_hexadecimal")
+    return token.replace("<0x0A>", "\n").replace(SENTENCEPIECE, " ").replace(" ", BLANK).replace("\n", NEWLINE)
+
+
+def _hexadecimal(error: UnicodeError) -> tuple[str, int]:
+    """Return text for the bytes that cannot be decoded, and where they end."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("attncli_hexadecimal", _hexadecimal)
 
 
 def read_tokens(tokens: Any) -> dict[str, Names | None] | None:

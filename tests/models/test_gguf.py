@@ -65,7 +65,9 @@ def test_a_relative_path_and_a_fit(here: Path) -> None:
     records = attncli.load("swap").records
     assert [row["label"] for row in records] == ["model", "cosine", "uniform", "zero"]
     good("capture", "configs/tiny.gguf", "--text", TEXT)
-    assert len(read_captured(Path("tiny.safetensors")).usable) == 2
+    captured = read_captured(Path("tiny.safetensors"))
+    assert len(captured.usable) == 2
+    assert captured.about["tokens"]["keys"] == ["ab", "␣ab", "⏎", "a", "<0xC3>", "<0xA9>", "␣", "b"]
     assert "a model needs --text" in refusal("doctor", "configs/tiny.gguf")
     good("doctor", "configs/tiny.gguf", "--text", TEXT, "--no-plots", "--out", "doctor")
 

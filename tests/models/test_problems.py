@@ -165,8 +165,15 @@ def test_choices() -> None:
         calls()
     assert len(first.records) == 1
     assert other.records == []
-    with pytest.raises(InputError, match='layers: got "1-2,4"; expected 0 to 0, of 1 layer with attention'):
+    with pytest.raises(InputError, match='layers: got "1-2,4"; expected 0, of 1 layer with attention'):
         other.check()
-    for choice in ({"heads": "x"}, {"heads": "3-"}, {"calls": "some"}, {"layers": 0}, {"layers": [0]}, {"heads": [1]}):
+    for choice in (
+        {"heads": "x"},
+        {"heads": "3-"},
+        {"calls": "some"},
+        {"layers": -1},
+        {"layers": []},
+        {"heads": [True]},
+    ):
         with pytest.raises(InputError, match="expected"):
             attncli.Capture(**choice)

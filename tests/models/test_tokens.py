@@ -1,5 +1,6 @@
 """Names of tokens: in every form that users and tokenizers give, in the file, and at the calls they belong to."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.pre_tokenizers import ByteLevel, Whitespace
 from torch.nn import functional as F
 
 import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
+from attncli.models.tokens import decoded
 from attncli.sources.captured import read_calls
 from tests.models.test_file import metadata
 from tests.models.written import KEYS, QUERIES, VALUES, B
@@ -32,6 +34,32 @@ def tokenized(*texts: str) -> Any:
     words.pre_tokenizer = Whitespace()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", unk_token="<unk>")
     return tokenizer([*texts] if len(texts) > 1 else texts[0], padding=True, return_tensors="pt")
+
+
+def written(tokens: list[str]) -> str:
+    """Return the text that visible tokens stand for."""
+    text = "".join(tokens).replace("␣", " ").replace("⏎", "\n").encode()
+    return re.sub(rb"<0x(..)>", lambda match: bytes.fromhex(match[1].decode()), text).decode()
+
+
+@pytest.mark.parametrize("text", ["The quick café ☕\n naïve  ", "é", "你好", "plain"])
+def test_tokens_of_bytes_are_read_as_text(text: str) -> None:
+    words = [word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
+    for tokens in (words, list("".join(words))):  # pieces of words, and single bytes
+        assert written(decoded(["<s>", *tokens, "<|im_end|>"])) == f"<s>{text}<|im_end|>"
+    assert decoded([*list("".join(words)), "Ġ"])[-1] == "␣"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "visible"),
+    [
+        (["ĠThe", "ĠâĺķĊ", "Ã", "©", "</s>"], ["␣The", "␣☕⏎", "<0xC3>", "<0xA9>", "</s>"]),
+        (["<s>", "▁The", "▁caf", "é", "<0xE2>", "<0x0A>"], ["<s>", "␣The", "␣caf", "é", "<0xE2>", "⏎"]),
+        (["[CLS]", "caf", "##é", "[SEP]"], ["[CLS]", "caf", "##é", "[SEP]"]),
+    ],
+)
+def test_blanks_are_visible(tokens: list[str], visible: list[str]) -> None:
+    assert decoded(tokens) == visible
 
 
 def itself() -> None:

@@ -158,3 +158,11 @@ def test_every_check_has_a_colour_and_those_of_faults_are_red(theme: Any) -> Non
     for check in CHECKS:
         red, *others = pixels[check.key]
         assert check.kind == "remark" or red - max(others) > 0.1, check.key
+
+
+def test_the_legend_is_below_the_panel_and_whole() -> None:
+    rows = [("model", "decoder.3", 1, check.key, value) for check in CHECKS for value in (check.limit or 0.1, 3.0)]
+    figure, (axes,) = drawn(result_of(*rows))
+    (box,) = (legend.get_window_extent() for legend in figure.legends)
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert figure.bbox.y0 <= box.y0 < box.y1 < axes.get_tightbbox().y0
