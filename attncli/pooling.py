@@ -12,7 +12,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from attncli.attention import Bias, EmptyRow, Rules, all_finite, at_least_float32, softmax_over_valid
-from attncli.core.masks import Valid
+from attncli.core.masks import ALL, Valid, cut
 from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, softmax
@@ -22,6 +22,7 @@ from attncli.scorers import is_built_in
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
 RUN = 2**16  # scores of batch elements with equal lengths from which a call of their own is faster than a mask
 TILE_SHARE = 8  # a tile of scores takes an eighth: softcap, bias, mask and normaliser hold several of its size
+WINDOW_ROWS = 128  # queries of a tile with a window: more would share too few keys, fewer would be slow
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Tile = tuple[slice, slice]  # batch elements and queries
@@ -113,14 +114,15 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
+    most, reach = WORKSPACE_BYTES // (TILE_SHARE * queries.element_size()), _window_reach(scorer, rules)
+    for elements, rows in tiles(rules.valid.shape, most, reach):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        tile = elements, rows
+        how = (elements, rows), dot is not None, reach is not None
         if torch.is_grad_enabled():  # otherwise the graph keeps weights or masks of all queries
-            pooled = checkpoint(_pooled, scorer, *some, rules, tile, dot is not None, use_reentrant=False)
+            pooled = checkpoint(_pooled, scorer, *some, rules, *how, use_reentrant=False)
         else:
-            pooled = _pooled(scorer, *some, rules, tile, dot is not None)
+            pooled = _pooled(scorer, *some, rules, *how)
         output[*batch, rows, :] = pooled
     return output
 
@@ -135,12 +137,19 @@ def runs(valid: Valid, together: int) -> Iterator[slice]:
             yield slice(first, min(first + together, end))
 
 
-def tiles(shape: tuple[int, ...], most: int) -> Iterator[Tile]:
+def tiles(shape: tuple[int, ...], most: int, reach: int | None = None) -> Iterator[Tile]:
     """Yield batch elements and queries with at most `most` scores of `shape` = (..., n, m), but at least one query.
 
-    An element is divided only if it has more scores.
+    An element is divided only if it has more scores, or if its queries see at most `reach` keys beside those at their
+    own positions: then a tile has at most WINDOW_ROWS queries.
     """
     *leading, n, m = shape
+    if reach is not None and WINDOW_ROWS + reach < m:
+        for first in range(0, n, WINDOW_ROWS):
+            rows = min(WINDOW_ROWS, n - first)
+            for elements, some in tiles((*leading, rows, rows + reach), most):
+                yield elements, slice(first + some.start, first + some.stop)
+        return
     b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
     together = max(min(most // max(row * n, 1), b), 1)
     step = max(most // max(row * together, 1), 1)
@@ -150,9 +159,19 @@ def tiles(shape: tuple[int, ...], most: int) -> Iterator[Tile]:
 
 
 def _pooled(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, is_dot: bool
+    scorer: Scorer,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rules: Rules,
+    tile: Tile,
+    is_dot: bool,
+    is_window: bool,
 ) -> Tensor:
     """Return the output for one tile. Its mask is made here, so the graph does not keep it."""
+    if is_window:
+        keys, values, rules = _keys_of_window(keys, values, rules, tile)
+        tile = ALL, ALL
     if is_dot:
         valid = rules.valid.tile(*tile)
         if valid is None or bool(valid.any(-1).all()):
@@ -164,6 +183,28 @@ def _pooled(
         keys, values = keys[..., :seen, :], values[..., :seen, :]
     (scores,) = at_least_float32(scorer(queries, keys))
     return rules.pooled(rules.stages(scores, *tile)["weights"], values)
+
+
+def _window_reach(scorer: Scorer, rules: Rules) -> int | None:
+    """Return how many keys a query sees at most beside its own, if a window leaves out all others; else None."""
+    valid = rules.valid
+    is_plain = rules.bias is None and scores_keys_alone(scorer) and _is_built_in(rules.normalizer)
+    if valid.window is None or not is_plain or (rules.empty_row != "zero" and bool(valid.empty_rows.any())):
+        return None
+    return 2 * (valid.window - 1) + valid.first_keys
+
+
+def _keys_of_window(keys: Tensor, values: Tensor, rules: Rules, tile: Tile) -> tuple[Tensor, Tensor, Rules]:
+    """Return the keys and values that a query of a tile sees, and the rules for these alone."""
+    valid = rules.valid.tile(*tile)
+    assert valid is not None, "a window"
+    seen = valid.flatten(0, -2).any(0)  # m
+    seen[0] |= ~seen.any()  # at least one key
+    (index,) = seen.nonzero(as_tuple=True)
+    mask, sinks = valid[..., index], cut(rules.sinks, rules.valid.shape, *tile)
+    shape = (*keys.shape[:-2], mask.shape[-2], len(index))
+    rules = replace(rules, valid=Valid(shape, mask=mask, device=rules.valid.device), sinks=sinks)
+    return keys[..., index, :], values[..., index, :], rules
 
 
 def _kernel_mask(bias: Bias | None, valid: Tensor | None, tile: Tile, queries: Tensor) -> Tensor | None:

@@ -40,6 +40,7 @@ def workspace() -> int:
 @pytest.fixture(autouse=True)
 def within(workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
+    monkeypatch.setattr(pooling, "WINDOW_ROWS", 4)  # several tiles of a window
 
 
 def tensors(leading: Shape = (), v: int = D, dtype: torch.dtype = torch.float32, sizes: Shape = (N, M)) -> Tensors:
@@ -156,7 +157,17 @@ def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[i
 
 @varied(
     name=sorted(NORMALIZERS, key="softmax_plus_one".__ne__),  # with torch's kernel and a key of zeros, where it fits
-    rules=["cap, both biases and mask", "none", "bias", "lengths", "mask", "top left", "bottom right", "window"],
+    rules=[
+        "cap, both biases and mask",
+        "none",
+        "bias",
+        "lengths",
+        "mask",
+        "top left",
+        "bottom right",
+        "window",
+        "window and first keys",
+    ],
     workspace=[2**11, pooling.WORKSPACE_BYTES],
     scorer=["scaled_dot", "gaussian"],
     empty=[False, True],
