@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -22,7 +22,6 @@ from attncli.cli.progress import Terminal, running
 from attncli.cli.streams import EXPECTATION_FAILED, FAILED, print_error, print_line, print_note
 from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, read_document
-from attncli.config.files import TENSORS
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
 from attncli.engine.expect.tables import failure, verdict_tables
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from attncli.engine.sweeps.running import LoadedSweep
 
 Loaded: TypeAlias = "LoadedExperiment | LoadedSweep"
-WEIGHTS = "weights"
 VERDICT_LINES, HOLDING_LINES = 24, 10  # most lines for the expectations of one run; if all hold
 MOST_IN_TWO_LINES = 10  # runs of one command; more have one line each
 FEWEST_VERDICTS = 6
@@ -140,19 +138,14 @@ def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | N
     """
     is_whole = of == 1 or output.full
     if not output.silent:
-        _print_run(finished, output.full, stage or WEIGHTS) if is_whole else _print_briefly(finished, of)
+        _print_run(finished, output.full, stage) if is_whole else _print_briefly(finished, of)
     if output.open_:
         typer.launch(str(shortest(finished.picture or finished.folder)))
 
 
-def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
+def _print_run(finished: FinishedRun, is_full: bool, stage: str | None) -> None:
     console, files, result = Terminal(), finished.stored.files, finished.result
-    folder, shown = shortest(finished.folder), dict[str, Any]()
-    whole = "weights.csv" if "weights.csv" in files else TENSORS if result.keeps("weights") else None
-    csv = str(folder / whole) if whole else None
-    if result.study == DEFAULT_STUDY and not isinstance(result, SweepResult):
-        shown["stage"] = stage
-    table = partial(result_tables(result), width=console.width, csv=csv, **shown)
+    folder = shortest(finished.folder)
     lines = HOLDING_LINES if all(verdict.holds for verdict in finished.verdicts) else VERDICT_LINES
     verdicts = verdict_tables([("", finished.verdicts)], console.width, None if is_full else lines)
     end = [
@@ -165,7 +158,12 @@ def _print_run(finished: FinishedRun, is_full: bool, stage: str) -> None:
         end.append(Text(str(shortest(finished.picture)), no_wrap=True))
     end += verdicts[-1:]
     most_lines = None if is_full else SCREEN
-    for block in fit(lambda most: [*opening(result), *table(most=most)], end, console.width, most_lines):
+
+    def parts(most: int | None) -> Iterator[RenderableType]:
+        yield from opening(result)
+        yield from result_tables(result, console.width, most, stage)
+
+    for block in fit(parts, end, console.width, most_lines):
         console.print(block, soft_wrap=isinstance(block, Text) and bool(block.no_wrap))
 
 

@@ -159,8 +159,8 @@ class InteractiveResult(Result):
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
-            tables = partial(result_tables(self), width=notebook.WIDTH, csv=None)
-            shown = fit(lambda most: [*opening(self), *tables(most=most)], [*findings(self.findings)], notebook.WIDTH)
+            tables = partial(result_tables, self, notebook.WIDTH)
+            shown = fit(lambda most: [*opening(self), *tables(most)], [*findings(self.findings)], notebook.WIDTH)
             if self.folder is not None:
                 run = read_run(self.folder)
             else:

@@ -13,6 +13,7 @@ from attncli.engine.sweeps.summary import summary, summary_columns
 from attncli.engine.sweeps.tables import tables
 from attncli.errors import InputError
 from attncli.results import Column, Listing, Result, Row, RowKind, SweepResult
+from attncli.show.terminal.tables import titled, whole_tables
 from attncli.studies import load_study
 from attncli.studies.study import TITLES
 
@@ -20,11 +21,19 @@ if TYPE_CHECKING:
     from attncli.show.pictures.figures import Note, Picture
 
 
-def result_tables(result: Result) -> Callable[..., Iterator[Any]]:
-    """Return the function that yields the tables of a result, with the arguments of `Study.tables` but the first."""
+def result_tables(result: Result, width: int, most: int | None, stage: str | None = None) -> Iterator[Any]:
+    """Yield the tables of a result for a terminal of `width` cells; if `most` is None, then the tables of all rows.
+
+    `stage` is the stage of attention to show in place of the weights.
+    """
     if isinstance(result, SweepResult):
-        return partial(tables, result)
-    return partial(load_study(result.study).tables, result)
+        yield from tables(result, width=width, most=most)
+    else:
+        options = {} if stage is None else {"stage": stage}
+        yield from load_study(result.study).tables(result, width=width, most=most, **options)
+    for listing in result_listings(result) if most is None else ():
+        if listing.rows:
+            yield from titled(listing.title, whole_tables(listing.columns, listing.rows, width))
 
 
 def result_figures(result: Result, note: "Note", look: Look) -> "Mapping[str, Callable[[], Picture]]":

@@ -44,8 +44,8 @@ class Study(Generic[Options, Prepared]):
       make no sense together, or the run does not fit into memory.
     - `run` does the work. It raises an InputError if a user's own scorer fails, and KeyboardInterrupt if the user
       stopped the work before any row was finished.
-    - `tables(result, width=..., most=..., csv=...)` yields the output for a terminal of `width` cells, with at most
-      `most` rows in a table (None: all rows). `csv` is the file that has the others, if any.
+    - `tables(result, width=..., most=...)` yields the output for a terminal of `width` cells, with at most `most` rows
+      in a table. If `most` is None, tables of all rows and columns follow by themselves.
     - `facts` is the class of the facts that only results of this study have.
     - `columns` has the columns of each kind of rows that the study makes; `call_columns` are further columns of `heads`
       for a captured model. `metric` is the column that a sweep draws by default; a sweep collects the rows `swept`.

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
 from attncli.config.looks import Look
+from attncli.engine.views import result_tables
 from attncli.results import Result, Row, Tokens
 from attncli.show.pictures.themes import sheet_of
-from attncli.studies import load_study
 from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import attention_findings
 from tests.margins import last_digit
@@ -112,10 +112,10 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
     return file.getvalue()
 
 
-def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
+def shown(result: Result, width: int = 80, full: bool = False, **console: Any) -> str:
     """Return all tables of a result of any study as text."""
     most = None if full else MOST
-    parts = load_study(result.study).tables(result, width=width, most=most, csv=csv)
+    parts = result_tables(result, width, most)
     return printed(list(parts), width, **console)
 
 

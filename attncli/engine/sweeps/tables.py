@@ -10,15 +10,12 @@ from rich.text import Text
 from attncli.core.numbers import finite, several, short
 from attncli.engine.sweeps.columns import (
     REPLICATES,
-    changing,
     companions,
-    identifying_columns,
     is_repeated,
-    metric_columns,
     picture_axes,
     swept_columns,
 )
-from attncli.engine.sweeps.summary import spread, summary, summary_columns
+from attncli.engine.sweeps.summary import FIGURES, spread, summary, summary_columns
 from attncli.results import Row, SweepResult, group
 from attncli.show.terminal.tables import pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
@@ -30,25 +27,24 @@ INTERVAL = (
 )
 
 
-def tables(result: SweepResult, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the metric by swept keys and label, averaged over everything else, in tables of at most `most` rows.
-
-    If `most` is None, yield all rows and metrics. `csv`, which other studies' tables refer to, is not used.
-    """
+def tables(result: SweepResult, *, width: int, most: int | None) -> Iterator[RenderableType]:
+    """Yield the metric by swept keys and label, averaged over everything else, in tables of at most `most` rows."""
     yield Text(heading(result))
-    if not result.records:
-        return
     columns, metric = swept_columns(result), result.metric
-    if most is None:
-        yield from _all_rows(result, width)
-        return
     swept = [columns[key] for key in swept_axes(result)]
-    if not swept or not metric:  # only the seed
-        yield from _all_rows(result, width, [metric] * bool(metric), most)
+    if not result.records or not metric:
         return
-    rows = _means(result, [column.key for column in swept], metric)
-    table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
-    yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
+    if swept:
+        rows = _means(result, [column.key for column in swept], metric)
+        table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
+        yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
+        return
+    names = [columns[key] for key in ("label", *picture_axes(result))]
+    if is_repeated(result):
+        means = blocks(names, summary_columns(result)[-len(FIGURES) :], summary(result, [metric]), width, most)
+        yield from titled(columns[metric].name_with_unit, [*means, *remark(INTERVAL)])
+    else:
+        yield from titled("Records", blocks(names, [columns[metric]], result.records, width, most))
 
 
 def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
@@ -75,32 +71,6 @@ def swept_axes(result: SweepResult) -> list[str]:
     axes = picture_axes(result)
     keys = [key for key in axes if key in result.swept]
     return [*keys, *(companion for key in keys for companion in companions(result, key))]
-
-
-def _all_rows(
-    result: SweepResult, width: int, metrics: Sequence[str] = (), most: int | None = None
-) -> Iterator[RenderableType]:
-    """Yield a table of `metrics`, by default all that vary, by the columns that identify a row.
-
-    If there are seeds, yield a table for each metric, with the mean over the seeds. Tables have at most `most` rows.
-    """
-    columns, axes = swept_columns(result), picture_axes(result)
-    shown = {*axes, *(companion for key in axes for companion in companions(result, key)), "label"}
-    identifiers = [columns[key] for key in identifying_columns(result) if key in shown]
-    metrics = metrics or list(dict.fromkeys([result.metric, *changing(result, metric_columns(result))]))
-    yield Text()
-    if not is_repeated(result):
-        yield from blocks(identifiers, [columns[key] for key in metrics], result.records, width, most)
-        return
-    *_, mean, std, low, high, count = summary_columns(result)
-    interval = replace(low, heading="95 %\ninterval")
-    for metric in metrics:
-        rows = summary(result, [metric])
-        for row in rows:
-            row[low.key] = None if row[low.key] is None else [row[low.key], row[high.key]]
-        mean = replace(mean, heading=columns[metric].heading, format=columns[metric].format)
-        yield from blocks(identifiers, [mean, std, interval, count], rows, width, most)
-        yield from remark(INTERVAL)
 
 
 def heading(result: SweepResult) -> str:

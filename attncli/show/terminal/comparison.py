@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.core.numbers import MISSING, distinct, number, row_name, several
-from attncli.errors import plain, printable
+from attncli.errors import plain, printable, shortened
 from attncli.results import Comparison, Finding, Row
 from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, findings, fit, left_out, remark, titled
 
@@ -16,6 +16,7 @@ MOST = 10  # rows of a table, without --full
 BEFORE, MOST_LAYERS = 3, 12  # layers before the first that differs, and in all
 ROUNDING = 1e-6  # smaller differences are not shown as numbers
 MOST_LISTED = 6  # rows of the short lists
+MOST_CELLS = 60  # of a value in them
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _left_out(rows: Sequence[Row], most: int | None) -> str:
 
 def tables(comparison: Comparison, width: int, lines: int | None = SCREEN) -> Sequence[RenderableType]:
     """Return the verdict and all differences, in at most `lines` lines of `width` cells unless it is None."""
-    return fit(partial(_parts, comparison, width), (), width, lines, range(MOST, -1, -1))
+    return fit(partial(_parts, comparison, width), (), width, lines, [MOST])
 
 
 def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[RenderableType]:
@@ -70,9 +71,10 @@ def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[Ren
         elif section.numbers:
             yield from titled(section.title, [*blocks(section.words, section.numbers, width), *remark(left_out)])
         else:
-            lines = [
-                f"{key}: {a} -> {b}" for key, a, b in zip(*(column.cells for column in section.words), strict=True)
-            ]
+            lines = list[str]()
+            for name, *pair in zip(*(column.cells for column in section.words), strict=True):
+                a, b = pair if most is None else (shortened(value, MOST_CELLS) for value in pair)
+                lines.append(f"{name}: {a} -> {b}")
             yield from titled(f"{section.title}, A -> B", [*map(Text, lines), *remark(left_out)])
 
 

@@ -24,16 +24,13 @@ Line = tuple[str, Any]  # a name, and a number or a vector
 
 
 def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
-    """Return all steps of an explained query, in at most `most` lines.
-
-    To fit, the steps of the score are shown for fewer keys.
-    """
+    """Return the steps of an explained query, in at most `most` lines: if need be, with those of one key's score."""
     keys = len(explained.keys)
 
     def parts(written: int | None) -> Iterator[RenderableType]:
         return _parts(explained, width, keys if written is None else written)
 
-    return fit(parts, (), width, most, range(keys, -1, -1))
+    return fit(parts, (), width, most, (keys, 1, 0))
 
 
 def _by_weight(rows: Sequence[Row]) -> list[Row]:

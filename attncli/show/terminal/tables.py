@@ -1,7 +1,6 @@
 """Rich tables of records and of weights, split into blocks to fit the width of the console."""
 
 import io
-import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
+from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -27,11 +27,8 @@ STRONG, FAINT = Style(bold=True), Style(dim=True)
 # Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
 INKS = ((0.5, Style(bold=True, color="magenta")), (0.25, Style(color="green")), (0.05, Style.null()), (0.0, FAINT))
 SCREEN = 60  # lines that a command prints, unless --full
-ROWS = (40, 20, 12, 8, 4, 3, 1)  # most rows of one table: the first number with which everything fits on the screen
-MOST_ROWS = 20  # of a table that has more than it may have
-FEWEST_ROWS = 8  # of a table of records: they always have room
+MANY_ROWS, MOST_ROWS = 40, 20  # of a table: all of at most 40 if the screen has room, else the most important 20
 MOST_FINDINGS = 12
-ROWS_BESIDE_FORMULAS = 12  # formulas give way to rows below this
 MOST_LENGTHS = 8  # valid lengths that are listed
 LONGEST_LABEL = 14  # cells of a line of a label above a column, or beside columns that find no room otherwise
 Item = TypeVar("Item")
@@ -92,25 +89,50 @@ def tables(
 ) -> Iterator[RenderableType]:
     """Yield tables of the rows, with the columns that name a row on the left, split to fit `width`.
 
-    Of more than `most` rows, but FEWEST_ROWS at least, the first and the last are shown, and a line below says how many
-    are left out.
+    Of more than `most` rows the first and the last are shown, and a line below says how many are left out.
     """
-    shown = ends(records, None if most is None else max(most, FEWEST_ROWS))
+    shown = ends(records, most)
     yield from blocks(cells(names, shown), cells(figures, shown), width)
     yield from left_out(len(records) - len(shown), len(records))
 
 
-def ends(rows: Sequence[Item], most: int | None) -> Sequence[Item]:
-    """Return the rows; if there are more than `most`, return as many, MOST_ROWS at most, from the start and the end."""
+def whole_tables(columns: Sequence[Column], records: Sequence[Row], width: int) -> Iterator[Table]:
+    """Yield tables of all rows, with the columns that have a value, and of those of words only where they differ."""
+    columns = [column for column in columns if any(row.get(column.key) is not None for row in records)]
+    places = [column for column in columns if column.kind == "place"]
+    figures = list[Cells]()
+    for column in columns:
+        if column.kind != "place" and (not column.text or len({row.get(column.key) for row in records}) > 1):
+            (figure,) = cells([column], records)
+            figures.append(figure.folded() if column.text else figure)
+    yield from blocks(cells(places, records), figures, width)
+
+
+def ends(rows: Sequence[Item], most: int | None, few: int = MOST_ROWS) -> Sequence[Item]:
+    """Return the rows; if there are more than `most`, return `few` of them from the start and the end."""
     if most is None or len(rows) <= most:
         return rows
-    most = min(most, MOST_ROWS)
-    return [*rows[: most - most // 2], *rows[len(rows) - most // 2 :]]
+    return [*rows[: few - few // 2], *rows[len(rows) - few // 2 :]]
 
 
-def left_out(count: int, of: int, rows: str = "rows", also: str = "") -> Iterator[Text]:
-    """Yield a line such as `3 of 10 rows left out; see them with --full`, then `also`, unless the count is 0."""
-    yield from remark(f"{count:,} of {of:,} {rows} left out; see them with --full{also}" if count else "")
+def left_out(count: int, of: int, rows: str = "rows") -> Iterator[Text]:
+    """Yield a line such as `3 of 10 rows left out; see them with --full`, unless the count is 0."""
+    yield from remark(f"{count:,} of {of:,} {rows} left out; see them with --full" if count else "")
+
+
+class Extra(Group):
+    """Parts of a screen that give way, the last first, if not everything has room."""
+
+
+class _Beginning:
+    """The first lines of a part."""
+
+    def __init__(self, part: RenderableType, lines: int) -> None:
+        self._part, self._lines = part, lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for line in console.render_lines(self._part, options, pad=False)[: self._lines]:
+            yield from [*line, Segment.line()]
 
 
 def fit(
@@ -118,22 +140,30 @@ def fit(
     end: Sequence[RenderableType],
     width: int,
     lines: int | None = SCREEN,
-    sizes: Iterable[int] = ROWS,
+    sizes: Iterable[int] = (MANY_ROWS, MOST_ROWS),
 ) -> Sequence[RenderableType]:
-    """Return `parts(most)` and `end` for the first of `sizes`, such as rows per table, that fits into these lines.
+    """Return `parts(most)` and `end` for the first of `sizes`, such as rows of a table, that fits into these lines.
 
-    If none fits, the last parts are left out. With `lines` None everything is shown.
+    If none fits, the extra parts give way, then the last lines. With `lines` None everything is shown.
     """
     if lines is None:
         return [*parts(None), *end]
-    room, shown = lines - line_count(end, width), list[RenderableType]()
+    room, chosen = lines - line_count(end, width), list[RenderableType]()
     for most in sizes:
-        shown = [*parts(most)]
-        if line_count(shown, width) <= room:
-            return [*shown, *end]
-    lengths = [line_count([part], width) for part in shown]
-    kept = sum(total < room for total in itertools.accumulate(lengths))
-    return [*shown[:kept], *remark("The rest is left out; see it with --full"), *end]
+        chosen = [*parts(most)]
+        if line_count(chosen, width) <= room:
+            return [*chosen, *end]
+    room -= 1  # for the remark
+    heights = {index: line_count([part], width) for index, part in enumerate(chosen)}
+    for index in reversed([index for index, part in enumerate(chosen) if isinstance(part, Extra)]):
+        if sum(heights.values()) > room:
+            del heights[index]
+    screen = list[RenderableType]()
+    for index, height in heights.items():
+        if room > 0:
+            screen.append(chosen[index] if height <= room else _Beginning(chosen[index], room))
+        room -= height
+    return [*screen, *remark("The rest is left out; see it with --full"), *end]
 
 
 def line_count(parts: Iterable[RenderableType], width: int) -> int:
@@ -167,7 +197,8 @@ def pivot(
     texts_of = {label: {shown(row) for row in rows} for label, rows in by_label(records).items()}
     level = {label: texts.pop() for label, texts in texts_of.items() if len(texts) == 1 and len(groups) > 1}
     labels = [label for label in texts_of if label not in level]
-    rows = _most_different(groups, metric.key, most) if len(names) > 1 or names[0].text else ends([*groups], most)
+    has_order = len(names) == 1 and not names[0].text
+    rows = ends([*groups], most) if has_order else _most_different(groups, metric.key, most)
     first = [next(iter(groups[group].values())) for group in rows]
     columns = [
         Cells(
@@ -200,15 +231,16 @@ def folded(text: str, room: int = LONGEST_LABEL) -> str:
 def _most_different(
     groups: Mapping[tuple[Any, ...], Mapping[str, Row]], key: str, most: int | None
 ) -> list[tuple[Any, ...]]:
-    """Return the `most` places where the values of the labels differ most, in the order of `groups`."""
+    """Return all places, or of more than `most` those where the values of the labels differ most."""
 
     def spread(group: tuple[Any, ...]) -> float:
         values = finite(record.get(key) for record in groups[group].values())
         return max(values, default=0.0) - min(values, default=0.0)
 
-    shown = most if most is None or len(groups) <= most else min(most, MOST_ROWS)
-    kept = set(sorted(groups, key=spread, reverse=True)[:shown])
-    return [group for group in groups if group in kept]
+    if most is None or len(groups) <= most:
+        return [*groups]
+    chosen = set(sorted(groups, key=spread, reverse=True)[:MOST_ROWS])
+    return [group for group in groups if group in chosen]
 
 
 def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[Table]:
@@ -216,26 +248,23 @@ def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iter
 
     Each table has the names on the left. Names and headings are folded if they must be, numbers never.
     """
-    narrow = [name.folded() for name in names]
-    for shown, gap in ((names, 2), (names, 1), (narrow, 2), (narrow, 1)):
-        if _width(shown, columns, gap) <= width:
-            yield _table(shown, columns, gap)
-            return
-    beside = max(width - sum(name.width + 1 for name in narrow), 1)
-    columns = [
-        column if column.styles else replace(column, heading=folded(column.heading, beside)) for column in columns
-    ]
-    size = len(columns)
+    gap = 2 if _width([*names, *columns], 2) <= width else 1
+    if _width([*names, *columns], gap) > width:
+        names = [name.folded() for name in names]
+        width = max(width - sum(name.width + gap for name in names), 1)  # beside the names
+        columns = [c if c.styles else replace(c, heading=folded(c.heading, width)) for c in columns]
+    shares = [columns]
     for count in range(1, len(columns) + 1):
         size = math.ceil(len(columns) / count)
-        if all(_width(narrow, columns[i : i + size], 1) <= width for i in range(0, len(columns), size)):
+        shares = [columns[start : start + size] for start in range(0, len(columns), size)]
+        if all(_width(share, gap) <= width for share in shares):
             break
-    for start in range(0, len(columns), size):
-        yield _table(narrow, columns[start : start + size], 1)
+    for share in shares:
+        yield _table(names, share, gap)
 
 
-def _width(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> int:
-    return sum(column.width + gap for column in (*names, *columns)) - gap
+def _width(columns: Sequence[Cells], gap: int) -> int:
+    return sum(column.width + gap for column in columns) - gap
 
 
 def _table(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> Table:
@@ -263,31 +292,23 @@ def heading(record: Row, formula: str, facts: Sequence[str] = ()) -> Iterator[Te
     yield Text(printable(formula))
 
 
-def formulas(result: Result) -> Iterator[Text]:
-    """Yield the formula of every label, for a table of several labels."""
+def formulas(result: Result) -> Iterator[RenderableType]:
+    """Yield the formula of every label, after an empty line, if there is room."""
+    lines = [Text()]
     for record in {record["label"]: record for record in result.heads or result.records}.values():
         name, formula = heading(record, result.formulas[record["label"]])
-        yield Text.assemble(name, ": ", formula)
-
-
-def formulas_if(most: int | None, result: Result) -> Iterator[Text]:
-    """Yield the formula of every label, after an empty line, if there is room: if `most`, rows per table, is large."""
-    if most is None or most >= ROWS_BESIDE_FORMULAS:
-        yield Text()
-        yield from formulas(result)
+        lines.append(Text.assemble(name, ": ", formula))
+    yield Extra(*lines)
 
 
 def numbered_layers(records: Sequence[Row], layers: Mapping[str, int], most: int | None) -> tuple[list[Row], str]:
-    """Return the rows with layers replaced by their numbers, and a line with the names of the numbers, if any.
-
-    If `most` is given, the line names only the first and the last of more than two layers.
-    """
+    """Return the rows with numbers in place of layers, and a line with the first and last layer (all if no `most`)."""
     if not layers:
         return [*records], ""
     rows = [row if row["layer"] is None else {**row, "layer": str(layers[row["layer"]])} for row in records]
     named = [f"{number} {printable(name)}" for name, number in layers.items()]
-    few = most is not None and len(named) > 2
-    return rows, f"layers: {' to '.join([named[0], named[-1]]) if few else ', '.join(named)}"
+    ends = [named[0], named[-1]] if most is not None and len(named) > 2 else []
+    return rows, f"layers: {' to '.join(ends) or ', '.join(named)}"
 
 
 def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:

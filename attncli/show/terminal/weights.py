@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-MOST_QUERIES, MOST_KEYS, FEW_KEYS = 16, 20, 10  # of one matrix; few keys where tables have fewer than ROWS rows
-ROWS = 8
+FEW = 10  # queries or keys of a matrix with more than there may be
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
@@ -43,7 +42,6 @@ def weight_tables(
     width: int,
     most: int | None,
     heads: Sequence[int] | None = None,
-    elsewhere: str = "with --full",
 ) -> Iterator[RenderableType]:
     """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
 
@@ -51,12 +49,10 @@ def weight_tables(
     numbers of the heads if they are not all heads of a model; they are always named. `valid` has the shape of the
     weights. Batch elements with different tokens of keys have separate tables.
 
-    If `most` is given, at most so many queries are shown, and at most FEW_KEYS or MOST_KEYS keys: the first and the
-    last. A line below says how many are left out, and where they are: `elsewhere`.
+    Of more than `most` queries or half as many keys the first and last are shown. A line says how many are left out.
     """
     n, m = weights.shape[-2:]
-    most_keys = None if most is None else MOST_KEYS if most >= ROWS else FEW_KEYS
-    queries, keys = _few_queries(n, most), ends(range(m), most_keys)
+    queries, keys = ends(range(n), most, FEW), ends(range(m), None if most is None else most // 2, FEW)
     has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
     together = dict[tuple[str, ...], list[Index]]()
     for matrix in matrices:
@@ -74,16 +70,12 @@ def weight_tables(
         yield from blocks(names, [*columns, *outputs], width)
     missing = [(n - len(queries), n, "queries"), (m - len(keys), m, "keys")]
     words = " and ".join(f"{count} of {size} {name}" for count, size, name in missing if count)
-    yield from remark(f"{words} left out; see them {elsewhere}" if words else "")
-
-
-def _few_queries(n: int, most: int | None) -> Sequence[int]:
-    return ends(range(n), None if most is None else min(most, MOST_QUERIES))
+    yield from remark(f"{words} left out; see them with --full" if words else "")
 
 
 def most_matrices(n: int, most: int) -> int:
     """Return how many matrices of `n` queries a table of at most `most` rows has."""
-    return max(most // len(_few_queries(n, most)), 1)
+    return max(most // len(ends(range(n), most, FEW)), 1)
 
 
 def _name(names: Names | None, matrix: Index, index: int) -> str:

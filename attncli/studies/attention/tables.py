@@ -1,8 +1,8 @@
 """Terminal output of the study `attention`: the weights of every scorer, their metrics, and their differences."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from math import isclose, isnan, prod
-from pathlib import Path
 
 import numpy as np
 from rich.console import RenderableType
@@ -14,8 +14,10 @@ from attncli.core.numbers import MISSING, TIE, exact, finite, number, several
 from attncli.errors import printable
 from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, STAGES, Column, Result, Row, tensor_name
 from attncli.show.terminal.tables import (
+    MOST_ROWS,
     STRONG,
     Cells,
+    Extra,
     blocks,
     ends,
     heading,
@@ -49,10 +51,8 @@ from attncli.studies.attention.heads import (
 from attncli.studies.attention.layers import changes_of, grids, head_numbers, most_changed
 
 MOST_HEADS = 8  # batch elements and heads
-FEWEST_LAYERS = 6  # of a grid, which always have room
-FEWEST_QUERIES = 4  # smallest useful number for the weights of captured heads
 GRID_CELL = 6  # width of a number in layers x heads
-MOST_RANKED = 10  # rows of the heads that differ most
+MOST_RANKED = 5  # rows of the heads that differ most
 CALLS = [
     Column("number", "", "Number of the layer."),
     LAYER,
@@ -67,65 +67,56 @@ MEANS = [
 ]
 
 
-def tables(
-    result: Result, *, width: int, most: int | None, csv: str | None, stage: str = "weights"
-) -> Iterator[RenderableType]:
+def tables(result: Result, *, width: int, most: int | None, stage: str = "weights") -> Iterator[RenderableType]:
     """Yield everything to print, from top to bottom, on a console `width` cells wide.
 
     The matrices show `stage`. All maxima of a row are marked, unless all valid keys have the same weight. Tables have
-    at most `most` rows; a line below gives the number of omitted rows, and refers to `--full` and the file `csv`. If
-    `most` is None, every cell of every matrix is shown.
+    at most `most` rows, and a line below says how many are left out. If `most` is None, every cell of every matrix is
+    shown, and the rows are left to the tables of all rows.
     """
     if result.layers:
-        yield from _layer_tables(result, width, most, csv, stage)
+        yield from _layer_tables(result, width, most, stage)
         return
-    stages, heads, shown = result.stage(stage), list[HeadIndex](), list[str]()
+    stages, heads = result.stage(stage), list[HeadIndex]()
     if not stages and stage != "weights":
-        kept = [name for name in STAGES if result.stage(name)]
-        yield from remark(f"this run has no stage `{stage}`; it has {', '.join(kept) or 'none'}")
+        names = [name for name in STAGES if result.stage(name)]
+        yield from remark(f"this run has no stage `{stage}`; it has {', '.join(names) or 'none'}")
     if stages:
         room = prod(map(len, batches_and_heads(result)))
         if most is not None:
-            room = min(most_matrices(next(iter(stages.values())).shape[-2], most), MOST_HEADS)
+            n = next(iter(stages.values())).shape[-2]
+            room = min(most_matrices(n, most // len(stages)), MOST_HEADS)
         chosen = shown_heads(result, room)
-        heads, shown = list(chosen.heads), [*stages]
-        others = "" if chosen.is_chosen else f"; others with the keys `heads` and `batch`, {_elsewhere(csv)}"
+        heads = list(chosen.heads)
+        others = "" if chosen.is_chosen else "; others with the keys `heads` and `batch`, or with --full"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
-        if most is not None:
-            shown = shown[: max(most // 2, 1)]
-    parts = list[RenderableType]()
+    parts = list[Sequence[RenderableType]]()
     for record in result.records:
-        if stages and record["label"] not in shown:
-            continue
-        parts += [Text()] if stages else []
         facts = [f"scale {exact(result.scales[record['label']])}"]
         facts.append(several(record["parameters"], "parameter") if record["parameters"] else "no parameters")
         if f"{record['label']}/dropped" in result.tensors:
             facts.append("weights before dropout, output after it")
-        parts += heading(record, result.formulas[record["label"]], facts)
-        parts += _matrices(record["label"], result, heads, width, most, csv, stage) if stages else []
-    yield from remark(_signs(stage, parts))
-    yield from parts
-    yield from left_out(len(stages) - len(shown), len(stages), "scorers")
+        words = heading(record, result.formulas[record["label"]], facts)
+        matrices = [Text(), *words, *_matrices(record["label"], result, heads, width, most, stage)] if stages else words
+        parts.append([*matrices])
+    yield from remark(_signs(stage, itertools.chain(*parts)))
+    for part in parts:
+        yield Extra(*part)
+    if most is None:
+        return
     yield from titled("Summary", _summary(result.records, width, most))
-    if result.comparisons:
-        rows = result.comparisons
-        if most is not None and len(rows) > most:
-            rows = largest_first(rows, distance_of(rows) or OF_WEIGHTS)[:most]
-        pairs = record_tables(PAIR, DIFFERENCES[: None if most is None else -1], rows, width)  # without the change
-        yield from titled("Pairwise comparison", pairs)
-        yield from left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
-    yield from _ranking(result, width, most, csv)
+    if rows := result.comparisons:
+        if len(rows) > most:
+            rows = largest_first(rows, distance_of(rows) or OF_WEIGHTS)[:MOST_ROWS]
+        pairs = record_tables(PAIR, DIFFERENCES[:-1], rows, width)  # without the change
+        left = left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
+        yield from titled("Pairwise comparison", [*pairs, *left])
+    yield from _ranking(result, width)
 
 
-def _signs(stage: str, parts: Sequence[RenderableType], where: str = "") -> str:
+def _signs(stage: str, parts: Iterable[RenderableType], where: str = "") -> str:
     """Return the stage unless it is the weights, the meaning of the signs in the tables, and where they are."""
     return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(parts), where]))
-
-
-def _elsewhere(csv: str | None) -> str:
-    """Return where the omitted rows can be seen (`--full`, the file `csv`), as part of a sentence."""
-    return "with --full" + (f" or in {printable(csv)}" if csv else "")
 
 
 def _matrices(
@@ -134,7 +125,6 @@ def _matrices(
     chosen: Sequence[HeadIndex],
     width: int,
     most: int | None,
-    csv: str | None,
     stage: str,
     layer: str | None = None,
 ) -> Iterator[RenderableType]:
@@ -148,10 +138,10 @@ def _matrices(
         for batch, head in chosen
     ]
     heads = result.head_numbers(layer)
-    yield from weight_tables(matrices, valid, output, indices, tokens, width, most, heads, _elsewhere(csv))
+    yield from weight_tables(matrices, valid, output, indices, tokens, width, most, heads)
 
 
-def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[RenderableType]:
+def _summary(records: Sequence[Row], width: int, most: int) -> Iterator[RenderableType]:
     """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]
     sums = [record.get("weight_sum") for record in records]
@@ -161,14 +151,14 @@ def _summary(records: Sequence[Row], width: int, most: int | None) -> Iterator[R
         "normalizer": set(normalizers) == {DEFAULT_NORMALIZER}
         or all(record.get("normalizer") in (record["label"], None) for record in records),
         "weight_sum": all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums),
-        "entropy_bound": most is not None,
+        "entropy_bound": True,
     }
     names = [column for column in (LABEL, SCORER, NORMALIZER) if not usual.get(column.key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
     yield from record_tables(names, figures, records, width, most)
 
 
-def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+def _ranking(result: Result, width: int) -> Iterator[RenderableType]:
     """Yield the heads or batch elements in which scorers differ most, if there are several worth ranking."""
     batches, heads = batches_and_heads(result)
     distance = distance_of(result.head_comparisons)
@@ -176,28 +166,18 @@ def _ranking(result: Result, width: int, most: int | None, csv: str | None) -> I
         return
     names = [*PAIR, *[BATCH] * (len(batches) > 1), *[HEAD] * (heads != range(1))]
     title = f"{'Heads' if len(heads) > 1 else 'Batch elements'} {distance.ranking}"
-    rows = largest_first(result.head_comparisons, distance)
-    yield from _first_rows(title, (names, distance.figures), rows, width, most, csv)
+    yield from _first_rows(title, names, distance.figures, largest_first(result.head_comparisons, distance), width)
 
 
 def _first_rows(
-    title: str,
-    columns: tuple[Sequence[Column], Sequence[Column]],
-    rows: Sequence[Row],
-    width: int,
-    most: int | None,
-    csv: str | None,
+    title: str, names: Sequence[Column], figures: Sequence[Column], rows: Sequence[Row], width: int
 ) -> Iterator[RenderableType]:
     """Yield a table of the first rows, and the number of others."""
-    shown = rows[: None if most is None else min(MOST_RANKED, max(most // 2, 3))]
-    yield from titled(title, record_tables(columns[0], columns[1], shown, width))
-    also = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
-    yield from left_out(len(rows) - len(shown), len(rows), also=also)
+    yield from titled(title, record_tables(names, figures, rows[:MOST_RANKED], width))
+    yield from left_out(len(rows[MOST_RANKED:]), len(rows))
 
 
-def _layer_tables(
-    result: Result, width: int, most: int | None, csv: str | None, stage: str
-) -> Iterator[RenderableType]:
+def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> Iterator[RenderableType]:
     """Yield the scorers' means, grids of layers and heads, and the heads that change most with their weights."""
     known = result.capture
     assert known is not None, "a run over layers is of a captured model"
@@ -219,9 +199,7 @@ def _layer_tables(
     heads = head_numbers(result.heads)
     shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
     for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
-        rows = ends(
-            [*zip(result.layers.values(), grid, strict=True)], None if most is None else max(most, FEWEST_LAYERS)
-        )
+        rows = ends([*zip(result.layers.values(), grid, strict=True)], most)
         largest = max(1.0, *finite(value for _, row in rows for value in row))
         cells_of_heads = list[Cells]()
         for index, head in enumerate(heads):
@@ -233,23 +211,20 @@ def _layer_tables(
         yield from titled(f"{title}, by layer and head", blocks(names, cells_of_heads, width))
         yield from left_out(len(grid) - len(rows), len(grid), "layers")
         yield from left_out(len(heads) - len(shown), len(heads), "heads")
-    if changes := [{**row, "layer": result.layers[row["layer"]]} for row in changes_of(result)]:
+    changes = [{**row, "layer": result.layers[row["layer"]]} for row in changes_of(result)]
+    if changes and most is not None:
         several_elements = len({row["batch"] for row in changes}) > 1
-        columns = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD], [OUTPUT_DIFFERENCE, *OF_WEIGHTS.figures]
-        yield from _first_rows("Heads whose outputs change most", columns, changes, width, most, csv)
-    yield from _changed_weights(result, width, most, csv, stage)
+        places = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD]
+        figures = [OUTPUT_DIFFERENCE, *OF_WEIGHTS.figures]
+        yield from _first_rows("Heads whose outputs change most", places, figures, changes, width)
+    yield from _changed_weights(result, width, most, stage)
 
 
-def _changed_weights(
-    result: Result, width: int, most: int | None, csv: str | None, stage: str
-) -> Iterator[RenderableType]:
-    """Yield the weights of the first scorer and of the scorer with the largest change, in the heads that change most.
+def _changed_weights(result: Result, width: int, most: int | None, stage: str) -> Iterator[RenderableType]:
+    """Yield the weights of the first scorer and of the scorer with the largest change, in the head that changes most.
 
-    If `most` is None, all heads are shown, else the first heads for which there is room.
+    If `most` is None, all heads are shown.
     """
-    if most is not None and most < FEWEST_QUERIES:
-        yield from remark(f"The matrices are left out; see them {_elsewhere(csv)}")
-        return
     for layer, index, label in most_changed(result)[: None if most is None else 1]:
         if label not in result.stage(stage, layer):
             return
@@ -258,8 +233,6 @@ def _changed_weights(
         parts = list[RenderableType]()
         for name in (result.labels[0], label):
             parts.append(Text(printable(name), style=STRONG))
-            parts += _matrices(name, result, [index], width, most, csv, stage, layer)
-        yield Text()
+            parts += _matrices(name, result, [index], width, most, stage, layer)
         where.insert(0, f"layer {result.layers[layer]} ({printable(layer)})")
-        yield from remark(_signs(stage, parts, ", ".join(where)))
-        yield from parts
+        yield Extra(Text(), *remark(_signs(stage, parts, ", ".join(where))), *parts)

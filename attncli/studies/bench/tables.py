@@ -28,8 +28,8 @@ LEGEND = (
 )
 
 
-def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield for each measure the times by size, and all metrics at the largest size (at all sizes if `most` is None).
+def tables(result: Result, *, width: int, most: int | None) -> Iterator[RenderableType]:
+    """Yield for each measure the times by size, and all metrics at the largest size.
 
     After the measures follow the speed relative to the textbook's code, the rows without a time, and the formulas.
     """
@@ -47,31 +47,28 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
                 yield from remark(
                     f"power of {axes[0]}: the time grows like {axes[0]}^power over the larger half of the sizes"
                 )
-        for size in sizes if most is None else sizes[-1:]:
-            lines = rows_by_line([record for record in rows if size_of(record) == size])
-            first = [record for record, *_ in lines.values()]
-            title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
-            measured = [Cells(TIME.heading, [_time(record) for record in first]), *cells(DETAILS, first)]
-            yield from titled(title, blocks(_names(lines), measured, width))
-        if len(sizes) > 1 and most is not None:
-            yield from remark("memory and ratios at other sizes: --full")
-    beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], most)
+        lines = rows_by_line(_at_largest(rows))
+        first = [record for record, *_ in lines.values()]
+        title = f"{MEASURES[measure]}, {size_words(first[0], axes)}"
+        measured = [Cells(TIME.heading, [_time(record) for record in first]), *cells(DETAILS, first)]
+        yield from titled(title, blocks(_names(lines), measured, width))
+        yield from remark("memory and ratios at other sizes: --full" if len(sizes) > 1 else "")
+    beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None])
     if beside:
         figures = pick(COMPARISONS, [*changing(beside, SIZES), "times_as_fast", "times_as_fast_ci"])
         yield from titled("Compared with the textbook's code", record_tables(NAMES, figures, beside, width, most))
-    missing = _at_largest([row for row in records if row["status"] != "timed"], most)
+    missing = _at_largest([row for row in records if row["status"] != "timed"])
     if missing:
         places = [f"{' '.join(row[name.key] for name in NAMES)}, {size_words(row, axes)}" for row in missing]
         texts = [f"{at}: {row['status']}: {row['reason']}" for at, row in zip(places, missing, strict=True)]
         yield from titled("Not timed", map(Text, map(printable, texts)))
-    yield Text()
     yield from formulas(result)
 
 
-def _at_largest(records: Sequence[Row], most: int | None) -> list[Row]:
-    """Return the records at the largest size, or all records if `most` is None."""
+def _at_largest(records: Sequence[Row]) -> list[Row]:
+    """Return the records at the largest size."""
     largest = max(map(size_of, records), default=())
-    return [record for record in records if most is None or size_of(record) == largest]
+    return [record for record in records if size_of(record) == largest]
 
 
 def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterator[RenderableType]:

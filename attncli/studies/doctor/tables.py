@@ -1,4 +1,4 @@
-"""The tables of the study `doctor`: layers and heads with a letter for each finding, and every row on request."""
+"""The tables of the study `doctor`: layers and heads with a letter for each finding, and what the letters mean."""
 
 from collections.abc import Iterator
 
@@ -16,33 +16,30 @@ from attncli.show.terminal.tables import (
     Cells,
     blocks,
     ends,
-    formulas_if,
+    formulas,
     inked,
     left_out,
     numbered_layers,
     remark,
     titled,
 )
-from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.doctor.checks import CHECKS
-from attncli.studies.doctor.columns import COLUMNS, HEADS, PLACE, DoctorFacts, source_of
+from attncli.studies.doctor.columns import DoctorFacts, source_of
 from attncli.studies.doctor.letters import NOTHING, grids, heads_in
 
-FEWEST_LAYERS = 6
 FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
 
 
-def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield a grid of layers and heads for each label and the meaning of the letters; all rows if `most` is None."""
+def tables(result: Result, *, width: int, most: int | None) -> Iterator[RenderableType]:
+    """Yield a grid of layers and heads for each label, and the meaning of the letters."""
     facts = DoctorFacts.of(result)
     counts = [several(len(result.layers), "layer")] if result.layers else []
     counts += [several(facts.checked, "head"), *([several(facts.texts, "text")] if facts.texts else [])]
     yield Text(printable(f"{source_of(result)}: {', '.join(counts)}"))
-    rows, names = numbered_layers(result.records, result.layers, most)
-    yield from remark(names)
+    yield from remark(numbered_layers([], result.layers, most)[1])
     yield from summary_lines(result.summaries, result.layers, width, most)
     for label, grid in grids(result).items():
-        shown = ends([*grid.items()], None if most is None else max(most, FEWEST_LAYERS))
+        shown = ends([*grid.items()], most)
         has_layers = len(grid) > 1 or result.layers
         layers = [Cells("layer", [name for name, _ in shown])] if has_layers else []
         columns = list[Cells]()
@@ -54,12 +51,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         title = "Layers and heads" if layers else "Heads"
         yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
         yield from left_out(len(grid) - len(shown), len(grid), "layers")
-    checks = {row["check"] for row in rows}
+    checks = {row["check"] for row in result.records}
     letters = [f"{check.letter} {check.key}" for check in CHECKS if check.key in checks]
     yield Text()
     yield Text("   ".join([*letters, f"{NOTHING} nothing found"]))
-    if most is None:
-        if rows:
-            yield from titled("Found", record_tables(COLUMNS[1:5], COLUMNS[5:-1], rows, width))
-        yield from titled("All heads", record_tables(PLACE[1:], HEADS[len(PLACE) :], result.heads, width))
-    yield from formulas_if(most, result)
+    yield from formulas(result)

@@ -9,7 +9,7 @@ from rich.text import Text
 from attncli.core.numbers import finite, several
 from attncli.errors import printable
 from attncli.results import LABEL, Result, Row, by_label
-from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import formulas, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, OUTSIDE, PARAMETERS, TOP1, FitFacts
 from attncli.studies.fit.findings import median_of
@@ -17,8 +17,8 @@ from attncli.studies.fit.findings import median_of
 WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergence of a head.")
 
 
-def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the medians over heads, then the divergence of each head (all figures if `most` is None)."""
+def tables(result: Result, *, width: int, most: int | None) -> Iterator[RenderableType]:
+    """Yield the medians over heads, then the divergence of each head if there is any."""
     facts = FitFacts.of(result)
     main = facts.main
     heads = sum(len(layer.heads) for layer in facts.fitted.layers.values())
@@ -35,19 +35,10 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
     yield from titled(title, blocks([LABEL], figures, _summary(result, main), width, most))
     by_head = [row for row in rows if row["by"] == "head"]
     places = pick(COLUMNS, ["layer", "head"])
-    if most is None:
-        keys = [column.key for column in COLUMNS if column.key in result.records[0]][6:]
-        used = [key for key in keys if any(row[key] is not None for row in by_head)]
-        yield from titled("Heads", blocks([LABEL, *places], pick(COLUMNS, used), by_head, width))
-        if whole:
-            used = [key for key in keys if any(row["by"] == "all" and row[key] is not None for row in rows)]
-            all_ = [row for row in rows if row["by"] == "all"]
-            yield from titled("Whole model", blocks([LABEL], pick(COLUMNS, used), all_, width))
-    else:
-        known = [row for row in by_head if row["kl"] is not None and row["label"] != "model"]
-        if known:
-            yield from titled(f"{KL.name_with_unit} by head", pivot(places, KL, known, width, most))
-    yield from formulas_if(most, result)
+    compared = [row for row in by_head if row["kl"] is not None and row["label"] != "model"]
+    if compared:
+        yield from titled(f"{KL.name_with_unit} by head", pivot(places, KL, compared, width, most))
+    yield from formulas(result)
 
 
 def _summary(result: Result, main: str | None) -> list[Row]:

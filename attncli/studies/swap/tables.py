@@ -9,9 +9,9 @@ from attncli.catalogue.scorer_entries import MODEL
 from attncli.core.numbers import several
 from attncli.errors import printable
 from attncli.results import LABEL, Result
-from attncli.show.terminal.tables import formulas_if, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import formulas, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
-from attncli.studies.swap.columns import PLACE, SECONDS, SwapFacts
+from attncli.studies.swap.columns import PLACE, SwapFacts
 
 TITLES = {
     "layer": "one layer at a time",
@@ -21,8 +21,8 @@ TITLES = {
 }
 
 
-def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
-    """Yield the metrics with all layers replaced, then the main metric by place (all metrics if `most` is None)."""
+def tables(result: Result, *, width: int, most: int | None) -> Iterator[RenderableType]:
+    """Yield the metrics with all layers replaced, then the main metric by place."""
     facts = SwapFacts.of(result)
     texts = f", {several(facts.texts, 'text')}" if facts.texts else ""
     layers = several(len(result.layers), "layer")
@@ -36,11 +36,8 @@ def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> 
         title = facts.all_layers.capitalize()
         yield from titled(title, blocks([LABEL], facts.measured, whole, width, most))
     for by, title in TITLES.items():
-        chosen = [row for row in rows if row["by"] == by]
+        chosen = [row for row in rows if row["by"] == by and row["label"] != MODEL]  # verified to change nothing
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])
-        if chosen and most is None:
-            yield from titled(title, blocks([LABEL, *places], [*facts.measured, SECONDS], chosen, width))
-        elif chosen:
-            chosen = [row for row in chosen if row["label"] != MODEL]  # verified to change nothing
+        if chosen:
             yield from titled(f"{facts.main.name_with_unit}, {title}", pivot(places, facts.main, chosen, width, most))
-    yield from formulas_if(most, result)
+    yield from formulas(result)

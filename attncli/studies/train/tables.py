@@ -20,14 +20,14 @@ LEGEND = "steps: median over the seeds; entropy: of the weights{}, in nats; grad
 INTERRUPTED = "interrupted: results are incomplete"
 
 
-def tables(result: Result, *, width: int, most: int | None, csv: str | None) -> Iterator[RenderableType]:
+def tables(result: Result, *, width: int, most: int | None) -> Iterator[RenderableType]:
     """Yield everything to print, from top to bottom."""
     facts, summary = TrainFacts.of(result), result.comparisons
     yield Text(facts.words)
     if result.interrupted:
         yield Text(INTERRUPTED)
     all_keys, sizes = (dict.fromkeys(row[key] for row in summary) for key in ("keys", "d"))
-    if most is not None and len(all_keys) > 1:
+    if len(all_keys) > 1:
         keys = facts.keys
         yield Text()
         yield Text.assemble(("accuracy", show.STRONG), f" by number of keys, trained with {number(keys)}")

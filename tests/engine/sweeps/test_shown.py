@@ -61,7 +61,7 @@ def test_keys_that_go_together_are_named_together() -> None:
     together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
     figure, result = drawn([SEEDS, together])
     assert figure.axes[0].get_xlabel() == "scale of dot\nwith scale of cosine"
-    (*_, table) = tables(result, width=100, most=40, csv=None)
+    (*_, table) = tables(result, width=100, most=40)
     console = Console(width=100)
     with console.capture() as printed:
         console.print(table)

@@ -63,12 +63,12 @@ def outputs(output: torch.Tensor, width: int = 80) -> dict[int, list[float]]:
     return found
 
 
-@pytest.mark.parametrize(("n", "v", "width"), [(6, 3, 80), (1, 4, 80), (6, 3, 40), (16, 8, 80), (20, 3, 80)])
+@pytest.mark.parametrize(("n", "v", "width"), [(6, 3, 80), (1, 4, 80), (6, 3, 40), (16, 8, 80), (50, 3, 80)])
 def test_outputs_read_back_as_the_tensor(n: int, v: int, width: int) -> None:
     output = torch.randn(n, v, generator=torch.Generator().manual_seed(0))
     found = outputs(output, width)
     assert list(found) == list(range(v))
-    rows = output if n <= 16 else torch.cat([output[:8], output[-8:]])
+    rows = output if n <= 40 else torch.cat([output[:5], output[-5:]])
     torch.testing.assert_close(torch.tensor(list(found.values())).T, rows, atol=last_digit(1e-3), rtol=5e-3)
 
 
