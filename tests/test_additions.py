@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md work as written: every file, change and command is applied to a copy of the project.
+"""The recipes of docs/how-to/extend.md work as written: a copy of the project gets every file, change and command.
 
 A fenced block with a title is a new file, or with `diff` changes of a file. A line `$ ...` of a `console` block is a
 command.
@@ -82,8 +82,8 @@ FOUND = (  # some of the tests that `pytest -k NAME` runs
 
 
 def recipes() -> tuple[dict[str, str], list[tuple[str, str]], list[str]]:
-    """Return the new files, the changes of files, and the commands of CONTRIBUTING.md."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    """Return the new files, the changes of files, and the commands of the page."""
+    text = (ROOT / "docs/how-to/extend.md").read_text(encoding="utf-8")
     sections = {each["title"]: each["text"] for each in SECTION.finditer(text)}
     files, changes, commands = dict[str, str](), list[tuple[str, str]](), list[str]()
     for block in BLOCK.finditer("".join(sections[title] for title in RECIPES)):
