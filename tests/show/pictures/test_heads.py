@@ -220,7 +220,7 @@ def test_without_weights_outputs_are_ranked() -> None:
     result = replace(result, tensors={name: each for name, each in result.tensors.items() if "output" in name})
     text = shown(result)
     ranks = text.split("Heads whose outputs differ most\n")[1]
-    assert [int(head) for head in re.findall(r"^dot +cosine +(\d+) ", ranks, re.M)] == [1, 4, 7, 10, 0, 3, 6, 9, 2, 5]
+    assert [int(head) for head in re.findall(r"^dot +cosine +(\d+) ", ranks, re.M)] == [1, 4, 7, 10, 0]
     assert figures(result, pytest.fail, HeatmapLook())["heads"]().get_suptitle() == "Difference of the outputs"
 
 
