@@ -66,9 +66,7 @@ def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[Ren
         yield from remark(note)
     for section in sections(comparison, most):
         left_out = section.left_out and f"{section.left_out}; see them with --full"
-        if not section.words[0].cells:
-            yield from remark(f"{section.title}: {left_out}")
-        elif section.numbers:
+        if section.numbers:
             yield from titled(section.title, [*blocks(section.words, section.numbers, width), *remark(left_out)])
         else:
             lines = list[str]()
