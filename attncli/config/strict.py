@@ -178,6 +178,7 @@ EXAMPLES = {  # of the lists and mappings expected under these keys
     "data": "{queries: ..., keys: ...}",
     "shape": "[2, 10, 4]",
     "mask": "{causal: top_left}",
+    "documents": "[3, 2]",
     "scorers": "[{scorer: additive}, {scorer: dot}]",
     "parameters": "{file: trained.safetensors}",
     "expect": "[{where: {scorer: dot}, metric: entropy, between: [0, 1]}]",

@@ -265,6 +265,9 @@ class GivenMask(Model):
     __str__ = __repr__
 
 
+Documents = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+
+
 class Mask(Model):
     """The mask, which is and-ed with the mask of valid lengths, and the weights of queries without a valid key."""
 
@@ -290,6 +293,15 @@ class Mask(Model):
             description="whether true in the file means: the query may not attend to the key",
         ),
     ] = False
+    documents: Annotated[
+        Documents | Annotated[list[Documents], Field(min_length=1)] | None,
+        chosen(lambda value: list[Documents] if _has_lists(value) else Documents | None),
+        Field(
+            exclude_if=lambda documents: documents is None,
+            description="lengths of texts packed one after another, one list or one for each batch element: a query "
+            "attends to keys of its own text only",
+        ),
+    ] = None
     empty_row: Annotated[
         Literal["zero", "uniform", "nan", "error"], Field(description="the weights of a query with no valid key")
     ] = "zero"

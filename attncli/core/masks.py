@@ -17,12 +17,13 @@ ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Valid:
-    """The keys each query may attend to: valid lengths, a causal mask, a window and any other mask, joined.
+    """The keys each query may attend to: valid lengths, a causal mask, documents, a window and any other mask, joined.
 
     For scores of `shape` = (..., n, m). Masks are made tile by tile, so all but `mask` take hardly any memory. With a
     `window`, query i at position `first` + i attends only to keys less than `window` positions away, and to the first
-    `first_keys` keys that its text `sees`. The constructor checks nothing; use `of` for lengths and masks from
-    users.
+    `first_keys` keys that its text `sees`. Where texts are packed one after another (n = m), `documents` has the
+    position at which the document of each position begins, and each is a text of its own. The constructor checks
+    nothing; use `of` for lengths and masks from users.
     """
 
     shape: tuple[int, ...]
@@ -33,6 +34,7 @@ class Valid:
     window: int | None = None
     first_keys: int = 0
     first: int = 0
+    documents: Tensor | None = None  # int64 (b or 1, m), on `device`
 
     @classmethod
     def of(
@@ -64,6 +66,10 @@ class Valid:
             firsts = cut(self._firsts, self.shape, elements, rows)
             assert firsts is not None, "of a window"
             below = below & (((key >= start) & (key < end)) | firsts[..., keys])
+        if self.documents is not None:
+            begin = cut(self._per_query(self.documents), self.shape, elements, rows)
+            assert begin is not None, "of documents"
+            below = below & (torch.arange(self.shape[-1], device=self.device)[keys] >= begin)
         return below if mask is None else below & mask
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
@@ -74,7 +80,7 @@ class Valid:
         limits, m = cut(self._limits, self.shape, elements, rows), self.shape[-1]
         least, most = (m, m) if limits is None or not limits.numel() else map(int, limits.aminmax())
         least = least if self._window is None else min(least, self.first_keys)
-        return (least if self.mask is None else 0), most
+        return (least if self.mask is None and self.documents is None else 0), most
 
     @cached_property
     def joined(self) -> Tensor | None:
@@ -91,7 +97,8 @@ class Valid:
     @property
     def empty_rows(self) -> Tensor:
         """Whether each query (..., n) has no valid key."""
-        if self._limits is not None and self.mask is None and self.window is None:  # known without the mask
+        is_simple = self.mask is None and self.window is None and self.documents is None
+        if self._limits is not None and is_simple:  # known without the mask
             return (self._limits[..., 0] == 0).expand(self.shape[:-1])
         joined = self.joined
         empty = torch.zeros((), dtype=torch.bool, device=self.device) if joined is None else ~joined.any(-1)
@@ -107,7 +114,7 @@ class Valid:
         """Whether only a causal mask from the top left applies, which fused kernels support."""
         n, m = self.shape[-2:]
         shortens = self.lengths is not None and bool((self.lengths < m).any())
-        is_plain = self.mask is None and self.window is None and not shortens
+        is_plain = self.mask is None and self.window is None and self.documents is None and not shortens
         return is_plain and (self.causal == "top_left" or bool(self.causal and n == m))
 
     def first_query(self, align: Corner | None = None) -> int | None:
@@ -132,8 +139,9 @@ class Valid:
     @property
     def lengths_alone(self) -> bool:
         """Whether only a length for each batch element applies, with or without a causal mask from the top left."""
-        is_plain = self.lengths is not None and self.lengths.ndim == 1 and self.mask is None and self.window is None
-        return is_plain and (self.causal != "bottom_right" or self.shape[-2] == self.shape[-1])
+        is_plain = self.mask is None and self.window is None and self.documents is None
+        is_at_start = self.causal != "bottom_right" or self.shape[-2] == self.shape[-1]
+        return is_plain and is_at_start and self.lengths is not None and self.lengths.ndim == 1
 
     def before_length(self, elements: slice) -> "Valid":
         """Return the valid keys of some batch elements, with the keys beyond the greatest of their lengths cut off.
@@ -153,14 +161,16 @@ class Valid:
         """Limits (..., n or 1, 1), or None: query i may attend only to keys below limits[..., i, 0]."""
         (*_, n, m), limits = self.shape, None
         if self.lengths is not None:
-            heads = [1] * max(len(self.shape) - 3, 0)  # axes between the batch and the queries
-            per_query = self.lengths.shape[1:] or (1,)
-            limits = self.lengths.to(self.device).reshape(-1, *heads, *per_query, 1)  # b 1 n|1 1
-            limits = limits[0] if len(self.shape) == 2 else limits
+            limits = self._per_query(self.lengths.to(self.device))  # b 1 n|1 1
         if self.causal is not None:
             shift = m - n if self.causal == "bottom_right" else 0
             diagonal = (torch.arange(1, n + 1, device=self.device) + shift).clamp(0, m)[:, None]  # n 1
             limits = diagonal if limits is None else torch.minimum(limits, diagonal)
+        if self.documents is not None:
+            following = self.documents.diff(append=self.documents.new_full((len(self.documents), 1), m)) != 0
+            last = torch.arange(1, m + 1, device=self.device).where(following, m)  # of documents that end here
+            ends = self._per_query(last.flip(-1).cummin(-1).values.flip(-1))  # b|1 1 n 1
+            limits = ends if limits is None else torch.minimum(limits, ends)
         if self._window is not None:
             firsts = (torch.arange(1, m + 1, device=self.device) * self._firsts).amax(-1, keepdim=True)  # ... 1 1
             ends = torch.maximum(self._window[1], firsts).clamp(max=m)
@@ -169,9 +179,34 @@ class Valid:
 
     @cached_property
     def _firsts(self) -> Tensor:
-        """The mask of the `first_keys` first keys that each text sees, (..., 1, m)."""
+        """The mask of the `first_keys` first keys that each text or document sees, (..., 1, m)."""
         seen = self.sees()
-        return seen & (seen.cumsum(-1) <= self.first_keys)
+        return seen & (self._rank(seen) <= self.first_keys)
+
+    def _rank(self, seen: Tensor) -> Tensor:
+        """Return the number of keys up to each that its text or document sees; `seen` (..., 1, m) are all that are."""
+        counts = seen.cumsum(-1)
+        if self.documents is None:
+            return counts
+        begin = self._per_query(self.documents).mT.expand(*seen.shape[:-1], -1)
+        return counts - (counts - seen.long()).gather(-1, begin)
+
+    def _per_query(self, numbers: Tensor) -> Tensor:
+        """Return numbers (b or 1, n), or (b,), with the axes of the scores: (b or 1, 1, ..., n or 1, 1)."""
+        heads = [1] * max(len(self.shape) - 3, 0)
+        numbers = numbers.reshape(-1, *heads, *(numbers.shape[1:] or (1,)), 1)
+        return numbers[0] if len(self.shape) == 2 else numbers
+
+    def first_key(self, padding: Tensor | None = None) -> Tensor:
+        """Return the position (..., n or 1, 1) of the first key that any query of its text or document sees, by query.
+
+        `padding` is as in `sees`. A text of which no query sees a key has position 0.
+        """
+        seen = self.sees(padding)
+        if self.documents is None:
+            return seen.int().argmax(-1, keepdim=True)
+        begin = self._per_query(self.documents)
+        return (seen & (self._rank(seen) == 1) & (begin == begin.mT)).int().argmax(-1, keepdim=True)
 
     def sees(self, padding: Tensor | None = None) -> Tensor:
         """Return the mask (..., 1, m) of the keys that any query of a text may attend to, without the window.
@@ -183,7 +218,7 @@ class Valid:
         if padding is not None and n == m:
             mask = ~padding.to(self.device).reshape(-1, *[1] * len(leading[1:]), n, 1)
             whole = replace(whole, mask=mask if whole.mask is None else whole.mask & mask)
-        if whole.mask is None:  # the keys before the greatest limit
+        if whole.mask is None and self.documents is None:  # the keys before the greatest limit
             most = torch.full((1, 1), m) if whole._limits is None else whole._limits.amax(-2, keepdim=True)
             return below_limits(most.to(self.device), m)
         valid = whole.joined

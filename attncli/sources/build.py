@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -76,6 +77,7 @@ def build_inputs(
         valid = replace(valid, lengths=_lengths(data.valid_lens, scores, seed))
     with collector.under("mask"):
         valid = replace(valid, causal=_causal(mask, scores), mask=_mask(mask, scores, note, device))
+        valid = replace(valid, documents=_documents(mask, scores, device))
     with collector.under("tokens"):
         check_tokens(tokens, full["queries"], full["keys"])
     collector.check()
@@ -298,6 +300,29 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Corner | None:
         expected = "expected top_left or bottom_right, since the numbers differ"
         raise InputError.of(f"got true for {n} queries and {m} keys; {expected}", ["causal"])
     return "top_left" if mask.causal is True else mask.causal or None
+
+
+def _documents(mask: Mask, shape: tuple[int, ...], device: torch.device) -> Tensor | None:
+    """Return where the document of each position begins, (b or 1, m), for scores of `shape` = (b, ..., n, m)."""
+    if mask.documents is None:
+        return None
+    n, m = shape[-2:]
+    if n != m:
+        message = f"got {several(n, 'query')} and {several(m, 'key')}; expected as many queries as keys"
+        raise InputError.of(message, ["documents"])
+    is_one = not isinstance(mask.documents[0], list)
+    lists = cast(list[list[int]], [mask.documents] if is_one else mask.documents)
+    if len(lists) not in (1, shape[0]):
+        expected = f"expected {shape[0]}, one for each batch element, or one list"
+        raise InputError.of(f"got {several(len(lists), 'list')}; {expected}", ["documents"])
+    begins = list[Tensor]()
+    for index, lengths in enumerate(lists):
+        if sum(lengths) != m:
+            message = f"got {lengths}, {sum(lengths)} tokens together; expected {m}, the number of keys"
+            raise InputError.of(message, ["documents"] if is_one else ["documents", index])
+        sizes = torch.tensor(lengths)
+        begins.append((sizes.cumsum(0) - sizes).repeat_interleave(sizes))
+    return torch.stack(begins).to(device)
 
 
 def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) -> Tensor | None:

@@ -1,6 +1,7 @@
 """Rich tables of records and of weights, split into blocks to fit the width of the console."""
 
 import io
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -363,7 +364,19 @@ def _valid_keys(valid: "Tensor") -> str:
         if bool((valid == (order & seen)).all()):
             masked = order.any(-2, keepdim=True) & ~seen  # of the keys that this order shows
             return f"{words}, {_counts(~masked) or _share(valid)}" if bool(masked.any()) else words
-    return _counts(valid) or _share(valid)
+    return _counts(valid) or _documents(valid) or _share(valid)
+
+
+def _documents(valid: "Tensor") -> str:
+    """Return words for packed texts (..., n, n), such as `causal, documents of 3, 2 tokens`; else an empty text."""
+    n, m = valid.shape[-2:]
+    begin = valid.int().argmax(-1, keepdim=True)  # ... n 1, the first key that each query sees
+    same, first = begin == begin.mT, begin.flatten(0, -3)[0, :, 0]
+    lengths = [len([*group]) for _, group in itertools.groupby(first.tolist())]
+    listed = ", ".join(map(str, lengths)) if len(lengths) <= MOST_LENGTHS else f"{min(lengths)} to {max(lengths)}"
+    of = f" of {listed} tokens" if bool((begin[..., 0] == first).all()) else ""
+    orders = {"documents": same, "causal, documents": same.tril()} if n == m else {}
+    return next((f"{words}{of}" for words, order in orders.items() if bool((valid == order).all())), "")
 
 
 def _counts(valid: "Tensor") -> str:

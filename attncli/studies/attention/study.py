@@ -284,7 +284,7 @@ def _run_scorer(
     if variances is not None:
         first_weights = None
         if (weights := stages.get("weights")) is not None:
-            first = rules.valid.sees().int().argmax(-1, keepdim=True).cpu()  # ... 1 1
+            first = rules.valid.first_key().cpu()  # ... n|1 1
             first_weights = weights.gather(-1, first.expand(*weights.shape[:-1], 1))[..., 0]
         of_call = heads.of_call(rows, first_weights, variances, inputs.queries.shape[-1])
         by_head = [row | metrics for row, metrics in zip(by_head, of_call, strict=True)]

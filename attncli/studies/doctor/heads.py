@@ -40,6 +40,7 @@ class Call:
     padding: Tensor | None = None  # b m
     first: int | None = 0
     repeated: Tensor | None = None  # b m
+    documents: Tensor | None = None  # of `Valid`
 
     @property
     def live(self) -> Tensor:
@@ -104,7 +105,8 @@ def heads_of(call: Call) -> list[Head]:
     judged = enough & of_queries.isfinite().all(-1)
     signed = ((call.weights < 0) & seen[..., None]).any(-1).any(-1).any(0)  # h
     judged = judged & ~signed[:, None]
-    first = Valid(tuple(call.valid.shape), mask=call.valid).sees(call.padding)  # b h 1 m
+    valid = Valid(tuple(call.valid.shape), mask=call.valid, documents=call.documents)
+    first = valid.first_key(call.padding).expand(*call.valid.shape[:-1], 1)  # b h n 1
     of_heads = zip(*(tensor.unbind(1) for tensor in (of_queries, call.valid, judged, first)), strict=True)
     heads = [_of_weights(call.first, *head) for head in of_heads]
     nearest = _nearest(of_queries, judged, [_may_be_duplicate(head) for head in heads])
@@ -128,17 +130,17 @@ def heads_of(call: Call) -> list[Head]:
     return all_heads
 
 
-def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor, sees: Tensor) -> Head:
+def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor, firsts: Tensor) -> Head:
     """Return the numbers of one head that follow from its weights.
 
-    `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over, `sees`
-    (b, 1, m) the keys that any query of a text sees, and `start` is the position of the first query, None
-    if it is unknown.
+    `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over,
+    `firsts` (b, n, 1) has the position of each query's first key, and `start` is that of the first query, None if it
+    is unknown.
     """
     b, n, _ = shares.shape
     w, seen = shares[judged].double(), valid[judged]  # rows m
     count = seen.sum(-1).double()  # rows
-    first = sees.int().argmax(-1).expand(b, n)[judged]  # rows
+    first = firsts[judged]  # rows 1
     position = None if start is None else torch.arange(start, start + n).expand(b, n)[judged]
     is_judged = len(w) >= FEWEST_QUERIES and float(count.max()) >= FEWEST_KEYS
     if not is_judged:
@@ -147,7 +149,7 @@ def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor
     numbers = {
         "uniform": (entropy(w) / count.log()).mean(),
         "saturated": (w.amax(-1) > SATURATED).double().mean(),
-        "first_key": w.gather(-1, first[:, None]).mean(),
+        "first_key": w.gather(-1, first).mean(),
         "previous_key": None if position is None else _share_at(top, seen, position - 1),
         "next_key": None if position is None else _share_at(top, seen, position + 1),
     }

@@ -235,7 +235,8 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, positi
     before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scale_of(scorer)
     factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
     largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
-    return Call(weights, output, valid, largest, part.padding, inputs.first_query, part.repeated)
+    documents = None if rules.valid.documents is None else rules.valid.documents.cpu()
+    return Call(weights, output, valid, largest, part.padding, inputs.first_query, part.repeated, documents)
 
 
 def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) -> list[Row]:
