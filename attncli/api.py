@@ -164,6 +164,8 @@ def swap(
     by: Sequence[str] | str = ("all", "layer"),
     layers: Sequence[int | str] | None = None,
     heads: Sequence[int] | None = None,
+    within: float | None = None,
+    held_out: float | None = None,
     **kwargs: Any,
 ) -> Result:
     """Run a model with other scorers inside, and compare its outputs with its own. Nothing is written.
@@ -185,6 +187,9 @@ def swap(
         by: the places to replace in turn: `all`, `layer`, `head`, `up_to`, `from`.
         layers: numbers or names of the layers to replace; by default all.
         heads: numbers of the heads to replace in turn by `head`; by default all.
+        within: find how many layers can take each entry while the loss (else `relative_l2`) rises by at most this.
+            `result.facts.plans` has the plans.
+        held_out: the share of the texts that judge these plans, by default 0.2.
         kwargs: keyword arguments of the model.
 
     The column `loss_change` is the mean over tokens of the change of the loss, and `loss_change_se` its standard error
@@ -202,6 +207,7 @@ def swap(
         scorers = [{PLAN: entry} if is_plan(entry) else entry for entry in scorers]
     loaded = LoadedModel(model, batches_of(args, kwargs, "attncli.swap"))
     chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
+    chosen |= {"within": within, "held_out": held_out}
     data: dict[str, Any] = {"study": "swap", "model": name, "by": by}
     data |= {key: listed(value) for key, value in chosen.items() if value is not None}
 

@@ -112,6 +112,11 @@ class Facts(BaseModel):
         """The metadata of the file with the parameters."""
         return None
 
+    @property
+    def documents(self) -> "Mapping[str, Row]":
+        """Data of further YAML files in a run folder, by name."""
+        return {}
+
     @classmethod
     def of(cls, result: "Result") -> Self:
         """Return the facts of a result of the study that this class belongs to."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.catalogue.entries import is_known, keeps, option_paths
+from attncli.catalogue.entry_files import with_entries_of_files
 from attncli.catalogue.short_forms import parsed_scorer
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, changed
@@ -37,11 +38,12 @@ def applied(
     names = {override.path[0] for override in overrides if override.may_be_short}
     for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path != (SCORERS,)):
         with collector.under():
+            data = with_entries_of_files(data, source.parent)
             data, full[index] = _with_full_paths(overrides[index], data, model, names)
             for override in full[index]:
                 data = changed(data, override, source)
     collector.check()
-    return data, full
+    return with_entries_of_files(data, source.parent), full
 
 
 def _with_full_paths(

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 from weakref import WeakSet
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from attncli.attention import computing_dtype
 from attncli.catalogue.building import Learnt, build_scorer, scorer_of_module, scoring_of
 from attncli.catalogue.entries import Entry
+from attncli.catalogue.entry_files import one_entry
 from attncli.catalogue.guarding import raw_scores
 from attncli.catalogue.plans import PLAN, PlanEntry, is_plan
 from attncli.catalogue.plans import ZERO as ZERO
@@ -282,6 +284,7 @@ def swap_entry(value: Any) -> ScorerEntry:
     """
     if isinstance(value, ScorerEntry):
         return value
+    value = one_entry(value, Path())
     (entry,) = Experiment.normalised({"scorers": [model_entry({PLAN: value} if is_plan(value) else value)]})["scorers"]
     made = validated(_Holder, {"entry": entry}, {}).entry
     for part in made.entries:

@@ -112,6 +112,8 @@ def save_run(
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
         writer_of(dump_yaml(self_contained(options, result)))(folder / "config.yaml")
+        for name, data in result.facts.documents.items():
+            writer_of(dump_yaml(data))(folder / name)
         _save_tables(folder, records=result.records, heads=result.heads)
         if kept or not result.parameters:
             save_named(folder / TENSORS, kept)

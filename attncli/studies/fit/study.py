@@ -23,6 +23,7 @@ from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.outputs import OutputKind, Outputs, Runner
 from attncli.models.requests import chosen_calls, request_of
 from attncli.models.swap import Swap, swap_entry
+from attncli.models.texts import drawn, text_count, with_texts
 from attncli.results import CaptureFacts, Column, Result, Row
 from attncli.runtime import Progress, keep_finished
 from attncli.sources.captured import read_calls
@@ -107,7 +108,7 @@ def prepare_loaded(
     options: FitOptions, loaded: LoadedModel, texts: Sequence[str], model: str, progress: Progress
 ) -> PreparedFit:
     """Run a loaded model on its batches, and keep its attention calls."""
-    counts = [_count(batch) for batch in loaded.batches]
+    counts = [text_count(batch) for batch in loaded.batches]
     if texts and len(texts) != sum(counts):
         expected = f"expected {sum(counts)}, one for each entry of the batches"
         raise InputError.of(f"got {several(len(texts), 'text')}; {expected}", ["texts"])
@@ -133,7 +134,7 @@ def prepare_loaded(
         for first, count, batch in zip(starts_at, counts, loaded.batches, strict=False):
             inside = held_out[(held_out >= first) & (held_out < first + count)] - first
             if len(inside):
-                batches.append(_taken(batch, inside, count))
+                batches.append(with_texts(batch, inside, count))
         originals = [runner.run(batch) for batch in batches]
     heads = {name: inputs[0].queries.shape[1] for name, inputs in captured.items()}
     numbers = {name: number for number, name in enumerate(captured)}
@@ -162,33 +163,11 @@ def _split(
     if count < 2:
         cure = "expected at least two, one of them to be held out"
         raise InputError.of(f"got {several(count, 'text')}; {cure}", [where])
-    held_out = min(max(round(options.held_out * count), 1), count - 1)
-    order = torch.randperm(count, generator=generator(options.seed, "fit.held_out"))
-    training, rest = order[held_out:].sort().values, order[:held_out].sort().values
+    training, rest = drawn(count, options.held_out, options.seed)
     if texts and (both := {texts[index] for index in training.tolist()} & {texts[index] for index in rest.tolist()}):
         what = several(len(both), "text") + (" is" if len(both) == 1 else " are")
         progress.note(f"warning: {what} in training and held out, too; figures would be worse for other texts")
     return training, rest
-
-
-def _count(batch: Any) -> int:
-    """Return the number of texts in a batch: the first size of its first tensor."""
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
-    first = next((part for part in parts if isinstance(part, Tensor) and part.ndim), None)
-    if first is None:
-        raise InputError.of(
-            f"got a batch of {type(batch).__name__} without a tensor; expected tensors with the texts on the first axis"
-        )
-    return len(first)
-
-
-def _taken(batch: Any, texts: Tensor, count: int) -> Any:
-    """Return the batch with some of its texts only: of tensors with an entry for each text, these entries."""
-    if isinstance(batch, Tensor):
-        return batch[texts.to(batch.device)] if batch.ndim and len(batch) == count else batch
-    if isinstance(batch, Mapping):
-        return {key: _taken(value, texts, count) for key, value in batch.items()}
-    return type(batch)(_taken(part, texts, count) for part in batch) if type(batch) in (tuple, list) else batch
 
 
 def run(prepared: PreparedFit, progress: Progress) -> Result:

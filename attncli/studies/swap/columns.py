@@ -1,21 +1,31 @@
 """The columns of the study `swap`: a row for each scorer entry and place in the model where it is put; its facts."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
-from attncli.core.numbers import duration, several
-from attncli.models.outputs import ALL, HEAD, LAYER, OutputKind, output_columns
-from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts
+from attncli.core.numbers import duration, several, short
+from attncli.models.outputs import ALL, HEAD, LAYER, OutputKind, amount, change, output_columns
+from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Row
 
 BY = Column(
     "by",
     "by",
-    "The layers with the scorer: all, this layer, this head, up to or from this layer.",
+    "The layers with the scorer: all, this layer, this head, up to or from this layer, or those of a plan: within.",
     text=True,
     kind="place",
 )
 PLACE = (SCORER, LABEL, NORMALIZER, BY, LAYER, HEAD)
+WITHIN = (
+    Column("layers", "layers", "By `within`: number of layers that take the entry."),
+    change("chosen_change", "chosen\nchange", "Change of the loss on the texts that chose the layers.", "nats"),
+    Column("chosen_change_se", "±", "Standard error of that change, over the texts.", "nats", short),
+    amount("chosen_l2", "chosen\nL2", "Relative L2 on the texts that chose the layers, if there is no loss."),
+    Column("passes", "passes", "Passes that found the layers: one at a time, and together."),
+)
 SECONDS = Column("seconds", "time", "Time of the runs with this entry at this place.", "s", duration, kind="measured")
-COLUMNS = (*PLACE, *ALL, SECONDS)
+COLUMNS = (*PLACE, *ALL, *WITHIN, SECONDS)
 BY_KEY = {column.key: column for column in COLUMNS}
 
 
@@ -24,7 +34,7 @@ class SwapFacts(Facts):
 
     `kind` is the kind of the main output, `metric` the name of the user's function, and `pooling` how a sentence
     encoder joins its tokens. `missed` has the reason why attention was not recognised and keeps its
-    own outputs, by layer.
+    own outputs, by layer. `within` is the limit of the plans, `held_out` the number of texts that judged them.
     """
 
     model: str
@@ -34,6 +44,14 @@ class SwapFacts(Facts):
     pooling: str | None = None
     heads: dict[str, int]
     missed: dict[str, str] = Field(default_factory=dict)
+    within: float | None = None
+    held_out: int | None = None
+    plans: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def documents(self) -> Mapping[str, Row]:
+        """The plans as a file of entries."""
+        return {"plan.yaml": {"scorers": self.plans}} if self.plans else {}
 
     @property
     def all_layers(self) -> str:
@@ -46,6 +64,14 @@ class SwapFacts(Facts):
     def measured(self) -> tuple[Column, ...]:
         """The columns of the measured quantities."""
         return output_columns(self.kind, self.metric is not None)
+
+    @property
+    def judged(self) -> tuple[Column, ...]:
+        """The columns of the rows by `within`."""
+        keys = ["relative_l2", "chosen_l2"]
+        if self.kind == "language":
+            keys = ["loss_change", "loss_change_se", "chosen_change", "chosen_change_se"]
+        return tuple(BY_KEY[key] for key in ("layers", *keys, "passes"))
 
     @property
     def main(self) -> Column:

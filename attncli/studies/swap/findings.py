@@ -50,6 +50,10 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result, zero: dict[
             places = [f"{word} in {result.place(row)} ({_amount(row, key)})" for word, row in ends.items()]
             clauses.append(f"one {by} at a time {', '.join(places)}")
             numbers |= {f"{word}_by_{by}": row[key] for word, row in ends.items()}
+    for row in rows:
+        if row["by"] == "within":
+            clauses.append(_plan(row, facts))
+            numbers |= {column.key: row[column.key] for column in facts.judged}
     pairs = [(row, zero[_place(row)]) for row in rows if row["by"] in ALONE and _place(row) in zero]
     worse = [row for row, none in pairs if finite([none[key]]) and finite([row[key]]) and row[key] > none[key]]
     if worse and not (facts.metric or is_plan):
@@ -75,6 +79,22 @@ def _effect(row: Row, facts: SwapFacts) -> str:
     if row.get("rank_correlation") is not None:
         text += f" (similarities of texts keep a rank correlation of {number(row['rank_correlation'], 2)})"
     return text
+
+
+def _plan(row: Row, facts: SwapFacts) -> str:
+    """Return how many layers take an entry within the limit, on the texts that chose them and on the others."""
+    key, chosen = ("loss_change", "chosen_change") if facts.kind == "language" else ("relative_l2", "chosen_l2")
+    unit, limit = (" nats" if facts.kind == "language" else ""), facts.within or 0.0
+
+    def amount(key: str) -> str:
+        error = row.get(f"{key}_se")
+        return f"{row[key]:+.4f}" + ("" if error is None else f" ± {error:.4f}")
+
+    if not row["layers"]:
+        return f"not one layer takes it within {limit:g}{unit}"
+    verdict = "holds" if finite([row[key]]) and row[key] <= limit else "does not hold"
+    texts = f"{amount(chosen)} on the texts that chose them, {amount(key)} on the others"
+    return f"{several(row['layers'], 'layer')} within {limit:g}{unit}: {texts}, where the bound {verdict}"
 
 
 def _amount(row: Row, key: str) -> str:

@@ -66,6 +66,14 @@ class SwapOptions(Experiment):
     heads: Annotated[Indices | None, Field(description="heads that `by: head` goes through; default: all"), PLACES] = (
         None
     )
+    within: Annotated[
+        float | None,
+        Field(gt=0, description="find how many layers can take an entry while the loss rises by at most this, in nats"),
+        PLACES,
+    ] = None
+    held_out: Annotated[
+        float, Field(gt=0, lt=1, description="share of the texts that judge the plan of `within` only"), PLACES
+    ] = 0.2
     batch_size: Annotated[
         int | None,
         Field(
@@ -81,6 +89,18 @@ class SwapOptions(Experiment):
     ] = None
     revision: Revision = None
     dtype: ModelDType = None  # type: ignore[assignment]
+
+    @model_validator(mode="after")
+    def _within_by_layer(self) -> Self:
+        if self.within is not None and "layer" not in self.by:
+            raise problem(
+                got(self.within, "layers are put in order by their own changes; add `by: layer`"), under=["within"]
+            )
+        return self
+
+    def unused(self) -> set[str] | dict[str, Any]:
+        """Return the key `held_out` without `within`."""
+        return {"held_out"} if self.within is None else set()
 
     @model_validator(mode="after")
     def _heads_by_head(self) -> Self:

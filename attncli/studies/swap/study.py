@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import torch
@@ -36,6 +36,7 @@ from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import swap_findings
 from attncli.studies.swap.options import REFERENCES, By, SwapOptions
 from attncli.studies.swap.tables import tables
+from attncli.studies.swap.within import candidates, longest_prefix, plan_of, split
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 GROUP = 4  # runs that are compared together, with the model's own logits made once for them
@@ -46,7 +47,7 @@ NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 class SwappedPart:
     """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from a layer."""
 
-    by: By
+    by: By | Literal["within"]
     layers: Sequence[str]
     layer: str | None = None
     head: int | None = None
@@ -77,6 +78,7 @@ class PreparedSwap:
     chosen: Sequence[str]
     blocks: Blocks
     device: torch.device
+    held_out: "PreparedSwap | None" = None  # the same for the texts held out
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -93,6 +95,7 @@ class PreparedSwap:
         """Return the time and memory of all passes in words, given the time of the first one."""
         targets, entries = self.targets, len(self.options.scorers) + 2
         shares = [1.0, *(self.blocks.share(target.layers[0]) for target in targets for _ in range(entries))]
+        shares += [1.0] * self.joint_passes
         total, (main, head) = seconds * sum(shares), (self.originals[0].main, self.originals[0].head)
         size = sum(own.main.nbytes for own in self.originals if own.main is not None)
         more = size * (1 if head is None else GROUP)
@@ -103,6 +106,12 @@ class PreparedSwap:
         text = f"{len(shares):,} passes of about {each}: {whole} and {memory}"
         is_long = {*self.options.by} != {"all"}
         return f"{text}; `--by all` alone {rough_duration(seconds * (1 + entries))}" if is_long else text
+
+    @property
+    def joint_passes(self) -> int:
+        """About how many passes the plans of all entries take."""
+        is_searching = self.options.within is not None
+        return len(self.options.scorers) * (len(self.chosen).bit_length() + 1) if is_searching else 0
 
     @property
     def targets(self) -> list[SwappedPart]:
@@ -178,6 +187,21 @@ def prepare_loaded(
     """
     check_for_model(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
+    if options.within is None:
+        return _surveyed(options, loaded, runner, progress)
+    chosen, others = split(loaded, options.held_out, options.seed)
+    held_out = _surveyed(options, others, runner, progress)
+    return _surveyed(options, chosen, runner, progress, held_out)
+
+
+def _surveyed(
+    options: SwapOptions,
+    loaded: LoadedModel,
+    runner: Runner,
+    progress: Progress,
+    held_out: PreparedSwap | None = None,
+) -> PreparedSwap:
+    """Run the model once as it is, and check its outputs and the chosen layers and heads."""
     stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
     originals, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
@@ -193,14 +217,16 @@ def prepare_loaded(
             stacks |= survey.stacks
             missed = {missed.layer: missed.problem for missed in survey.missed}
             heads, problems = heads | survey.counts, problems | survey.problems | missed
-    for name, problem in problems.items():
+    for name, problem in problems.items() if held_out is None else ():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
     device = next((parameter.device for parameter in loaded.model.parameters()), torch.device("cpu"))
     chosen = chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix)
     _check_plans(options, heads, problems, loaded.prefix)
-    blocks = Blocks(loaded.model, stacks if metric is None else {}, len(loaded.batches))
-    prepared = PreparedSwap(options, loaded, runner, originals, heads, problems, known, chosen, blocks, device)
-    progress.note(prepared.estimate(time.perf_counter() - started))
+    blocks = Blocks(loaded.model, stacks if runner.metric is None else {}, len(loaded.batches))
+    calls = (originals, heads, problems, known, chosen)
+    prepared = PreparedSwap(options, loaded, runner, *calls, blocks, device, held_out)
+    if (options.within is None) == (held_out is None):
+        progress.note(prepared.estimate(time.perf_counter() - started))
     return prepared
 
 
@@ -268,8 +294,9 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         *((entry_columns(entry), entry) for entry in (*options.scorers, uniform)),
         (NO_OUTPUT, ZERO),
     ]
-    counter = Counter((1 + len(entries) * len(prepared.targets)) * len(prepared.loaded.batches), progress)
-    records, random, finished = list[Row](), list[str](), list[_Runs]()
+    passes = 1 + len(entries) * len(prepared.targets) + prepared.joint_passes
+    counter = Counter(passes * len(prepared.loaded.batches), progress)
+    records, random, finished, plans = list[Row](), list[str](), list[_Runs](), list[dict[str, Any]]()
     group = 1 if prepared.originals[0].head is None else GROUP
     with keep_finished(records) as kept, evaluating(prepared.loaded.model):
         runs = _Runs.of(prepared, entry_columns(model), model, everywhere, partial(counter.step, MODEL))
@@ -299,6 +326,19 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
             compare(finished, _changes(prepared, finished))
             raise
         compare(finished, _changes(prepared, finished))
+        if prepared.held_out is not None:
+            judge = _Runs.of(prepared.held_out, {}, model, everywhere)
+            (held_out,) = _changes(prepared.held_out, [judge])
+            for index, entry in enumerate(options.scorers):
+                step = partial(counter.step, f"{entry.label} within {options.within:g}")
+                with below("scorers", index):
+                    row, layers = _within(prepared, entry, records, reference, held_out, step)
+                records.append(row)
+                if layers:
+                    plans.append(plan_of(entry, layers, prepared.numbers, prepared.loaded.prefix))
+    more: Any = {}
+    if prepared.held_out is not None:
+        more = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}
     facts = SwapFacts(
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
@@ -307,6 +347,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
         missed=dict(prepared.problems),
+        **more,
     )
     result = Result(
         options.study,
@@ -319,6 +360,52 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         facts=facts,
     )
     return replace(result, findings=swap_findings(result))
+
+
+def _within(
+    prepared: PreparedSwap,
+    entry: ScorerEntry,
+    records: Sequence[Row],
+    reference: Changes,
+    held_out: Changes,
+    step: Callable[[], None],
+) -> tuple[Row, list[str]]:
+    """Return the row of the plan with an entry in as many layers as were found within the limit, and these layers.
+
+    `records` has the rows of the entry by layer; `reference` and `held_out` are of the model's own scorer.
+    """
+    others, limit, started = prepared.held_out, prepared.options.within, time.perf_counter()
+    assert others is not None
+    assert limit is not None
+    key, chosen_key = ("loss_change", "chosen_change") if reference.kind == "language" else ("relative_l2", "chosen_l2")
+    rows = {row["layer"]: row for row in records if row["label"] == entry.label and row["by"] == "layer"}
+    worst = {layer: math.inf if row[key] is None or math.isnan(row[key]) else row[key] for layer, row in rows.items()}
+    order = sorted(
+        candidates(entry, prepared.chosen, prepared.numbers, prepared.loaded.prefix), key=lambda layer: worst[layer]
+    )
+    measured = {0: Row(), 1: rows[order[0]]}  # by number of layers
+
+    def layers_of(count: int) -> list[str]:
+        return [layer for layer in prepared.chosen if layer in order[:count]]
+
+    def record(of: PreparedSwap, count: int, own: Changes) -> Row:
+        (changes,) = _changes(of, [_Runs.of(of, {}, entry, SwappedPart("within", layers_of(count)), step)])
+        return changes.record(own)
+
+    def holds(count: int) -> bool:
+        if count not in measured:
+            measured[count] = record(prepared, count, reference)
+        value = measured[count][key]
+        return value is not None and value <= limit
+
+    count = longest_prefix(len(order), holds)
+    judged = record(others, count, held_out) if count else {}
+    found: Row = {"layers": count, key: judged.get(key, 0.0), chosen_key: measured[count].get(key, 0.0)}
+    if key == "loss_change":
+        found |= {f"{name}_se": of.get("loss_change_se") for name, of in ((key, judged), (chosen_key, measured[count]))}
+    found |= {"passes": len(order) + len(measured) - 2, "seconds": time.perf_counter() - started}
+    place: Row = {"by": "within", "layer": None, "head": None}
+    return {**entry_columns(entry), **place, **found}, layers_of(count)
 
 
 def _verify(prepared: PreparedSwap, total: float) -> None:

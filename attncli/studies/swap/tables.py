@@ -35,6 +35,10 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     if whole := [row for row in rows if row["by"] == "all"]:
         title = facts.all_layers.capitalize()
         yield from titled(title, blocks([LABEL], facts.measured, whole, width, most))
+    if judged := [row for row in rows if row["by"] == "within"]:
+        unit = " nats" if facts.kind == "language" else ""
+        words = f"Within {facts.within:g}{unit}, judged on {several(facts.held_out or 0, 'other text')}"
+        yield from titled(words, blocks([LABEL], facts.judged, judged, width, most))
     for by, title in TITLES.items():
         chosen = [row for row in rows if row["by"] == by and row["label"] != MODEL]  # verified to change nothing
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])

@@ -1,0 +1,207 @@
+"""The cheapest plan: a model with three planted layers that need far keys, all prefixes, and all subsets of layers."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+import attncli
+from attncli.errors import InputError
+from attncli.models.texts import drawn
+from attncli.results import Row
+from attncli.studies.swap.within import longest_prefix
+from tests.cli import good
+
+FAR = (2, 5, 9)  # the planted layers, each of which reads one bit of the first token
+WINDOW: Row = {"scorer": "scaled_dot", "scale": "model", "window": 2, "label": "window"}
+NAMES = [f"blocks.{number}" for number in range(12)]
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Block(nn.Module):
+    """Attention by position alone: to the query's own place, or to the first key, of which it reads a bit."""
+
+    def __init__(self, bit: int | None) -> None:
+        super().__init__()
+        self.bit = bit
+
+    def forward(self, x: Tensor) -> Tensor:
+        place = torch.arange(float(x.shape[1]))
+        near = 10.0 if self.bit is None else 0.0
+        queries = torch.stack([near * place, place * 0 - 5], -1)  # scores 10 i j - 5 j^2, or -5 j^2
+        keys = torch.stack([place, place**2], -1)
+        queries, keys = (each.expand(len(x), 1, *each.shape) for each in (queries, keys))
+        out = scaled_dot_product_attention(queries, keys, x[:, None, :, :3], is_causal=True, scale=1.0)[:, 0]
+        read = torch.zeros(3, 3) if self.bit is not None else torch.eye(3) / 100
+        if self.bit is not None:
+            read[self.bit, self.bit] = 1 + self.bit / 4
+        return x + nn.functional.pad(out @ read, (3, 0))
+
+
+class PlantedForCausalLM(nn.Module):
+    """It says the first token all along: a token has three bits, and the logit of a word counts equal bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(FAR.index(number) if number in FAR else None) for number in range(12))
+        self.bits: Tensor
+        self.register_buffer("bits", torch.tensor([*itertools.product([-1.0, 1.0], repeat=3)]))
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
+        x = nn.functional.pad(self.bits[input_ids], (0, 3))
+        for block in self.blocks:
+            x = block(x)
+        return 3 * x[..., 3:] @ self.bits.T
+
+
+def batches() -> list[dict[str, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(8, (10, 7), generator=generator)
+    return [{"input_ids": part, "labels": part[:, :1].expand(-1, 7)} for part in (tokens[:4], tokens[4:])]
+
+
+def planted() -> tuple[nn.Module, dict[str, Tensor]]:
+    """Return the model and its texts, for `module:function`."""
+    first, second = batches()
+    return PlantedForCausalLM().eval(), {key: torch.cat([first[key], second[key]]) for key in first}
+
+
+def loss(texts: Tensor, layers: Any, entry: Any = WINDOW) -> float:
+    """Return the loss of some texts with an entry in some layers."""
+    model, inputs = planted()
+    with torch.no_grad():
+        if not layers:
+            logits = model(**inputs)[texts]
+        else:
+            with attncli.Swap(entry, model, layers=layers):
+                logits = model(**inputs)[texts]
+    return float(cross_entropy(logits[:, :-1].flatten(0, 1).double(), inputs["labels"][texts, 1:].flatten()))
+
+
+def found(within: float, scorers: Any = (WINDOW,), **keys: Any) -> tuple[Row, attncli.Result]:
+    result = attncli.swap(PlantedForCausalLM().eval(), batches(), scorers=[*scorers], within=within, **keys)
+    (row,) = (row for row in result.records if row["by"] == "within")
+    return row, result
+
+
+def test_exactly_the_layers_that_need_no_far_keys_are_found() -> None:
+    row, result = found(0.05)
+    (plan,) = result.facts.plans  # type: ignore[attr-defined]
+    assert row["layers"] == 9
+    assert plan == {"label": "window_within", "plan": {"0-1,3-4,6-8,10-11": plan["plan"]["0-1,3-4,6-8,10-11"]}}
+    chosen, held_out = drawn(10, 0.2, 0)
+    layers = [name for number, name in enumerate(NAMES) if number not in FAR]
+    assert row["chosen_change"] == pytest.approx(loss(chosen, layers) - loss(chosen, []), abs=1e-6)
+    assert row["loss_change"] == pytest.approx(loss(held_out, layers) - loss(held_out, []), abs=1e-6)
+    (finding,) = (finding for finding in result.findings if finding.label == "window")
+    assert "9 layers within 0.05 nats: " in finding.text
+    assert "on the others, where the bound holds" in finding.text
+    by_all = next(row for row in result.records if row["label"] == "window" and row["by"] == "all")
+    assert by_all["loss"] == pytest.approx(loss(chosen, NAMES), rel=1e-5), "of the texts that choose"
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.6, 1.5, 9.0])
+def test_all_prefixes_of_the_same_order(limit: float) -> None:
+    """A loss that rises with every layer has one longest prefix; the worst layer of all is the last."""
+    row, _ = found(limit)
+    chosen, _ = drawn(10, 0.2, 0)
+    own = loss(chosen, [])
+    order = sorted(NAMES, key=lambda name: loss(chosen, [name]))
+    changes = [loss(chosen, order[:count]) - own for count in range(13)]
+    assert row["layers"] == max(count for count in range(13) if changes[count] <= limit)
+    assert row["chosen_change"] == pytest.approx(changes[row["layers"]], abs=1e-5)
+    joint = 12 if row["layers"] == 12 else row["layers"] + 1
+    assert changes[joint] > limit or joint == 12
+    assert row["passes"] >= 13
+
+
+@pytest.mark.parametrize("limit", [0.3, 1.0])
+def test_no_more_layers_than_the_best_of_all_subsets(limit: float) -> None:
+    row, _ = found(limit, layers=["0-5"])
+    chosen, _ = drawn(10, 0.2, 0)
+    own = loss(chosen, [])
+    subsets = (some for size in range(7) for some in itertools.combinations(NAMES[:6], size))
+    best = max(len(some) for some in subsets if loss(chosen, some) - own <= limit)
+    assert row["layers"] <= best
+    assert limit > 0.3 or row["layers"] == best == 4
+
+
+def test_without_a_loss_the_output_has_the_limit() -> None:
+    row, result = found(0.05, outputs="logits")
+    assert row["layers"] == 9
+    assert max(row["relative_l2"], row["chosen_l2"]) < 0.05
+    assert not {"loss_change", "chosen_change"} & row.keys()
+    assert "9 layers within 0.05: " in result.findings[0].text
+
+
+def test_a_plan_has_its_own_layers() -> None:
+    entry = {"label": "mixed", "plan": {"0-3": WINDOW, "5": "uniform", "7,8": "softmax_plus_one"}}
+    row, result = found(0.05, [entry])
+    (plan,) = result.facts.plans  # type: ignore[attr-defined]
+    assert row["layers"] == 5
+    assert [*plan["plan"]] == ["0-1,3", "7-8"]
+
+
+@pytest.mark.parametrize("least", [*range(6)])
+def test_bisection_ends_at_a_number_that_holds_before_one_that_does_not(least: int) -> None:
+    assert longest_prefix(5, lambda count: count <= least) == least
+
+
+def test_the_plan_of_a_run_is_a_file_of_entries(here: Path) -> None:
+    arguments = ["swap", "tests.studies.swap.test_within:planted", "--within", "0.05", "--by", "layer", "--no-plots"]
+    scorers = ["--scorer", "scaled_dot:scale=model,window=2,label=w", "--scorer", "cosine:scale=8"]
+    good(*arguments, *scorers, "--out", "out", "--quiet")
+    content = json.loads(Path("out/results.json").read_text())
+    assert "plan.yaml" in content["files"]
+    entries = yaml.safe_load(Path("out/plan.yaml").read_text())["scorers"]
+    labels = [entry["label"] for entry in entries]
+    assert labels[0] == "w_within"
+    chosen, _ = drawn(10, 0.2, 0)
+    (row,) = (row for row in content["records"] if (row["label"], row["by"]) == ("w", "within"))
+    Path("one.yaml").write_text(yaml.safe_dump({"scorers": entries[:1]}))
+    assert loss(chosen, NAMES, "one.yaml") - loss(chosen, []) == pytest.approx(row["chosen_change"], abs=1e-6)
+    good(*arguments[:2], "--by", "all", "--scorer", "out/plan.yaml", "--scorer", "dot", "--out", "again", "--no-plots")
+    again = json.loads(Path("again/results.json").read_text())["records"]
+    assert [row["label"] for row in again] == ["model", *labels, "dot", "uniform", "zero"]
+    Path("several.yaml").write_text("scorers: [cosine, {scorer: dot, label: mine}]")
+    for name, message in (
+        ("several.yaml", 'got "several.yaml"; it has the entries cosine, mine; expected one'),
+        ("none.yaml", 'got "none.yaml"; No such file or directory; expected a file with entries'),
+    ):
+        for entry in (name, {0: name}):
+            with pytest.raises(InputError, match=message):
+                attncli.Swap(entry)
+
+
+def test_a_fitted_entry(here: Path) -> None:
+    model, inputs = planted()
+    entry = {"scorer": "scaled_dot", "window": 2, "label": "fitted"}
+    attncli.fit(model, [inputs], scorers=[entry], steps=1, out="fit")
+    row, result = found(0.05, [{"fitted": "fit", "label": "fitted"}])
+    assert row["layers"] == 9
+    (plan,) = result.facts.plans  # type: ignore[attr-defined]
+    (written,) = plan["plan"].values()
+    assert written == {"fitted": str(Path("fit/fitted.safetensors").absolute()), "label": "fitted"}
+    Path("plan.yaml").write_text(yaml.safe_dump({"scorers": [plan]}))
+    chosen, _ = drawn(10, 0.2, 0)
+    change = loss(chosen, NAMES, "plan.yaml") - loss(chosen, [])
+    assert change == pytest.approx(row["chosen_change"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"within": 0.1}, "within: got 4 texts; expected at least 5, some of which are held out"),
+        ({"within": 0.1, "by": "all"}, "within: got 0.1; layers are put in order by their own changes; add `by: layer"),
+        ({"within": -1.0}, "within: got -1.0; expected"),
+    ],
+)
+def test_wrong_input(keys: Row, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        attncli.swap(PlantedForCausalLM().eval(), batches()[0], scorers=[WINDOW], **keys)
