@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,10 @@ FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row",
 BIAS_FIRST = "the bias is added before the softcap; experiments add it after"
 METADATA, VERSION = "attncli", 1  # key of a file's JSON, and version of its format
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
+
+
+class UnreadableError(Exception):
+    """Raised if an AttentionCall cannot describe a call; the message is the reason."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,6 +165,42 @@ class AttentionCall:
         return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
 
 
+def scorable(call: AttentionCall) -> AttentionCall:
+    """Return the call, or raise an UnreadableError if it is empty, or its scale or softcap is not finite."""
+    if not (call.queries.numel() and call.keys.numel() and call.values.numel()):
+        raise UnreadableError("it has no queries, no keys or no values")
+    if not all(math.isfinite(number) for number in (call.scale, call.softcap or 0.0)):
+        raise UnreadableError("its scale or its softcap is not finite")
+    return call
+
+
+def fused(arguments: Mapping[str, Any], output: Tensor) -> AttentionCall:
+    """Return the attention call of `scaled_dot_product_attention`, with its arguments by name."""
+    lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
+    queries, keys, values = (arguments[name].to(dtype) for name in ("query", "key", "value"))
+    scale, mask = arguments.get("scale"), arguments.get("attn_mask")
+    queries, keys, values = (
+        four_axes(tensor.expand(*lead[:-1], *tensor.shape[-3:]) if tensor.ndim > 2 else tensor)
+        for tensor in (queries, keys, values)
+    )
+    valid = bias = None
+    if mask is not None and not arguments.get("is_causal"):
+        mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
+        valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
+    output = four_axes(output)
+    return AttentionCall(
+        queries=queries,
+        keys=keys,
+        values=values,
+        output=output,
+        scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
+        groups=output.shape[1] // keys.shape[1],
+        valid=valid,
+        is_causal=bool(arguments.get("is_causal")),
+        bias=bias,
+    )
+
+
 def best_candidate(
     candidates: Iterable[AttentionCall],
     through: Sequence[torch.dtype] = (),
@@ -251,8 +291,9 @@ def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Atten
     A row distance is relative to the size of the row. It is 0 if all rows are equal up to rounding of the output alone.
     """
     # First what costs little: a row that is off by rounding of the output alone is right. Only for the other rows, tile
-    # by tile, follows how far rounding of their scores may have moved them. A bias before the softcap, which `Rules`
-    # cannot describe, is told from a wrong reading by one more computation.
+    # by tile, follows how far rounding of their scores may have moved them. Rows are judged one by one, since a wrong
+    # mask may show in a single query, and relative to their own size, since rows differ in it by orders of magnitude.
+    # A bias before the softcap, which `Rules` cannot describe, is told from a wrong reading by one more computation.
     rescored = call.rescored()
     error, (output,) = call.difference(rescored), at_least_float32(call.output)
     if error == math.inf:

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from attncli.core.numbers import several
 from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
-from attncli.models.monitor import is_part
+from attncli.models.following import FullWatch
 from attncli.models.selection import Choice, Several, calls_of, picks
-from attncli.models.watching import Missed, Site, Watch
+from attncli.models.watching import Missed, Site, is_part
 
 Calls = Literal["first", "all"]
 BLOCK = re.compile(r"((?:[^\W\d]\w*\.)*)\d+(?![^.])")  # a numbered module: the first number in a name
 
 
-class Capture(Watch):
+class Capture(FullWatch):
     """Context manager that records all attention calls of the models that run inside it, in the same thread.
 
     Inside a `Swap`, calls are recorded as the swap leaves them, with its output. Gradients of the model are unaffected.

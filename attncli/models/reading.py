@@ -1,6 +1,6 @@
 """Turn calls of fused kernels and recorded operations into attention calls with scale, bias, mask and sinks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attncli.models.call import LOW, AttentionCall, four_axes
+from attncli.models.call import LOW, AttentionCall, UnreadableError
 from attncli.models.trail import VIEWS, Step, UnfusedAttention, number_of
 
 Shape = tuple[int, ...]
@@ -19,10 +19,6 @@ class Heads(NamedTuple):
 
     given: int | None = None
     likely: int | None = None
-
-
-class UnreadableError(Exception):
-    """Raised if an AttentionCall cannot describe a call; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -59,45 +55,12 @@ class Layout:
         raise UnreadableError(f"a product with {list(tensor.shape)} for scores of {[*self.lead, self.n, self.m]}")
 
 
-def scorable(call: AttentionCall) -> AttentionCall:
-    """Return the call, or raise an UnreadableError if it is empty, or its scale or softcap is not finite."""
-    if not (call.queries.numel() and call.keys.numel() and call.values.numel()):
-        raise UnreadableError("it has no queries, no keys or no values")
-    if not all(isfinite(number) for number in (call.scale, call.softcap or 0.0)):
-        raise UnreadableError("its scale or its softcap is not finite")
-    return call
+def traced(call: AttentionCall, query: Step | None, key: Step | None) -> AttentionCall:
+    """Return a kernel's call with the scale before it, and all heads in their axis.
 
-
-def fused(arguments: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> AttentionCall:
-    """Return the attention call of `scaled_dot_product_attention`, with its arguments by name.
-
-    `query` and `key` are the recorded operations that made the call's query and key.
+    `query` and `key` are the recorded operations that made the kernel's query and key.
     """
-    lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
-    queries, keys, values = (arguments[name].to(dtype) for name in ("query", "key", "value"))
-    scale, mask = arguments.get("scale"), arguments.get("attn_mask")
-    queries, keys, values = (
-        four_axes(tensor.expand(*lead[:-1], *tensor.shape[-3:]) if tensor.ndim > 2 else tensor)
-        for tensor in (queries, keys, values)
-    )
-    valid = bias = None
-    if mask is not None and not arguments.get("is_causal"):
-        mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
-        valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
-    output = four_axes(output)
-    call = AttentionCall(
-        queries=queries,
-        keys=keys,
-        values=values,
-        output=output,
-        scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
-        groups=output.shape[1] // keys.shape[1],
-        valid=valid,
-        is_causal=bool(arguments.get("is_causal")),
-        bias=bias,
-        pre_scale=scale_before(query) * scale_before(key),
-    )
-    return _unpacked(call, query)
+    return _unpacked(replace(call, pre_scale=scale_before(query) * scale_before(key)), query)
 
 
 def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
@@ -254,8 +217,9 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
     gradient: Tensor | None = None  # of a scale that is a parameter
     bias_is_first = False
     # Scores are kept as cap * tanh(scale * q . k) + bias. So a factor after the bias multiplies the bias, too, and a
-    # factor after a tanh the cap; a mask is a bias where its condition holds. A factor or a bias that is a parameter
-    # stays a tensor, so that outputs carry its gradient.
+    # factor after a tanh the cap; a mask is a bias where its condition holds. A factor for each head or query, before a
+    # tanh, goes into the queries. A factor or a bias that is a parameter stays a tensor, so that outputs carry its
+    # gradient. What does not fit this form is left out here, and found when the call is re-scored.
     for step in reversed(list(softmax.before.back())):
         other, number = step.other, number_of(step.other)
         is_learnt = isinstance(other, Tensor) and other.requires_grad and torch.is_grad_enabled()

@@ -25,9 +25,10 @@ from attncli.config.values import layer_of
 from attncli.errors import InputError, below, got, show
 from attncli.models.call import AttentionCall
 from attncli.models.fitted import FittedScorers
+from attncli.models.following import FullWatch
 from attncli.models.inputs import Inputs, inputs_of, learnt_numbers, rules_of_inputs, with_model_defaults
 from attncli.models.selection import Choice, Several, calls_of, picks
-from attncli.models.watching import Site, Watch
+from attncli.models.watching import Site
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
 
@@ -36,7 +37,7 @@ MOST_NAMED = 3  # calls in a message
 Part = tuple[str, list[int] | None, ScorerEntry | str]  # layers and heads (None: all) of a plan, and their entry
 
 
-class Swap(Watch):
+class Swap(FullWatch):
     """Context manager in which models attend with another scorer, in this thread.
 
     with attncli.Swap("sparsemax", layers=[3]), torch.no_grad():

@@ -166,8 +166,10 @@ class Trail:
         self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor
     ) -> UnfusedAttention | str | None:
         # A product with a factor that steps connect to a softmax is the end of attention; the other factor is its
-        # values, unless it is a parameter. Any other product may be that of queries and keys, at which a chain begins;
-        # `addmm` is such a product with a scale and a bias, which become steps of their own.
+        # values, unless it is a parameter: a softmax over classes, times an embedding, is no attention, nor is a layer
+        # whose "keys" are weights. Any other product may be that of queries and keys, at which a chain begins; `addmm`
+        # is such a product with a scale and a bias, which become steps of their own. A product of activations that
+        # steps connect to an earlier one by another function than softmax is attention of a kind that is only reported.
         left, right = args[-2:] if op in PRODUCTS else args[1:3]
         sides = self.of(left), self.of(right)
         for side, values, other in ((sides[0], right, sides[1]), (sides[1], left, sides[0])):

@@ -1,18 +1,35 @@
-"""Watch the attention calls of the models that run: their modules, and attention that is not recognised."""
+"""See the calls of torch's `scaled_dot_product_attention` by the models that run in a thread.
 
+Nine models of ten call it, those of transformers through their attention interface. A torch function mode sees the
+calls under any name, hooks see the modules that make them. A `Monitor` for each thread hands each call to the watches:
+a `Watch` chooses calls, names them by their modules, and handles them or replaces their outputs.
+
+`following.py` adds attention that models compute by other means.
+"""
+
+import threading
+import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 
+from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
-from attncli.models.call import AttentionCall
-from attncli.models.monitor import Monitor, is_part
+from attncli.models.call import AttentionCall, UnreadableError, best_candidate, fused, scorable
+
+ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+DROPOUT = "it ran with dropout; call model.eval() before"
+_THREAD = threading.local()
+Read = Callable[[int | None], AttentionCall]  # given the number of the right candidate, if known
 
 
 @dataclass(frozen=True)
@@ -48,6 +65,11 @@ class Watch(AbstractContextManager["Watch"]):
     """
 
     replaces: ClassVar = False
+
+    @staticmethod
+    def new_monitor() -> "Monitor":
+        """Return a new monitor of the kind that this watch needs."""
+        return Monitor()
 
     def __init__(self, model: nn.Module | None = None) -> None:
         if not isinstance(model, nn.Module | None):
@@ -113,7 +135,7 @@ class Watch(AbstractContextManager["Watch"]):
             raise InputError.of(f"this {type(self).__name__} is active already; make another one")
         self._ran, self._seen = {}, set()
         self.missed.clear()
-        self.monitor = Monitor.of_thread()
+        self.monitor = _THREAD.monitor = getattr(_THREAD, "monitor", None) or self.new_monitor()
         if self.model is not None:
             self.take_names(self.model)
         self.monitor.add(self)
@@ -122,8 +144,6 @@ class Watch(AbstractContextManager["Watch"]):
     def __exit__(self, *raised: Any) -> None:
         """Stop watching, and add to `missed` the modules with `attention` in the class name and no call."""
         assert self.monitor is not None
-        for modules, shape in self.monitor.trail.unused.values():
-            self.miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", modules)
         known = self._seen | {missed.layer for missed in self.missed}
         named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
         named = [name for name in named if not (known and name == self._ran[name])]  # a model as a whole
@@ -149,8 +169,6 @@ class Watch(AbstractContextManager["Watch"]):
             for name, module in named:
                 short = name.removeprefix(f"{prefix}.")
                 self._names[module] = (name if short in names else short, self._models)
-            if self.monitor is not None:
-                self.monitor.trail.parameters |= _addresses(model)
 
     def knows(self, module: nn.Module) -> bool:
         """Whether the module is a part of a model with names."""
@@ -188,6 +206,175 @@ class Watch(AbstractContextManager["Watch"]):
         return next((module for module in reversed(modules) if module in self._names), None)
 
 
+class Monitor:
+    """Sees the attention calls of a thread, and passes each to the watches, the innermost first."""
+
+    def __init__(self) -> None:
+        self._watches: list[Watch] = []
+        self._stack: list[nn.Module] = []
+        self._thread = threading.get_ident()
+        self._is_busy = False
+        self._exits = ExitStack()
+        self._functions = _Functions(self)
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The running modules, the innermost last."""
+        return [*self._stack]
+
+    def add(self, watch: Watch) -> None:
+        """Add a watch inside of all others; the first turns the mode and the hooks of torch on."""
+        if not self._watches:
+            enter, at_end = self._exits.enter_context, self._exits.callback
+            enter(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", message="Using `torch.compile")  # about hooks that run twice
+            at_end(register_module_forward_pre_hook(self._enter_module).remove)
+            at_end(register_module_forward_hook(self._leave_module, always_call=True).remove)
+            enter(self._functions)  # also turns off the fast path of torch's modules
+        self._watches.append(watch)
+
+    def remove(self, watch: Watch) -> None:
+        """Remove a watch; the last turns the mode and the hooks of torch off."""
+        self._watches.remove(watch)
+        if not self._watches:
+            _THREAD.monitor = None
+            self.restore()
+            self._exits.close()
+
+    def restore(self) -> None:
+        """Restore the state that an interrupt may have left behind."""
+        self._is_busy = False
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Turn off watching inside the `with` block."""
+        before, self._is_busy = self._is_busy, True
+        try:
+            yield
+        finally:
+            self._is_busy = before
+
+    def _enter_module(self, module: nn.Module, inputs: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self.enter(module)
+            return
+        is_attention = "attention" in type(module).__name__.lower()
+        for watch in self._watches if getattr(_THREAD, "monitor", None) is None else ():
+            name, _ = watch.name_and_class([module])
+            if (is_attention or watch.knows(module)) and not any(
+                is_part(name, missed.layer) for missed in watch.missed
+            ):
+                watch.miss("it ran in another thread, which is not watched", [module])
+
+    def enter(self, module: nn.Module, *, is_recomputed: bool = False) -> None:
+        """Note that a module begins; `is_recomputed` if the backward pass calls it again."""
+        if self._is_busy:
+            return
+        if not self._stack:
+            for watch in self._watches:
+                watch.begins(module, is_recomputed=is_recomputed)
+        self._stack.append(module)
+        for watch in self._watches:
+            if watch.sees(self._stack):
+                watch.ran()
+
+    def _leave_module(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if threading.get_ident() == self._thread and self._stack and self._stack[-1] is module:
+            self.leave()
+
+    def leave(self) -> None:
+        """Note that the innermost module ends."""
+        self._stack.pop()
+
+    def miss(self, problem: str) -> None:
+        """Pass a problem of the running module to all watches."""
+        for watch in self._watches:
+            watch.miss(problem, self.modules)
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a function of torch; return its result, for attention the output that the model continues with."""
+        if func is not scaled_dot_product_attention or self._is_busy:
+            return func(*args, **kwargs)
+        with self.busy():
+            output = func(*args, **kwargs)
+        arguments = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+        return self.handle(self.reader(arguments, output, "function"), output)
+
+    def reader(self, arguments: Mapping[str, Any], output: Tensor, how: Literal["function", "kernel"]) -> Read:
+        """Return the function that reads a call of torch's function or kernel, with its arguments by name."""
+        traced = self.tracing(arguments)
+
+        def read(known: int | None) -> AttentionCall:
+            call = traced(replace(fused(arguments, output), how=how))
+            call = best_candidate([call], known=known, is_kernels=True)
+            return replace(call, problem=DROPOUT) if arguments.get("dropout_p") else call
+
+        return read
+
+    @outside_autocast  # the model may run in it
+    def handle(self, read: Read, output: Tensor, *, is_below: bool = False) -> Tensor:
+        """Pass an attention call to the watches, and return the output that the model continues with.
+
+        `is_below` if the call is seen below autograd.
+        """
+        watches = [watch for watch in reversed(self._watches) if watch.sees(self._stack)]
+        chosen = [(watch, site) for watch in watches if (site := watch.choose()) is not None]
+        if not chosen:
+            return output
+        swap = next(((watch, site) for watch, site in chosen if watch.replaces), None)
+        with self.busy():
+            try:
+                call = scorable(read(None if swap is None else swap[0].candidate(swap[1])))
+            except Exception as error:  # also shapes and kinds of tensors that `read` does not expect
+                is_explained = isinstance(error, UnreadableError | InputError)
+                reason = (
+                    str(error) if is_explained else f"its tensors cannot be read ({str(error).partition(chr(10))[0]})"
+                )
+                for watch, _ in chosen:
+                    watch.miss(reason)
+                return output
+            new = call.output
+            if swap is not None and call.problem is None:
+                call = replace(call, problem=self.obstacle(call, is_below))
+                new = call.output if call.problem else swap[0].replaced(replace(call, **swap[1]._asdict()))
+            for watch, site in chosen:
+                watch.keep(replace(call, **site._asdict()), new)
+            return output if new is call.output else self.placed(new, call.output, output)
+
+    def tracing(self, arguments: Mapping[str, Any]) -> Callable[[AttentionCall], AttentionCall]:
+        """Return the function that adds to a call what earlier operations did to its arguments; here nothing."""
+        return lambda call: call
+
+    def obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
+        """Return why a new output would not have the right gradients; None if it has."""
+        return None
+
+    def placed(self, new: Tensor, own: Tensor, output: Tensor) -> Tensor:
+        """Return a tensor with the values of `new` and the shape, dtype and strides of `output`, the model's own.
+
+        `own` is `output` as read into a call, (b, h, n, v). The strides matter, since a model may `view` its output in
+        a way that only they allow.
+        """
+        return torch.empty_like(output, requires_grad=False).copy_(new.to(output.dtype).reshape(output.shape))
+
+
+class _Functions(TorchFunctionMode):
+    """Torch function mode that runs the functions of torch through a `Monitor`. It is off inside of them."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self._monitor = monitor
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._monitor.run(func, args, kwargs or {})
+
+
+def is_part(name: str, other: str) -> bool:
+    """Whether two modules, given by their names, are the same or one is a part of the other."""
+    first, second = (path.replace("/", ".") + "." for path in (name, other))
+    return first.startswith(second) or second.startswith(first)
+
+
 def prefix_of(model: object) -> str:
     """Return the first part of layers' names in a model of transformers with a head; "" for other libraries."""
     prefix = getattr(model, "base_model_prefix", "")
@@ -197,9 +384,3 @@ def prefix_of(model: object) -> str:
 def _uncompiled(name: str) -> str:
     """Return the name of a module without the wrappers of `torch.compile`."""
     return name.replace("_orig_mod.", "").removesuffix("_orig_mod")
-
-
-def _addresses(model: nn.Module) -> set[int]:
-    """Return the addresses of a model's parameters; none for tensors that `torch.func` puts in their place."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return {parameter.untyped_storage().data_ptr() for parameter in model.parameters() if not wrapped(parameter)}

@@ -205,7 +205,9 @@ def test_an_interrupt_at_any_line() -> None:
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal lines
-        if not frame.f_code.co_filename.endswith(("monitor.py", "trail.py", "_python_dispatch.py", "overrides.py")):
+        if not frame.f_code.co_filename.endswith(
+            ("watching.py", "following.py", "trail.py", "_python_dispatch.py", "overrides.py")
+        ):
             return None
         lines += event == "line"
         if lines == last:
