@@ -91,8 +91,8 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     if elements and torch.is_grad_enabled():  # writing to a part of the output would copy its whole gradient
         return torch.cat(list(outputs))
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for some in elements:
-        output[some] = next(outputs)
+    for run in elements:
+        output[run] = next(outputs)
     return output
 
 
@@ -101,9 +101,9 @@ def _outputs_by_length(
 ) -> Iterator[Tensor]:
     """Yield the output of each slice of batch elements, computed without the keys beyond their lengths."""
     sizes = [run.stop - run.start for run in elements]
-    parts = zip(*(torch.split(t, sizes) if t.ndim > 2 else [t] for t in (queries, keys, values)), strict=True)
-    for some, (queries, keys, values) in zip(elements, parts, strict=True):
-        valid = rules.valid.before_length(some)
+    inputs = zip(*(torch.split(t, sizes) if t.ndim > 2 else [t] for t in (queries, keys, values)), strict=True)
+    for run, (queries, keys, values) in zip(elements, inputs, strict=True):
+        valid = rules.valid.before_length(run)
         m = valid.shape[-1]
         yield _pool(scorer, queries, keys[..., :m, :], values[..., :m, :], replace(rules, valid=valid))
 
@@ -117,12 +117,12 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
     most, reach = WORKSPACE_BYTES // (TILE_SHARE * queries.element_size()), _window_reach(scorer, rules)
     for elements, rows in tiles(rules.valid.shape, most, reach):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
-        some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
+        inputs = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         how = (elements, rows), dot is not None, reach is not None
         if torch.is_grad_enabled():  # otherwise the graph keeps weights or masks of all queries
-            pooled = checkpoint(_pooled, scorer, *some, rules, *how, use_reentrant=False)
+            pooled = checkpoint(_pooled, scorer, *inputs, rules, *how, use_reentrant=False)
         else:
-            pooled = _pooled(scorer, *some, rules, *how)
+            pooled = _pooled(scorer, *inputs, rules, *how)
         output[*batch, rows, :] = pooled
     return output
 
@@ -147,8 +147,8 @@ def tiles(shape: tuple[int, ...], most: int, reach: int | None = None) -> Iterat
     if reach is not None and WINDOW_ROWS + reach < m:
         for first in range(0, n, WINDOW_ROWS):
             rows = min(WINDOW_ROWS, n - first)
-            for elements, some in tiles((*leading, rows, rows + reach), most):
-                yield elements, slice(first + some.start, first + some.stop)
+            for elements, tile in tiles((*leading, rows, rows + reach), most):
+                yield elements, slice(first + tile.start, first + tile.stop)
         return
     b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
     together = max(min(most // max(row * n, 1), b), 1)

@@ -42,7 +42,7 @@ NAMED_KEYS = ("qk_norm", "rope", "window", "first_keys", "dtype", "rounding")  #
 
 def entry_columns(entry: ScorerEntry) -> Row:
     """Return the columns that name the entry in each of its rows: scorer, label and normaliser."""
-    names = {part.normalizer.normalizer for part in entry.entries}
+    names = {each.normalizer.normalizer for each in entry.entries}
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": names.pop() if len(names) == 1 else "several"}
 
 
@@ -101,7 +101,7 @@ def build_scorer(
 
 def parameter_notes(entries: Sequence[ScorerEntry]) -> Iterator[str]:
     """Yield a sentence for each entry whose file of parameters seems to have its matrices as (in, out)."""
-    for entry in (part for whole in entries for part in whole.entries):
+    for entry in (each for whole in entries for each in whole.entries):
         if entry.parameters is not None and (kernels := entry.parameters.untransposed_kernels):
             stored = f"{entry.label}: parameters: {listed(kernels)}: Keras stores a kernel as (in, out)"
             yield f"{stored}, read here as (out, in); `transpose: true` transposes matrices"
@@ -158,14 +158,14 @@ def _numbers_by_head(
     Raises:
         InputError: the scores have no axis of heads, or a list has another number of entries than there are heads.
     """
-    made = dict[str, Tensor]()
+    loaded = dict[str, Tensor]()
     for option in options_by_head(entry):
         numbers, count = entry.normalizer.options[option], num_heads or (shape[1] if len(shape) == 4 else 0)
         if len(numbers) != count:
             expected = f"one, or {count}, one for each head" if count else "one, for there are no heads"
             raise InputError.of(f"got {several(len(numbers), 'number')}; expected {expected}", ["normalizer", option])
-        made[option] = torch.tensor(numbers, dtype=torch.float64)[[*(heads if heads and num_heads else range(count))]]
-    return made
+        loaded[option] = torch.tensor(numbers, dtype=torch.float64)[[*(heads if heads and num_heads else range(count))]]
+    return loaded
 
 
 def is_own(entry: ScorerEntry) -> bool:
@@ -351,9 +351,9 @@ def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
 
 def _formulas(entry: ScorerEntry) -> Iterator[str]:
     if isinstance(entry, PlanEntry):
-        for layers, heads, part in entry.parts():
+        for layers, heads, planned in entry.parts():
             of_heads = "" if heads is None else f", heads {in_ranges(heads)}"
-            yield f"{layers}{of_heads}: {part.label if isinstance(part, ScorerEntry) else part}"
+            yield f"{layers}{of_heads}: {planned.label if isinstance(planned, ScorerEntry) else planned}"
     else:
         yield formula_of(entry.implementation) + _key_words(entry) + _normalizer_words(entry)
 

@@ -50,19 +50,19 @@ class FittedFacts(BaseModel):
         Raises:
             InputError: the layer or a head is not among the fitted ones, or sizes of queries and keys differ.
         """
-        known = self.layers.get(self.name_of(layer))
-        if known is None:
+        layer_heads = self.layers.get(self.name_of(layer))
+        if layer_heads is None:
             expected = f"expected {listed([*self.layers])}"
             raise InputError.of(f"nothing was fitted to {layer}; {expected}; choose other `layers`", ["fitted"])
-        if sizes != (known.query_size, known.key_size):
-            fitted = f"{known.query_size} and {known.key_size}, to which it was fitted"
+        if sizes != (layer_heads.query_size, layer_heads.key_size):
+            fitted = f"{layer_heads.query_size} and {layer_heads.key_size}, to which it was fitted"
             message = f"{layer} has queries and keys of sizes {sizes[0]} and {sizes[1]}; expected {fitted}"
             raise InputError.of(message, ["fitted"])
-        if missing := [head for head in heads if head not in known.heads]:
+        if missing := [head for head in heads if head not in layer_heads.heads]:
             heads_of_layer = f"{'heads' if len(missing) > 1 else 'head'} {in_ranges(missing)} of {layer}"
-            message = f"nothing was fitted to {heads_of_layer}; expected {in_ranges(known.heads)}"
+            message = f"nothing was fitted to {heads_of_layer}; expected {in_ranges(layer_heads.heads)}"
             raise InputError.of(message, ["fitted"])
-        return [known.heads.index(head) for head in heads]
+        return [layer_heads.heads.index(head) for head in heads]
 
 
 def text_hashes(texts: Iterable[str]) -> list[str]:
@@ -105,8 +105,8 @@ def entry_in(written: Mapping[str, Any], value: str) -> dict[str, Any]:
     if label is None and len(facts.entries) == 1:
         (label,) = facts.entries
     if not isinstance(label, str) or label not in facts.entries:
-        known = f"no label of {show(value)}; expected {listed([*facts.entries])}"
-        raise InputError.of(got(label, known), ["label"])
+        message = f"no label of {show(value)}; expected {listed([*facts.entries])}"
+        raise InputError.of(got(label, message), ["label"])
     for key in written.keys() - {*KEYS}:
         cure = "the entry stays as it was fitted; leave this key out"
         raise InputError.of(got(written[key], "which is beside `fitted`", cure), [key])

@@ -37,15 +37,15 @@ class OwnNormalizer(Normalizer):
         """
         every = torch.ones((), dtype=torch.bool, device=scores.device)
         valid = (every if valid is None else valid).expand(scores.shape)
-        known = scores.masked_fill(~valid, 0.0)
-        version = known._version
+        masked = scores.masked_fill(~valid, 0.0)
+        version = masked._version
         with calling("the normaliser"):
-            weights: Tensor = self.normalizer(known, valid.clone())
+            weights: Tensor = self.normalizer(masked, valid.clone())
         _check_made(weights, scores.shape, "normaliser", "weights")
-        if known._version != version:
+        if masked._version != version:
             raise InputError.of("the normaliser changed its scores, which are shown, too; expected a new tensor")
         weights = weights.to(scores.dtype).masked_fill(~valid.any(-1, keepdim=True), 0.0)
-        is_sound = known.isfinite().all(-1, keepdim=True)
+        is_sound = masked.isfinite().all(-1, keepdim=True)
         _refuse_weights(weights, ~valid & (weights != 0) & is_sound, "for a key that is not valid; expected 0")
         _refuse_weights(weights, ~weights.isfinite() & is_sound, "for finite scores; expected a finite number")
         weights = weights.masked_fill(~valid, 0.0)
@@ -83,14 +83,14 @@ def raw_scores(scorer: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys
     return at_least_float32(scores)[0]
 
 
-def _check_made(made: object, shape: tuple[int, ...], by: str, what: str) -> None:
+def _check_made(result: object, shape: tuple[int, ...], by: str, what: str) -> None:
     """Raise an InputError unless a user's class made a dense real tensor of this shape."""
-    if not isinstance(made, Tensor) or tuple(made.shape) != shape:
-        description = f"shape {list(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
+    if not isinstance(result, Tensor) or tuple(result.shape) != shape:
+        description = f"shape {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
         raise InputError.of(f"the {by} gave {description}; expected {what} of shape {list(shape)}")
-    if made.layout != torch.strided or made.device.type == "meta" or made.is_complex():
-        there = f"{made.dtype} {what} ({made.layout}, on {made.device})"
-        raise InputError.of(f"the {by} gave {there}; expected dense real numbers")
+    if result.layout != torch.strided or result.device.type == "meta" or result.is_complex():
+        place = f"{result.dtype} {what} ({result.layout}, on {result.device})"
+        raise InputError.of(f"the {by} gave {place}; expected dense real numbers")
 
 
 def _version(tensor: Tensor) -> int | None:

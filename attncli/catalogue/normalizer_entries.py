@@ -53,12 +53,12 @@ def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[s
     options in `as_text`.
     """
     head, equals, tail = text.partition("=")
-    name, colon, first = (part.strip() for part in head.rpartition(":"))
+    name, colon, first = (text.strip() for text in head.rpartition(":"))
     if not equals or not colon:
         return (text.strip(), {}) if not equals else None
     options: dict[str, Any] = {}
     for option in NEXT_OPTION.split(f"{first}={tail}"):
-        key, equals, value = (part.strip() for part in option.partition("="))
+        key, equals, value = (text.strip() for text in option.partition("="))
         if not key or not equals or not value or key in options:
             return None
         options[key] = value

@@ -20,9 +20,9 @@ def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.devic
         return torch.device(name)
     if name.startswith("cuda") and int(name.partition(":")[2] or 0) < cuda:
         return torch.device(name)
-    there = ", ".join(["cpu", *(f"cuda:{index}" for index in range(cuda)), *(["mps"] if has_mps else [])])
+    present = ", ".join(["cpu", *(f"cuda:{index}" for index in range(cuda)), *(["mps"] if has_mps else [])])
     lacking = "; mps has no float64" if name == "mps" and has_mps else ""
-    raise InputError.of(f'got "{name}"{lacking}; expected auto or a device of this machine: {there}', ["device"])
+    raise InputError.of(f'got "{name}"{lacking}; expected auto or a device of this machine: {present}', ["device"])
 
 
 def too_large(size: int, device: torch.device) -> str | None:

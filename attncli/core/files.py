@@ -101,13 +101,13 @@ class TensorFile:
         if name is None and len(self.entries) == 1:
             (name,) = self.entries
         if name not in self.entries:
-            known = [entry for entry in self.entries if entry is not None]
+            names = [entry for entry in self.entries if entry is not None]
             if name is None:
-                message, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
-            elif not known:
+                message, cure = f"holds {len(names)} tensors ({listed(names)})", "give tensor: NAME"
+            elif not names:
                 message, cure = "holds one tensor without a name", "leave tensor out"
             else:
-                message, cure = "holds no tensor of real numbers with this name", did_you_mean(name, known)
+                message, cure = "holds no tensor of real numbers with this name", did_you_mean(name, names)
             raise InputError.of(got(name, f"{show(self.path.name)} {message}", cure), ["tensor"])
         stored = self.entries[name]
         if stored.ndim > MOST_AXES:
@@ -123,12 +123,12 @@ def _missing(path: Path) -> InputError:
     if path.is_symlink():
         return problem(path, "a link to a file that is not there", "expected a file")
     folder = path.parent.absolute()
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    relative = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     if not folder.is_dir():
-        return problem(path, f"no such folder: {shown}")
+        return problem(path, f"no such folder: {relative}")
     names = {other.stem: other.name for other in islice(folder.iterdir(), MOST_NEIGHBOURS)}  # endings are alike
     near = get_close_matches(path.stem, names, n=1)
-    where = "" if shown == Path() else f" in {shown}"
+    where = "" if relative == Path() else f" in {relative}"
     return problem(path, f"no such file{where}", f"did you mean `{names[near[0]]}`?" if near else "")
 
 

@@ -39,8 +39,8 @@ def number(value: object, digits: int = 4, decimals: int | None = None) -> str:
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding
     if not 1e-3 <= 10.0**exponent < LARGEST:
         return f"{value:.{digits - 2 if decimals is None else 0}e}"
-    shown = max(digits - 1 - exponent, 0)
-    return f"{value:,.{shown if decimals is None else min(shown, decimals)}f}"
+    places = max(digits - 1 - exponent, 0)
+    return f"{value:,.{places if decimals is None else min(places, decimals)}f}"
 
 
 def exact(value: float | None, digits: int = 4) -> str:

@@ -38,14 +38,14 @@ def in_order(
     At most `together` results of each thread are held.
     """
     left = iter(jobs)
-    while some := list(islice(left, together * threads)):
+    while batch := list(islice(left, together * threads)):
         parts = dict[int, Part]()
 
         def fill(taken: Iterator[tuple[int, Job]], parts: dict[int, Part] = parts) -> None:
             parts.update((index, work(job)) for index, job in taken)
 
-        share(fill, enumerate(some), threads)
-        yield from (parts[index] for index in range(len(some)))
+        share(fill, enumerate(batch), threads)
+        yield from (parts[index] for index in range(len(batch)))
 
 
 def share(

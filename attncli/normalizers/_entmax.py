@@ -30,8 +30,8 @@ def within_reach(
         *(option.expand(*below.shape[:-1], 1).reshape(-1, 1) for option in options),
     ]
     step = max(AT_A_TIME // max(below.shape[-1], 1), 1)
-    some = [weights_of(*part) for part in zip(*(torch.split(tensor, step) for tensor in rows), strict=True)]
-    weights = torch.cat(some).view(below.shape).masked_fill(broken, torch.nan)
+    chunks = [weights_of(*chunk) for chunk in zip(*(torch.split(tensor, step) for tensor in rows), strict=True)]
+    weights = torch.cat(chunks).view(below.shape).masked_fill(broken, torch.nan)
     return weights.masked_fill(blocked, 0.0)
 
 

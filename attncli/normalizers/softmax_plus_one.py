@@ -30,9 +30,9 @@ class SoftmaxPlusOne(Normalizer):
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         sink = self._sink(scores)
-        known = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
-        known = torch.cat([known, sink.expand(*known.shape[:-1], 1)], -1)
-        weights = known.softmax(-1)[..., :-1]  # ... n m
+        visible = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
+        visible = torch.cat([visible, sink.expand(*visible.shape[:-1], 1)], -1)
+        weights = visible.softmax(-1)[..., :-1]  # ... n m
         return weights if valid is None else weights.masked_fill(~valid, 0.0)  # or NaN would reach masked keys
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:

@@ -15,17 +15,17 @@ class StickBreaking(Normalizer):
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         # In logarithms: no product underflows, and gradients of keys behind a whole share are finite.
-        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
-        taken = _after(_taken(known, valid))
-        weights = F.softplus(-known, threshold=LINEAR).add_(taken).neg_().exp_()  # ... n m; in place: few tensors
+        visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        taken = _after(_taken(visible, valid))
+        weights = F.softplus(-visible, threshold=LINEAR).add_(taken).neg_().exp_()  # ... n m; in place: few tensors
         return weights if valid is None else weights.masked_fill(~valid, 0.0)
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the share of each key, what is left for it, and the weights."""
-        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
         share, left = "sigmoid(s)", "left = product of 1 - sigmoid(s) of later keys"
-        lefts = (-_after(_taken(known, valid))).exp()
-        return {share: known.sigmoid(), left: lefts, f"{share} * left": self(scores, valid)}
+        lefts = (-_after(_taken(visible, valid))).exp()
+        return {share: visible.sigmoid(), left: lefts, f"{share} * left": self(scores, valid)}
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of the matrix with p_j (1 - b_j) on its diagonal and -p_j b_i for i > j.

@@ -14,19 +14,19 @@ class Sum(Normalizer):
     label = "sum"  # of the entry, for messages
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
-        if bool((known < 0).any()):
-            self._refuse(known)
-        top = largest_score(known, None)  # dividing by it keeps the sum finite
-        shares = known / top.where(top != 0, 1.0)
+        visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        if bool((visible < 0).any()):
+            self._refuse(visible)
+        top = largest_score(visible, None)  # dividing by it keeps the sum finite
+        shares = visible / top.where(top != 0, 1.0)
         total = shares.sum(-1, keepdim=True)
         weights = shares / total.where(total != 0, 1.0)  # ... n m
         return weights if valid is None else weights.masked_fill(~valid, 0.0)  # also beside NaN
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the sum of the scores, and the weights."""
-        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
-        return {"sum of s": known.sum(-1, keepdim=True), "s / sum": self(scores, valid)}
+        visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        return {"sum of s": visible.sum(-1, keepdim=True), "s / sum": self(scores, valid)}
 
     def _refuse(self, scores: Tensor) -> None:
         index = (scores < 0).nonzero()[0].tolist()

@@ -178,8 +178,8 @@ class _Side:
     def project(self, elements: slice, rows: slice) -> Tensor:
         """Return some projected rows, (b, r, h), with infinities replaced by the largest number: its tanh is 1, too."""
         huge = torch.finfo(self.matrix.dtype).max
-        some = self.read(elements, rows).contiguous()  # the same bits for all strides
-        return torch.matmul(some, self.matrix.mT).clamp_(-huge, huge)
+        tensor = self.read(elements, rows).contiguous()  # the same bits for all strides
+        return torch.matmul(tensor, self.matrix.mT).clamp_(-huge, huge)
 
     def add_gradients(
         self, of_projected: Tensor, elements: slice, rows: slice, to_rows: Tensor | None, to_matrix: Tensor | None

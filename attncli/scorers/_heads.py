@@ -27,11 +27,11 @@ def put_options(module: nn.Module, values: Mapping[str, Any]) -> None:
 
 def of_head(normalizer: Any, head: int) -> Any:
     """Return the normaliser with the options of one head, if it has a number for each."""
-    made = copy.deepcopy(normalizer)
-    for name in getattr(made.formula, "learnable", ()):
-        if isinstance(numbers := getattr(made.formula, name), Tensor):
-            setattr(made.formula, name, numbers.flatten()[head])
-    return made
+    copied = copy.deepcopy(normalizer)
+    for name in getattr(copied.formula, "learnable", ()):
+        if isinstance(numbers := getattr(copied.formula, name), Tensor):
+            setattr(copied.formula, name, numbers.flatten()[head])
+    return copied
 
 
 class HeadScorer(Scorer):

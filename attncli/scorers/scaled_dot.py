@@ -41,8 +41,8 @@ class ScaledDot(Scorer):
         if scale == "model":  # for a captured model the number replaces it before
             cure = "use a file of `attncli capture`, or 1/sqrt(d), 1/d or a number"
             raise InputError.of(got(scale, "no model was captured here", cure), ["scale"])
-        named = {"1/sqrt(d)": key_size**-0.5, "1/d": 1.0 / key_size}
-        self.scale = named[scale] if isinstance(scale, str) else float(scale)
+        factors = {"1/sqrt(d)": key_size**-0.5, "1/d": 1.0 / key_size}
+        self.scale = factors[scale] if isinstance(scale, str) else float(scale)
         self._standard = scale == "1/sqrt(d)"
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:

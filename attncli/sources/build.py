@@ -120,10 +120,10 @@ def _generated(
     `correlated` depends on the other tensor after rounding.
     """
     dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
-    made = {role: tensor.to(dtypes[role]) for role, tensor in tensors.items()}
+    typed = {role: tensor.to(dtypes[role]) for role, tensor in tensors.items()}
     for role, source in fills.items():
-        made[role] = fill(source, generator(seed, f"data.{role}"), made).to(dtypes[role])
-    return made
+        typed[role] = fill(source, generator(seed, f"data.{role}"), typed).to(dtypes[role])
+    return typed
 
 
 def _repeated(tensor: Tensor, shape: tuple[int, ...], leading: tuple[int, ...], data: Data) -> Tensor:

@@ -72,10 +72,10 @@ def _kept_keys(mask: Tensor, scores: tuple[int, ...]) -> str:
         rows = text.flatten(0, -2).expand(-1, scores[-1]) if text.ndim > 1 else text[None]
         keys, empty = rows.any(0).nonzero().flatten().tolist(), int((~rows.any(-1)).sum())
         numbers = in_ranges(keys).replace(" or ", " and ")
-        kept = f"{'keys' if len(keys) > 1 else 'key'} {numbers}" if keys else "no key"
-        some = f" ({empty} of {several(len(rows), 'query')} none)" if keys and empty else ""
+        visible = f"{'keys' if len(keys) > 1 else 'key'} {numbers}" if keys else "no key"
+        note = f" ({empty} of {several(len(rows), 'query')} none)" if keys and empty else ""
         name = f"text {index}" if len(mask) == scores[0] else "each text"
-        texts.append(f"{name}{'' if index else ' keeps'} {kept}{some}")
+        texts.append(f"{name}{'' if index else ' keeps'} {visible}{note}")
     return ", ".join(texts) + (f", and so on to text {len(mask) - 1}" if len(mask) > MOST_TEXTS else "")
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -167,13 +168,14 @@ def test_choices() -> None:
     assert other.records == []
     with pytest.raises(InputError, match='layers: got "1-2,4"; expected 0, of 1 layer with attention'):
         other.check()
-    for choice in (
+    choices: tuple[dict[str, Any], ...] = (
         {"heads": "x"},
         {"heads": "3-"},
         {"calls": "some"},
         {"layers": -1},
         {"layers": []},
         {"heads": [True]},
-    ):
+    )
+    for choice in choices:
         with pytest.raises(InputError, match="expected"):
             attncli.Capture(**choice)

@@ -165,4 +165,6 @@ def test_the_legend_is_below_the_panel_and_whole() -> None:
     figure, (axes,) = drawn(result_of(*rows))
     (box,) = (legend.get_window_extent() for legend in figure.legends)
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
-    assert figure.bbox.y0 <= box.y0 < box.y1 < axes.get_tightbbox().y0
+    panel = axes.get_tightbbox()
+    assert panel is not None
+    assert figure.bbox.y0 <= box.y0 < box.y1 < panel.y0
