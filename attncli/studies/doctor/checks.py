@@ -58,6 +58,15 @@ OVERFLOW = Check(
     "Largest absolute score, before or after the scale.",
     "Scores may overflow in float16, or are infinite already; scale the queries before the product.",
 )
+BATCH = Check(
+    "batch",
+    "B",
+    "fault",
+    1e-3,
+    "alone and\nin batch",
+    "Relative difference of the outputs of texts alone and in a batch, in the first layer and head that differ.",
+    "A text must not depend on what is beside it; check masks, positions and windows for padding.",
+)
 CHECKS = (
     Check(
         "dead_query",
@@ -70,6 +79,7 @@ CHECKS = (
     ),
     PADDING,
     OVERFLOW,
+    BATCH,
     Check(
         "uniform",
         "U",

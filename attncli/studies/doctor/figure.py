@@ -29,6 +29,8 @@ AROUND = (0.9, 0.8)  # inches beside and below a panel for its labels
 LEAST = (1.6, 1.1)  # em; smallest readable cell
 PER_LINE = 3  # letters of a cell
 ORDER = (12, 1, 8, 0, 3, 5, 2, 4, 7, 6)  # of the checks' colours in the palette: red ones for faults
+COLOURS = [PALETTE[index] for index in ORDER]
+COLOURS.insert(3, ("#b0302a", "#ff8f7a"))  # of the check `batch`
 SHARES = (0.12, 0.6)  # of the colour of a check in the background, at its limit and at the most extreme value
 EMPTY = 0.04  # share of the text colour in the background of cells without findings
 
@@ -84,7 +86,7 @@ class Shades:
 
     def colour(self, sheet: Sheet, value: float) -> tuple[float, float, float]:
         """Return the background of a cell with this value."""
-        palette = PALETTE[ORDER[CHECKS.index(self.check)]]
+        palette = COLOURS[CHECKS.index(self.check)]
         colour = sheet.ink() if sheet.theme == "print" else palette[sheet.theme == "dark"]
         span, beyond = self.ends[1] - self.check.limit, value - self.check.limit
         part = min(max(beyond / span, 0.0), 1.0) if span and math.isfinite(beyond) else 1.0

@@ -6,7 +6,7 @@ import math
 from attncli.core.numbers import number, several
 from attncli.errors import listed
 from attncli.results import Finding, Result, by_label, group, in_sentence
-from attncli.studies.doctor.checks import CHECKS, FEWEST_IN_SIGHT, FEWEST_KEYS, FEWEST_QUERIES
+from attncli.studies.doctor.checks import BATCH, CHECKS, FEWEST_IN_SIGHT, FEWEST_KEYS, FEWEST_QUERIES
 from attncli.studies.doctor.columns import DoctorFacts
 
 MOST_NAMED = 3
@@ -23,15 +23,19 @@ def doctor_findings(result: Result) -> list[Finding]:
     for check, label in itertools.product(CHECKS, heads):
         rows = found.get((check.key, label), [])
         rows.sort(key=lambda row: (math.isnan(row["value"]), row["value"]), reverse=not check.is_below)
-        if rows:
-            places = [f"{where} ({number(row['value'], 2)})" for row in rows if (where := result.place(row))]
-            is_of_heads = all(row["head"] is not None for row in rows)
-            count = f" in {len(rows)} of {several(len(heads[label]), 'head')}" if is_of_heads else ""
-            fault = "fault, " if any(row["kind"] == "fault" for row in rows) else ""
-            meaning = check.meaning if check.key == "duplicate" else rows[0]["about"]
-            where = listed(places, MOST_NAMED, "; ") or number(rows[0]["value"], 2)
+        for listing in [[row] for row in rows] if check is BATCH else [rows][: len(rows)]:  # each side of the padding
+            places = [f"{where} ({number(row['value'], 2)})" for row in listing if (where := result.place(row))]
+            is_of_heads = all(row["head"] is not None for row in listing)
+            count = (
+                f" in {len(listing)} of {several(len(heads[label]), 'head')}"
+                if is_of_heads and check is not BATCH
+                else ""
+            )
+            fault = "fault, " if any(row["kind"] == "fault" for row in listing) else ""
+            meaning = check.meaning if check.key == "duplicate" else listing[0]["about"]
+            where = listed(places, MOST_NAMED, "; ") or number(listing[0]["value"], 2)
             text = f"{fault}{check.key}{count}: {where}. {meaning}"
-            numbers = {"count": len(rows), "heads": len(heads[label]), "most": rows[0]["value"]}
+            numbers = {"count": len(listing), "heads": len(heads[label]), "most": listing[0]["value"]}
             findings.append(Finding(f"{names[label]}: {text}" if label in names else text, label, numbers))
     quiet = [label for label in heads if not any(finding.label == label for finding in findings)]
     layers = DoctorFacts.of(result).unjudged

@@ -36,7 +36,8 @@ from attncli.runtime import Progress, keep_finished
 from attncli.scorers import Scorer
 from attncli.sources.build import build_inputs, saved_inputs
 from attncli.sources.captured import read_calls
-from attncli.studies.doctor.checks import CHECKS, OVERFLOW
+from attncli.studies.doctor.batch import batch_rows, padded_batch
+from attncli.studies.doctor.checks import BATCH, CHECKS, OVERFLOW
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import doctor_findings
 from attncli.studies.doctor.heads import Call, Head, heads_of
@@ -64,7 +65,10 @@ class CheckedCalls:
 
 @dataclass(frozen=True)
 class PreparedDoctor:
-    """The validated input of `run`; of a model `layers` has each layer's number, `summaries` what it does."""
+    """The validated input of `run`; of a model `layers` has each layer's number, `summaries` what it does.
+
+    `rows` are the findings of the check `batch`.
+    """
 
     options: DoctorOptions
     parts: Sequence[CheckedCalls]
@@ -72,6 +76,7 @@ class PreparedDoctor:
     layers: Mapping[str, int]
     capture: CaptureFacts | None = None
     summaries: Mapping[str, Row] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
 
 
 @torch.no_grad()
@@ -81,9 +86,9 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     device = resolve_device(options.device)
     dtype: torch.dtype = getattr(torch, options.dtype or "float32")
     parts: list[tuple[Inputs, str | None, Masks]]
-    layers, capture, summaries = dict[str, int](), None, dict[str, Row]()
+    layers, capture, summaries, rows = dict[str, int](), None, dict[str, Row](), list[Row]()
     if options.model is not None:
-        parts, summaries = _model_calls(options, device, progress)
+        parts, summaries, rows = _model_calls(options, device, progress)
         layers = {name: number for number, (_, name, _) in enumerate(parts) if name is not None}
     elif isinstance(options.data, CapturedData):
         with below("data"):
@@ -118,13 +123,16 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         CheckedCalls(inputs, layer, *masks, *build_for_inputs(options.scorers, inputs, options.seed, empty_row))
         for inputs, layer, masks in parts
     ]
-    return PreparedDoctor(options, checked, device, layers, capture, summaries)
+    return PreparedDoctor(options, checked, device, layers, capture, summaries, rows)
 
 
 def _model_calls(
     options: DoctorOptions, device: torch.device, progress: Progress
-) -> tuple[list[tuple[Inputs, str | None, Masks]], dict[str, Row]]:
-    """Run the model on all texts at once; return each call's inputs, name and padding, and what it does by its name."""
+) -> tuple[list[tuple[Inputs, str | None, Masks]], dict[str, Row], list[Row]]:
+    """Run the model on all texts at once, and some alone.
+
+    Return each call's inputs, name and padding, what it does by its name, and the findings of the check `batch`.
+    """
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": device}
@@ -145,9 +153,32 @@ def _model_calls(
     special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "eos")}
     note_without_weights(seen.without_weights, progress)
     parts: list[tuple[Inputs, str | None, Masks]] = [
-        (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, call.keys, special)) for call in calls
+        (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, _size(call.keys), special))
+        for call in calls
     ]
-    return parts, summaries_of(calls, loaded.tokens, [padding for *_, (padding, _) in parts])
+    summaries = summaries_of(calls, loaded.tokens, [padding for *_, (padding, _) in parts])
+    padded = padded_batch(loaded, _padding_of_tokens(batch, special))
+    names, outputs = (loaded.tokens or {}).get("keys"), {call.name: call.output for call in calls}
+    with below("model"):
+        return parts, summaries, [] if padded is None else batch_rows(padded, outputs, names, progress)
+
+
+def _size(keys: Tensor) -> tuple[int, int]:
+    return keys.shape[0], keys.shape[-2]
+
+
+def _padding_of_tokens(batch: object, special: Collection[int | None]) -> Tensor | None:
+    """Return the mask (b, width) of a batch's tokens at padding; without padding in its mask, repeated special ones."""
+    inputs = batch if isinstance(batch, Mapping) else {}
+    for key in ("attention_mask", "input_ids"):
+        tokens = inputs.get(key)
+        if isinstance(tokens, Tensor) and tokens.ndim == 2:
+            padding, _ = _padding_in(batch, (tokens.shape[0], tokens.shape[1]), special)
+            if padding is not None and bool(padding.any()):
+                return padding
+            without = {name: value for name, value in inputs.items() if name != "attention_mask"}
+            return _padding_in(without, (tokens.shape[0], tokens.shape[1]), special)[0]
+    return None
 
 
 def note_without_weights(names: object, progress: Progress) -> None:
@@ -156,24 +187,23 @@ def note_without_weights(names: object, progress: Progress) -> None:
         progress.note(f"{several(len(names), 'layer')} without attention weights (linear attention, for example)")
 
 
-def _padding_in(batch: object, keys: Tensor, special: Collection[int | None]) -> Masks:
+def _padding_in(batch: object, size: tuple[int, int], special: Collection[int | None]) -> Masks:
     """Return masks (b, m) of padding and of repeated words, from a batch; None if they are unknown or do not fit.
 
     A fast tokenizer's output has the mask even if the mask was left out of the model's inputs. Without a mask, tokens
     that repeat at an end of a text may be padding; the model pads with `special` ones.
     """
-    b, m = keys.shape[0], keys.shape[-2]
     of_texts = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
     inputs = batch if isinstance(batch, Mapping) else {}
     masks = of_texts or inputs.get("attention_mask")
     if masks is not None:
         mask = torch.as_tensor(masks).cpu()
-        return (mask == 0, None) if tuple(mask.shape) == (b, m) else (None, None)
+        return (mask == 0, None) if tuple(mask.shape) == size else (None, None)
     tokens = inputs.get("input_ids")
-    if not isinstance(tokens, Tensor) or tuple(tokens.shape) != (b, m):
+    if not isinstance(tokens, Tensor) or tuple(tokens.shape) != size:
         return None, None
     names = [[f"<{token}>" if token in special else str(token) for token in text] for text in tokens.tolist()]
-    return padding_in(names, b)
+    return padding_in(names, len(names))
 
 
 @torch.no_grad()
@@ -191,13 +221,16 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
                 place = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
                 names = [{**place, "head": head} for head in part.inputs.heads]
                 for name, head in zip(names, checked, strict=True):
-                    heads.append(name | {check.key: head.numbers[check.key] for check in CHECKS})
+                    heads.append(name | {check.key: head.numbers.get(check.key) for check in CHECKS})
                 records += _records(names, checked, part)
                 parameters |= stored_parameters(entry, scorer)
                 if any(head.is_signed for head in checked):
                     signed.append(entry.label)
                 if not all(head.is_judged or head.is_signed for head in checked):
                     unjudged.append(part.layer)
+    entry, of_batch = options.scorers[0], {(row["layer"], row["head"]): row["value"] for row in prepared.rows}
+    records += [{"scorer": entry.scorer, "label": entry.label, **row} for row in prepared.rows]
+    heads = [{**row, BATCH.key: of_batch.get((row["layer"], row["head"]))} for row in heads]
     facts = DoctorFacts(checked=len(heads) // len(options.scorers), unjudged=list(dict.fromkeys(unjudged)))
     findings = [signed_weights(label) for label in dict.fromkeys(signed)]
     if options.model is not None:
