@@ -238,18 +238,17 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     try:
         sweep = validated(Sweep, {"over": axes}, {})
     except InputError as error:
-        raise InputError(_at_option(problem, texts) for problem in error.problems) from None
+        located = list[Problem]()
+        for problem in error.problems:
+            _, *path = problem.path
+            located.append(Problem(problem.message, where=texts[int(path[0])][str(path[1])] if path else "--over"))
+        raise InputError(located) from None
 
     def override(index: int, key: str, number: int, value: object) -> Override:
         option = texts[index][key].partition(" ")[0]
         return Override(option_path(key, ""), value, f"{option} {key}={errors.plain(value)}", may_be_short=True)
 
     return _axes(sweep, override)
-
-
-def _at_option(problem: Problem, texts: Sequence[Mapping[str, str]]) -> Problem:
-    _, *path = problem.path
-    return Problem(problem.message, where=texts[int(path[0])][str(path[1])] if path else "--over")
 
 
 def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> list[Axis]:

@@ -23,12 +23,18 @@ from attncli.show.page.pictures import pictures
 from attncli.show.pictures.heatmaps import PLAIN
 
 FACTS = ("study", "seed", "attncli")  # of results.json
+
+
+def _measured(value: object) -> str:
+    return number(value, DIGITS) if isinstance(value, float) else plain(value)
+
+
 EXPECTATIONS = [
     Column("claim", "claim", "What is claimed.", text=True),
     Column("where", "of", "The rows in question.", format=in_words, text=True),
     Column("metric", "metric", "The column in question.", text=True),
     Column("expected", "expected", "The expected values.", format=in_words, text=True),
-    Column("got", "measured", "The value of the run.", format=lambda value: _measured(value)),
+    Column("got", "measured", "The value of the run.", format=_measured),
     Column(
         "holds", "holds", "Whether the value is as expected.", format=lambda value: "yes" if value else "no", text=True
     ),
@@ -152,7 +158,3 @@ def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
         "environment": stored.environment,
         **drawn,
     }
-
-
-def _measured(value: object) -> str:
-    return number(value, DIGITS) if isinstance(value, float) else plain(value)

@@ -219,14 +219,10 @@ def _save_tables(folder: Path, **tables: Sequence[Row]) -> None:
     """Write NAME.csv for each table NAME=rows that has rows."""
     for name, records in tables.items():
         if records:
-            columns = _columns(records)
+            rows = [single_numbers(record) for record in records]
+            names = dict.fromkeys(key for row in rows for key in row)
             with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
-
-
-def _columns(records: Sequence[Row]) -> dict[str, list[Any]]:
-    rows = [single_numbers(record) for record in records]
-    return {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
+                csv.writer(file).writerows([names, *([row.get(name) for name in names] for row in rows)])
 
 
 def to_json(content: Row | list[Row]) -> str:

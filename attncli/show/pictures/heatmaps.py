@@ -197,8 +197,9 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
         _name(figure, content, tiles, size, note)
-        least = [_least_side(max(len(getattr(panel, side)) for panel in panels)) for side in ("keys", "queries")]
-        lay_out(figure, note, content.name, least=(least[0], least[1]))
+        m, n = (max(len(getattr(panel, side)) for panel in panels) for side in ("keys", "queries"))
+        least = min(1.3 + 0.3 * (m - 1), 3.4), min(1.3 + 0.3 * (n - 1), 3.4)  # em
+        lay_out(figure, note, content.name, least=least)
         spec = None if footnote else number_format(content, look, tiles, sheet.unit)
         for tile in tiles if spec is not None else ():
             write_numbers(tile, str(spec), NUMBER_POINTS * sheet.unit)
@@ -207,11 +208,6 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
     for line in _notes(tiles, footnote):
         note(line)
     return figure
-
-
-def _least_side(cells: int) -> float:
-    """Return the smallest readable side, in em, of a panel with this number of cells along it."""
-    return min(1.3 + 0.3 * (cells - 1), 3.4)
 
 
 def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, list[Axes], Size]:

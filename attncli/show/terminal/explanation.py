@@ -33,11 +33,6 @@ def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequ
     return fit(parts, (), width, most, (keys, 1, 0))
 
 
-def _by_weight(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of keys in order of their weights, the largest weight first."""
-    return sorted(rows, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
-
-
 def _parts(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:
     layer, number_of_layer = explained.place["layer"], explained.place["layer_number"]
     names = [] if layer is None else [f"layer {number_of_layer} ({printable(layer)})"]
@@ -59,7 +54,8 @@ def _scores(explained: Explanation, width: int, written: int) -> Iterator[Render
     """Yield the query, and the steps of the scores for the `written` keys with the largest weights."""
     if explained.formulas.get("score"):
         yield Text(f"score = {explained.formulas['score']}")
-    chosen = {row["key"] for row in _by_weight(explained.keys)[:written]}
+    by_weight = sorted(explained.keys, key=lambda row: -row["weight"] if row["weight"] >= 0 else 0.0)
+    chosen = {row["key"] for row in by_weight[:written]}
     worked = list[Line](explained.of_query.items())
     for row in explained.keys:
         if row["key"] in chosen and row["valid"]:
@@ -88,7 +84,7 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
     if numbers:
         yield Text(", ".join(numbers))
     masked = {"score": "masked", "weight": 0.0, "dropped": 0.0}
-    rows = {_name(row["key"], row["token"]): masked | row for row in explained.keys}
+    rows: dict[str, Row] = {_name(row["key"], row["token"]): masked | row for row in explained.keys}
     if explained.rest:
         rows[several(explained.rest["keys"], "other")] = explained.rest
     if explained.sink:
@@ -99,8 +95,9 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
         rows[several(len(explained.masked), "masked key") if many else ", ".join(ranges)] = masked
     totals = {name: _total(explained, name) for name in WEIGHTS}
     rows["sum"] = totals | {name.removeprefix(SUM_OF): value for name, value in sums.items()}
+    with_steps = [{**row.get("steps", {}), **row.get("weight_steps", {}), **row} for row in rows.values()]
     columns = [
-        Cells(heading, _texts([_with_steps(row).get(name) for row in rows.values()]))
+        Cells(heading, _texts([row.get(name) for row in with_steps]))
         for name, heading in _headings(explained, written).items()
     ]
     yield from blocks([Cells("key", [*rows])], columns, width)
@@ -109,11 +106,6 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
 def _final(explained: Explanation) -> str:
     """Return the name of the last stage of the scores, the input of the normaliser."""
     return next((name for name in reversed(STAGES) if explained.keys and name in explained.keys[0]), "score")
-
-
-def _with_steps(row: Row) -> Row:
-    """Return the row of a key with the steps to its score and to its weight as columns."""
-    return {**row.get("steps", {}), **row.get("weight_steps", {}), **row}
 
 
 def _headings(explained: Explanation, written: int) -> dict[str, str]:

@@ -63,7 +63,9 @@ def weight_tables(
         numbers = {1: heads} if heads else {}
         varied = {axis for axis in range(weights.ndim - 2) if len({matrix[axis] for matrix in matrices}) > 1}
         axes = sorted(varied | numbers.keys())
-        lines = [(matrix, row) for matrix in alike for row in _with_gap(queries)]
+        gap = _gap(queries)
+        rows = [*queries] if gap is None else [*queries[:gap], None, *queries[gap:]]
+        lines = [(matrix, row) for matrix in alike for row in rows]
         names = _name_columns(weights, lines, axes, numbers, tokens.queries)
         columns = _key_columns(weights, valid, lines, headings, keys)
         outputs = _output_columns(output, lines) if has_output and output is not None else []
@@ -108,12 +110,6 @@ def _name_columns(
 def _gap(indices: Sequence[int]) -> int | None:
     """Return the position in `indices` of the first index after a gap; None if there is no gap."""
     return next((i for i in range(1, len(indices)) if indices[i] - indices[i - 1] > 1), None)
-
-
-def _with_gap(indices: Sequence[int]) -> list[int | None]:
-    """Return the indices with None where some are left out."""
-    gap = _gap(indices)
-    return [*indices] if gap is None else [*indices[:gap], None, *indices[gap:]]
 
 
 def _key_columns(

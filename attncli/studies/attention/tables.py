@@ -20,10 +20,12 @@ from attncli.show.terminal.tables import (
     Extra,
     blocks,
     ends,
+    formulas,
     heading,
     ink,
     inked,
     left_out,
+    numbered_layers,
     pick,
     remark,
     titled,
@@ -53,13 +55,6 @@ from attncli.studies.attention.layers import changes_of, grids, head_numbers, mo
 MOST_HEADS = 8  # batch elements and heads
 GRID_CELL = 6  # width of a number in layers x heads
 MOST_RANKED = 5  # rows of the heads that differ most
-CALLS = [
-    Column("number", "", "Number of the layer."),
-    LAYER,
-    Column("class", "class", "Class of the module.", text=True),
-    Column("scale", "scale", "Scale of the model."),
-    Column("error", "error", "Largest difference between the model's output and the re-scored one."),
-]
 MEANS = [
     LABEL,
     *pick((*HEADS, *OF_CALLS), ["entropy", "entropy_share", "max_weight", "first_key"]),
@@ -144,17 +139,19 @@ def _matrices(
 def _summary(records: Sequence[Row], width: int, most: int) -> Iterator[RenderableType]:
     """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]
-    sums = [record.get("weight_sum") for record in records]
-    usual = {
-        "scorer": len({record["scorer"] for record in records}) == 1
-        or all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
-        "normalizer": set(normalizers) == {DEFAULT_NORMALIZER}
-        or all(record.get("normalizer") in (record["label"], None) for record in records),
-        "weight_sum": all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums),
-        "entropy_bound": True,
-    }
-    names = [column for column in (LABEL, SCORER, NORMALIZER) if not usual.get(column.key)]
-    figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
+    has_default_labels = all(
+        row["label"] == default_label(row["scorer"], normalizer)
+        for row, normalizer in zip(records, normalizers, strict=True)
+    )
+    redundant = {"entropy_bound"}
+    if has_default_labels or len({record["scorer"] for record in records}) == 1:
+        redundant.add("scorer")
+    if {*normalizers} == {DEFAULT_NORMALIZER} or all(row.get("normalizer") in (row["label"], None) for row in records):
+        redundant.add("normalizer")
+    if all(isclose(row.get("weight_sum") or 1.0, 1.0, rel_tol=TIE) for row in records):
+        redundant.add("weight_sum")
+    names = [column for column in (LABEL, SCORER, NORMALIZER) if column.key not in redundant]
+    figures = [column for column in COLUMNS if not column.text and column.key not in redundant]
     yield from record_tables(names, figures, records, width, most)
 
 
@@ -185,20 +182,14 @@ def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> I
     text = f', "{texts}"' if isinstance(texts, str) else f", {len(texts)} texts" if texts else ""
     yield Text(printable(f"{known.file}: {known.model or 'a model'}{text}"))
     if most is None:
-        calls = [{"layer": name, **known.calls[name].data} for name in result.layers]
-        yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width))
-        yield Text()
-        for record in result.records[: len(result.labels)]:
-            formula = result.formulas[record["label"]]
-            scales = [result.scales[tensor_name(record["label"], layer=layer)] for layer in result.layers]
-            own_scale = [f"scale {exact(scale)}" for scale in scales]
-            yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
+        yield from remark(numbered_layers([], result.layers, most)[1])
+        yield from formulas(result)
     summary = AttentionFacts.of(result).summary or ()
     summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, most)
     yield from titled("Summary, means over layers and heads", summary_table)
     heads = head_numbers(result.heads)
     shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
-    for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
+    for title, (_, grid) in list(grids(result).items())[:1]:
         rows = ends([*zip(result.layers.values(), grid, strict=True)], most)
         largest = max(1.0, *finite(value for _, row in rows for value in row))
         cells_of_heads = list[Cells]()

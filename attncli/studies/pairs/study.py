@@ -179,17 +179,15 @@ def prepare_pairs(
             if has_fitted and call is not None and head is not None:
                 call_of_head = call.of_heads([head])
                 scorers = scorers_of(q, k, call_of_head)
-                normalizers = [_normalizer_of_head(entry, call_of_head) for entry in options.scorers]
+                normalizers = []
+                for entry in options.scorers:  # learnt options are single numbers for the rows of one head
+                    learnt = learnt_numbers(entry, call_of_head) or {}
+                    single = {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1}
+                    normalizers.append(build_normalizer(entry, single))
             built = (own_entries, scorers, normalizers)
             points.append(SizePoint(k, *built, real, head, layer, number, inputs.pre_scale))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     return PreparedPairs(options, entries, sorted({point.d for point in points}), points, named, device)
-
-
-def _normalizer_of_head(entry: ScorerEntry, call: AttentionCall) -> Normalizer:
-    """Return the normaliser of an entry for rows of one head, with learnt options as single numbers."""
-    learnt = learnt_numbers(entry, call) or {}
-    return build_normalizer(entry, {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1})
 
 
 @contextmanager

@@ -27,19 +27,15 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     if result.interrupted:
         yield Text(INTERRUPTED)
     all_keys, sizes = (dict.fromkeys(row[key] for row in summary) for key in ("keys", "d"))
+    yield Text()
     if len(all_keys) > 1:
-        keys = facts.keys
-        yield Text()
-        yield Text.assemble(("accuracy", show.STRONG), f" by number of keys, trained with {number(keys)}")
+        yield Text.assemble(("accuracy", show.STRONG), f" by number of keys, trained with {number(facts.keys)}")
         yield from show.pivot([KEYS, D][: 1 + (len(sizes) > 1)], ACCURACY, summary, width, most)
-        all_keys = {}
-    for keys in all_keys:
-        other = "" if keys == facts.keys else f", trained with {number(facts.keys)}"
-        equal = number(facts.equal_weights[str(keys)], 3)
-        yield Text()
-        title = f" with {number(keys)} keys{other} (chance level {equal})"
+    else:
+        equal = number(facts.equal_weights[str(facts.keys)], 3)
+        title = f" with {number(facts.keys)} keys (chance level {equal})"
         yield Text.assemble(("accuracy", show.STRONG), title)
-        groups = by_label([row for row in summary if row["keys"] == keys])
+        groups = by_label(summary)
         texts = [{row["d"]: mean_and_range(row) for row in rows} for rows in groups.values()]
         columns = [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in texts]) for d in sorted(sizes)]
         yield from show.blocks([show.Cells("label", [printable(label) for label in groups])], columns, width)
@@ -51,5 +47,4 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     softmax = all_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
     yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(facts.least_loss, 3)}")
-    yield Text()
     yield from show.formulas(result)
